@@ -1,0 +1,54 @@
+# Everything runs in .venv, from locked and hashed dependencies; nothing is installed globally.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help up test quick check fix bench lock clean deps
+
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Handfast needs Python 3.11 or newer, found " + sys.version.split()[0])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+up: $(STAMP) ## Start the control plane here (data in ./handfast-data); Ctrl-C stops it
+	@exec $(BIN)/handfast up
+
+deps: ## Install the Debian packages that tests use as real peers (needs root)
+	@scripts/test-peers.sh
+
+test: $(STAMP) deps ## Run every test against real peers, with coverage
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q --durations=15
+	@$(BIN)/coverage combine -q
+	@$(BIN)/python scripts/coverage_gate.py
+
+quick: $(STAMP) ## Run the fast tests only (under 30 seconds)
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not slow" tests
+
+check: $(STAMP) ## Lint, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+fix: $(STAMP) ## Let ruff fix and format what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## Measure server CPU per operation against the floor, and gate on the ratios
+	$(BIN)/python -m bench
+
+lock: $(STAMP) ## Make the lock files anew from pyproject.toml
+	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

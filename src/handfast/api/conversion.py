@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a document of a kind that is served under two names from one to the other: Events, today.
+
+`core/v1` is how Events are stored; `events.k8s.io/v1` says the same with other keys. A document that is in the
+wanted form already is returned as it is, and no kind but Event is touched. It does not check or default anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handfast.api import kinds
+
+# (key of core/v1, key of events.k8s.io/v1); every other key is the same in both.
+_EVENT_KEYS = (
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+)
+_TO_STORED = {new: old for old, new in _EVENT_KEYS}
+_TO_SERVED = dict(_EVENT_KEYS)
+
+
+def to_stored(kind: kinds.Kind, document: dict[str, Any]) -> dict[str, Any]:
+    """The document as it is stored; a new dictionary if anything had to change."""
+    if kind.storage_api_version == kind.api_version or document.get("apiVersion") == kind.storage_api_version:
+        return document
+    return _renamed(document, _TO_STORED, kind.storage_api_version, kind.kind)
+
+
+def to_served(kind: kinds.Kind, document: dict[str, Any]) -> dict[str, Any]:
+    """The stored document as this kind serves it; a new dictionary if anything had to change."""
+    if kind.storage_api_version == kind.api_version or document.get("apiVersion") == kind.api_version:
+        return document
+    return _renamed(document, _TO_SERVED, kind.api_version, kind.kind)
+
+
+def _renamed(document: dict[str, Any], names: dict[str, str], api_version: str, kind: str) -> dict[str, Any]:
+    rest = {names.get(key, key): value for key, value in document.items() if key not in {"apiVersion", "kind"}}
+    return {"kind": kind, "apiVersion": api_version, **rest}

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of kinds: one row for each resource the API serves.
+
+Names come from the schema data file; what the file does not know (verbs, subresources, selectable fields, which
+version is stored) is said here, once per kind. Behaviour is elsewhere: `defaults`, `validation`, `printers` and the
+server's strategies look a row up by its `resource`.
+
+Served and stored group-versions are separate columns: `events.k8s.io/v1` Events are served beside the core ones and
+stored as them, so both names show the same objects.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from handfast.api import schema
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+READ_WRITE = ("get", "patch", "update")
+
+
+def _group_version(group: str, version: str) -> str:
+    return f"{group}/{version}" if group else version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subresource:
+    """A path below an object: what kind of document it takes and gives."""
+
+    name: str
+    kind: str
+    group: str = ""
+    version: str = ""
+    verbs: tuple[str, ...] = READ_WRITE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One served resource. `message` is its schema, or empty for a custom resource that brings `schema`."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    message: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    # Field-selector path -> path in the stored document (`?x`: what absent means); metadata.name and metadata.namespace are always there.
+    selectable: Mapping[str, str] = field(default_factory=dict)
+    # The group-version objects are stored as; empty: the served one.
+    stored_group: str = ""
+    stored_version: str = ""
+    # PUT of a missing object creates it (leases, roles and bindings do so in Kubernetes).
+    create_on_update: bool = False
+    # PUT without a resourceVersion is refused (custom resources, CSRs' status and others never allow it).
+    needs_resource_version: bool = False
+    # `metadata.generation` counts changes of everything but metadata and status.
+    has_generation: bool = False
+    # Custom resources only: the structural schema, verbatim, and the printer columns of the definition.
+    schema: Mapping[str, Any] | None = None
+    columns: tuple[Mapping[str, Any], ...] = ()
+
+    # Derived once, because every request asks for them.
+    # What tables of behaviour are keyed by.
+    resource: tuple[str, str] = field(init=False)
+    api_version: str = field(init=False)
+    # Group and plural under which the objects are stored; two rows may share one.
+    storage_resource: tuple[str, str] = field(init=False)
+    storage_api_version: str = field(init=False)
+    # Where its objects lie in the store.
+    prefix: str = field(init=False)
+    # The selectable fields in a form that can be a cache key.
+    selectable_items: tuple[tuple[str, str], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        group = self.stored_group if self.stored_version else self.group
+        for name, value in (
+            ("resource", (self.group, self.plural)),
+            ("api_version", _group_version(self.group, self.version)),
+            ("storage_resource", (group, self.plural)),
+            ("storage_api_version", _group_version(group, self.stored_version or self.version)),
+            ("prefix", f"{group or 'core'}/{self.plural}/"),
+            ("selectable_items", tuple(self.selectable.items())),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def list_kind(self) -> str:
+        return self.kind + "List"
+
+    def key(self, namespace: str, name: str) -> str:
+        return f"{self.prefix}{namespace}/{name}" if self.namespaced else self.prefix + name
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((row for row in self.subresources if row.name == name), None)
+
+
+_STATUS = "status"
+_SCALE = Subresource(name="scale", kind="Scale", group="autoscaling", version="v1")
+_PODS = {
+    "spec.nodeName": "spec.nodeName",
+    "spec.restartPolicy": "spec.restartPolicy",
+    "spec.schedulerName": "spec.schedulerName",
+    "spec.serviceAccountName": "spec.serviceAccountName",
+    "spec.hostNetwork": "spec.hostNetwork?false",
+    "status.phase": "status.phase",
+    "status.podIP": "status.podIP",
+    "status.nominatedNodeName": "status.nominatedNodeName",
+}
+_EVENTS = {
+    **{
+        f"involvedObject.{name}": f"involvedObject.{name}"
+        for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    },
+    "reason": "reason",
+    "reportingComponent": "reportingComponent",
+    "source": "source.component",
+    "type": "type",
+}
+_NEW_EVENTS = {
+    **{
+        f"regarding.{name}": f"involvedObject.{name}"
+        for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    },
+    "reason": "reason",
+    "reportingController": "reportingComponent",
+    "type": "type",
+}
+_CREATE = ("create",)
+
+# (group, plural) -> what the schema file does not say. A resource that is not here is not served.
+_MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("", "namespaces"): {
+        "status": True,
+        "subresources": (Subresource(name="finalize", kind="Namespace", verbs=("update",)),),
+        "verbs": tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
+        "selectable": {"status.phase": "status.phase"},
+    },
+    ("", "secrets"): {"selectable": {"type": "type"}},
+    ("", "configmaps"): {},
+    ("", "serviceaccounts"): {},
+    ("", "nodes"): {"status": True, "selectable": {"spec.unschedulable": "spec.unschedulable?false"}},
+    ("", "pods"): {
+        "status": True,
+        "selectable": _PODS,
+        "subresources": (
+            Subresource(name="binding", kind="Binding", verbs=_CREATE),
+            Subresource(name="eviction", kind="Eviction", group="policy", version="v1", verbs=_CREATE),
+        ),
+    },
+    ("", "services"): {
+        "status": True,
+        "selectable": {"spec.clusterIP": "spec.clusterIP", "spec.type": "spec.type"},
+    },
+    ("", "endpoints"): {"create_on_update": True},
+    ("", "events"): {"create_on_update": True, "selectable": _EVENTS},
+    ("", "persistentvolumes"): {"status": True},
+    ("", "persistentvolumeclaims"): {"status": True},
+    ("", "replicationcontrollers"): {
+        "status": True,
+        "generation": True,
+        "subresources": (_SCALE,),
+        "selectable": {"status.replicas": "status.replicas?0"},
+    },
+    ("discovery.k8s.io", "endpointslices"): {"generation": True, "create_on_update": True},
+    ("events.k8s.io", "events"): {
+        "create_on_update": True,
+        "selectable": _NEW_EVENTS,
+        "stored_group": "",
+        "stored_version": "v1",
+    },
+    ("coordination.k8s.io", "leases"): {"create_on_update": True},
+    ("certificates.k8s.io", "certificatesigningrequests"): {
+        "status": True,
+        "subresources": (Subresource(name="approval", kind="CertificateSigningRequest"),),
+        "selectable": {"spec.signerName": "spec.signerName"},
+    },
+    ("rbac.authorization.k8s.io", "roles"): {"create_on_update": True},
+    ("rbac.authorization.k8s.io", "clusterroles"): {"create_on_update": True},
+    ("rbac.authorization.k8s.io", "rolebindings"): {"create_on_update": True},
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): {"create_on_update": True},
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): {"generation": True},
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): {"generation": True},
+    ("apiextensions.k8s.io", "customresourcedefinitions"): {"status": True, "generation": True},
+    ("apps", "deployments"): {"status": True, "generation": True, "subresources": (_SCALE,)},
+    ("apps", "daemonsets"): {"status": True, "generation": True},
+    ("apps", "statefulsets"): {"status": True, "generation": True, "subresources": (_SCALE,)},
+    ("apps", "replicasets"): {
+        "status": True,
+        "generation": True,
+        "subresources": (_SCALE,),
+        "selectable": {"status.replicas": "status.replicas?0"},
+    },
+    ("batch", "jobs"): {
+        "status": True,
+        "generation": True,
+        "selectable": {"status.successful": "status.succeeded?0"},
+    },
+    ("batch", "cronjobs"): {"status": True, "generation": True},
+    ("storage.k8s.io", "csinodes"): {},
+    ("storage.k8s.io", "volumeattachments"): {"status": True},
+    ("storage.k8s.io", "csidrivers"): {},
+    ("storage.k8s.io", "storageclasses"): {},
+    ("node.k8s.io", "runtimeclasses"): {"create_on_update": True},
+}
+
+
+def _row(data: Mapping[str, Any], more: Mapping[str, Any]) -> Kind:
+    subresources = tuple(more.get("subresources", ()))
+    if more.get(_STATUS):
+        subresources = (Subresource(name=_STATUS, kind=data["kind"]), *subresources)
+    return Kind(
+        group=data["group"],
+        version=data["version"],
+        kind=data["kind"],
+        plural=data["plural"],
+        singular=data["singular"],
+        namespaced=data["namespaced"],
+        message=data["message"],
+        short_names=tuple(data.get("shortNames", ())),
+        categories=tuple(data.get("categories", ())),
+        verbs=more.get("verbs", ALL_VERBS),
+        subresources=subresources,
+        selectable=more.get("selectable", {}),
+        stored_group=more.get("stored_group", ""),
+        stored_version=more.get("stored_version", ""),
+        create_on_update=more.get("create_on_update", False),
+        has_generation=more.get("generation", False),
+    )
+
+
+@functools.cache
+def builtin() -> tuple[Kind, ...]:
+    """Every built-in row, in discovery order."""
+    rows = []
+    for data in schema.kind_rows():
+        more = _MORE.get((data["group"], data.get("plural", "")))
+        # PodCertificateRequest and ClusterTrustBundle also come in v1beta1: only v1 is ever served.
+        if more is not None and data["version"] == "v1":
+            rows.append(_row(data, more))
+    return tuple(rows)
+
+
+def stored_row(kind: Kind) -> Kind:
+    """The row whose form the objects of `kind` are stored in: itself, for nearly all."""
+    if not kind.stored_version:
+        return kind
+    return next(row for row in builtin() if row.api_version == kind.storage_api_version and row.plural == kind.plural)
+
+
+class Table:
+    """Rows by where they are asked for; custom resources add and remove rows while the server runs."""
+
+    def __init__(self, rows: Iterable[Kind] = ()) -> None:
+        self._rows: dict[tuple[str, str, str], Kind] = {}
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Kind) -> None:
+        self._rows[row.group, row.version, row.plural] = row
+
+    def remove(self, row: Kind) -> None:
+        self._rows.pop((row.group, row.version, row.plural), None)
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        return self._rows.get((group, version, plural))
+
+    def by_kind(self, api_version: str, kind: str) -> Kind | None:
+        return next((row for row in self if row.kind == kind and row.api_version == api_version), None)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(tuple(self._rows.values()))

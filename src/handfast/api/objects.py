@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every object has: apiVersion, kind and metadata, and the rules for names.
+
+Documents are plain dictionaries; the functions here read and check the parts that all kinds share. What single kinds
+require is in `validation`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Document = dict[str, Any]
+
+# RFC 1123 and 1035, as Kubernetes reads them. `\Z`, because `$` would let a trailing newline through.
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?\Z")
+
+SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LABEL_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+DNS_1035_TEXT = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+
+
+def dns_subdomain(name: str) -> str | None:
+    """None if `name` is one, else what is wrong."""
+    if len(name) > 253:
+        return "must be no more than 253 bytes"
+    return None if _SUBDOMAIN.match(name) else SUBDOMAIN_TEXT
+
+
+def dns_label(name: str) -> str | None:
+    if len(name) > 63:
+        return "must be no more than 63 bytes"
+    return None if _LABEL.match(name) else LABEL_TEXT
+
+
+def dns_1035_label(name: str) -> str | None:
+    if len(name) > 63:
+        return "must be no more than 63 bytes"
+    return None if _DNS_1035.match(name) else DNS_1035_TEXT
+
+
+def path_segment(name: str) -> str | None:
+    """RBAC objects may have any name that fits into a path."""
+    if name in {".", ".."}:
+        return f"may not be '{name}'"
+    for character in "/%":
+        if character in name:
+            return f"may not contain '{character}'"
+    return None
+
+
+def qualified_name(name: str) -> str | None:
+    """Keys of labels and annotations: an optional DNS prefix, a slash, a name."""
+    prefix, slash, local = name.rpartition("/")
+    if slash and (not prefix or _SUBDOMAIN.match(prefix) is None or len(prefix) > 253):
+        return "prefix part " + SUBDOMAIN_TEXT
+    if not local:
+        return "name part must be non-empty"
+    if len(local) > 63:
+        return "name part must be no more than 63 bytes"
+    if _QUALIFIED.match(local) is None:
+        return (
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+        )
+    return None
+
+
+def label_value(value: str) -> str | None:
+    if len(value) > 63:
+        return "must be no more than 63 bytes"
+    if _LABEL_VALUE.match(value) is None:
+        return (
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
+            "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+        )
+    return None
+
+
+def timestamp(instant: datetime.datetime) -> str:
+    """An instant in UTC as RFC 3339 with whole seconds: the form of `metadata.creationTimestamp`."""
+    return instant.isoformat(timespec="seconds")[:19] + "Z"
+
+
+def micro_timestamp(instant: datetime.datetime) -> str:
+    """An instant in UTC as RFC 3339 with microseconds: the form of Lease times and Event times."""
+    return instant.isoformat(timespec="microseconds")[:26] + "Z"
+
+
+def parse_timestamp(text: str) -> datetime.datetime:
+    """The instant a timestamp of either form names; ValueError if it is none."""
+    instant = datetime.datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return instant.astimezone(datetime.UTC)
+
+
+def metadata(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a checked document."""
+    found = document.get("metadata")
+    return found if isinstance(found, dict) else {}
+
+
+def lookup(document: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path of plain fields, or None."""
+    value: Any = document
+    for part in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
+    return value
+
+
+def field_text(document: Mapping[str, Any], path: str) -> str:
+    """The value at a path as field selectors compare it: booleans are words; `a.b?x` says what absent means."""
+    path, _, absent = path.partition("?")
+    value = lookup(document, path)
+    if value is None:
+        return absent
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

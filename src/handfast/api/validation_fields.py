@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes' own words for what can be wrong with a field, and the few checks every kind uses.
+
+Each function makes one `status.Cause` or yields some; none decides what a kind requires. A value is quoted as Go would
+quote it if it is a string and as JSON otherwise. Values of Secrets are never passed to these functions.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from handfast.api import objects, status
+
+Causes = Iterator[status.Cause]
+
+IMMUTABLE = "field is immutable"
+NOT_NEGATIVE = "must be greater than or equal to 0"
+PORT_RANGE = "must be between 1 and 65535, inclusive"
+IP_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+CIDR_TEXT = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+_PORT_NAME = re.compile(r"(?=.{1,15}\Z)(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*\Z")
+PORT_NAME_TEXT = (
+    "must be an IANA service name: at most 15 lower case alphanumeric characters or '-', with at least one letter and "
+    "no '-' at either end or twice in a row"
+)
+
+
+def required(field: str, detail: str = "") -> status.Cause:
+    return status.Cause("FieldValueRequired", f"Required value: {detail}" if detail else "Required value", field)
+
+
+def invalid(field: str, value: Any, detail: str) -> status.Cause:
+    return status.Cause("FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}", field)
+
+
+def not_supported(field: str, value: Any, supported: Iterable[str]) -> status.Cause:
+    names = ", ".join(json.dumps(name) for name in supported)
+    return status.Cause(
+        "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {names}", field
+    )
+
+
+def forbidden(field: str, detail: str) -> status.Cause:
+    return status.Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
+
+
+def duplicate(field: str, value: Any) -> status.Cause:
+    return status.Cause("FieldValueDuplicate", f"Duplicate value: {_shown(value)}", field)
+
+
+def not_found(field: str, value: Any) -> status.Cause:
+    return status.Cause("FieldValueNotFound", f"Not found: {_shown(value)}", field)
+
+
+def too_long(field: str, limit: int) -> status.Cause:
+    return status.Cause("FieldValueTooLong", f"Too long: must have at most {limit} bytes", field)
+
+
+def too_many(field: str, count: int, limit: int) -> status.Cause:
+    return status.Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def named(field: str, value: str, rule: Callable[[str], str | None]) -> Causes:
+    """The value has to be there and to follow one of the rules of `objects`."""
+    if not value:
+        yield required(field)
+    else:
+        yield from optional_name(field, value, rule)
+
+
+def optional_name(field: str, value: str, rule: Callable[[str], str | None]) -> Causes:
+    wrong = rule(value) if value else None
+    if wrong is not None:
+        yield invalid(field, value, wrong)
+
+
+def one_of(field: str, value: Any, supported: Iterable[str]) -> Causes:
+    """The value has to be there and to be one of those."""
+    if value in (None, ""):
+        yield required(field)
+    else:
+        yield from optional_one_of(field, value, supported)
+
+
+def optional_one_of(field: str, value: Any, supported: Iterable[str]) -> Causes:
+    if value not in (None, "") and value not in tuple(supported):
+        yield not_supported(field, value, supported)
+
+
+def not_negative(field: str, value: Any) -> Causes:
+    if isinstance(value, int) and value < 0:
+        yield invalid(field, value, NOT_NEGATIVE)
+
+
+def port_number(field: str, value: Any) -> Causes:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 65535:
+        yield invalid(field, 0 if value is None else value, PORT_RANGE)
+
+
+def port_name(field: str, value: str) -> Causes:
+    if _PORT_NAME.match(value) is None:
+        yield invalid(field, value, PORT_NAME_TEXT)
+
+
+def address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address, or None; IPv6 zones are not addresses to Kubernetes."""
+    try:
+        found = ipaddress.ip_address(value)
+    except ValueError:
+        return None
+    return None if "%" in value else found
+
+
+def cidr(field: str, value: str) -> Causes:
+    try:
+        ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        found = False
+    else:
+        found = "/" in value
+    if not found:
+        yield invalid(field, value, CIDR_TEXT)
+
+
+def labels(field: str, found: dict[str, Any]) -> Causes:
+    """Keys and values of labels, or of a selector made of them."""
+    for key, value in found.items():
+        wrong = objects.qualified_name(key)
+        if wrong is not None:
+            yield invalid(field, key, wrong)
+        if isinstance(value, str):
+            yield from optional_name(field, value, objects.label_value)
+
+
+def immutable(field: str, new: Any, old: Any) -> Causes:
+    if meaning(new) != meaning(old):
+        yield invalid(field, new, IMMUTABLE)
+
+
+def meaning(value: Any) -> Any:
+    """The value without nulls, empty objects and empty lists, which say the same as an absent field."""
+    if isinstance(value, dict):
+        kept = {key: meaning(child) for key, child in value.items()}
+        return {key: child for key, child in kept.items() if child is not None and child not in ({}, [])}
+    if isinstance(value, list):
+        return [meaning(child) for child in value]
+    return value

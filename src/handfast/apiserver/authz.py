@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Station: may they? Asks the rules in order; the first opinion wins, and no opinion at all is a refusal.
+
+It turns a verdict into a 403 in Kubernetes' words. It decides nothing itself.
+"""
+
+from __future__ import annotations
+
+from handfast.api import status
+from handfast.apiserver import authn, request
+from handfast.rules import access, decision
+
+
+def attributes(user: authn.User, info: request.RequestInfo) -> access.Attributes:
+    return access.Attributes(
+        user=user.name,
+        groups=user.groups,
+        verb=info.verb,
+        is_resource=info.is_resource,
+        path=info.path,
+        group=info.group,
+        version=info.version,
+        plural=info.plural,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name,
+    )
+
+
+def authorise(user: authn.User, info: request.RequestInfo) -> decision.Approve:
+    """Returns the yes, or raises the 403 with its reason."""
+    verdict = access.decide(attributes(user, info))
+    if isinstance(verdict, decision.Approve):
+        return verdict
+    if info.is_resource:
+        raise status.forbidden(info.plural, info.group, info.name, verdict.sentence)
+    raise status.StatusError("Forbidden", f"forbidden: {verdict.sentence}")

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Station: decode. The body of a request -> a document of the kind the URL names, with its fields checked.
+
+1. The body is at most `limits.body_bytes` long (413) and arrives within `limits.body_seconds`.
+2. Its content type is one we read (415), it parses, and it is an object (400): `api.decode`.
+3. Its apiVersion and kind are those of the URL; absent ones are filled in (400).
+4. Fields have the types of the schema (400).
+5. Unknown and duplicate fields are refused, warned about or ignored, as `fieldValidation` says; the default is Warn.
+
+Whether the values make sense is validation's question, later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from handfast.api import decode, kinds, objects, status, structs
+from handfast.apiserver import limits as limits_module
+from handfast.apiserver import request
+
+STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+
+
+async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
+    """The whole body, or 413 as soon as it is known to be too long."""
+    limit = limits.body_bytes
+    if http.content_length is not None and http.content_length > limit:
+        raise _too_large(limit)
+    if not http.can_read_body:
+        return b""
+    if http.content.is_eof():
+        # It arrived with the head, as small bodies do: no need to wait, nor for a timer.
+        body = http.content.read_nowait()
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            while part := await http.content.readany():
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                parts.append(part)
+    except TimeoutError:
+        raise status.StatusError(
+            "Timeout", f"the body did not arrive within {limits.body_seconds:g} seconds", code=408
+        ) from None
+    except web.RequestPayloadError as error:
+        raise status.bad_request(f"the body cannot be read: {error}") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(limit: int) -> status.StatusError:
+    return status.StatusError("RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def validation_mode(info: request.RequestInfo) -> str:
+    mode = info.query.get("fieldValidation", "") or WARN
+    if mode not in {STRICT, WARN, IGNORE}:
+        raise status.invalid(
+            "CreateOptions",
+            "meta.k8s.io",
+            "",
+            [
+                status.Cause(
+                    "FieldValueNotSupported",
+                    f'Unsupported value: "{mode}": supported values: "{IGNORE}", "{WARN}", "{STRICT}"',
+                    "fieldValidation",
+                )
+            ],
+        )
+    return mode
+
+
+def document(body: bytes, content_type: str, kind: str, api_version: str) -> objects.Document:
+    """Steps 2 and 3: a document of that kind."""
+    found = decode.document(body, content_type)
+    require_type(found, kind, api_version)
+    return found
+
+
+def require_type(found: objects.Document, kind: str, api_version: str) -> None:
+    """Step 3: apiVersion, kind and metadata are there, and right."""
+    for field, wanted in (("apiVersion", api_version), ("kind", kind)):
+        value = found.get(field)
+        if value is None or value == "":
+            found[field] = wanted
+        elif value != wanted:
+            raise _wrong_type(field, value, kind, api_version)
+    metadata = found.get("metadata")
+    if metadata is None:
+        found["metadata"] = {}
+    elif not isinstance(metadata, dict):
+        raise status.bad_request(f"json: cannot unmarshal into Go struct field {kind}.metadata of type v1.ObjectMeta")
+
+
+def _wrong_type(field: str, value: object, kind: str, api_version: str) -> status.StatusError:
+    if field == "apiVersion":
+        return status.bad_request(
+            f"the API version in the data ({value}) does not match the expected API version ({api_version})"
+        )
+    return status.bad_request(f"the object provided is unrecognized (must be of type {kind}): found kind {value!r}")
+
+
+def check_fields(found: objects.Document, message: str, mode: str, repeated: Sequence[str] = ()) -> list[str]:
+    """Steps 4 and 5: raises for wrong types and, in Strict mode, odd fields; returns the warnings to send."""
+    findings = structs.check(message, found) if message else structs.Findings()
+    if findings.type_error is not None:
+        raise status.bad_request(findings.type_error)
+    if mode == IGNORE:
+        return []
+    problems = [f'unknown field "{path}"' for path in findings.unknown]
+    problems += [f'duplicate field "{path}"' for path in repeated]
+    if problems and mode == STRICT:
+        raise status.bad_request("strict decoding error: " + ", ".join(problems))
+    return problems
+
+
+def for_kind(body: bytes, content_type: str, kind: kinds.Kind, mode: str) -> tuple[objects.Document, list[str]]:
+    """A whole object of `kind` from a request body, and the warnings."""
+    found = decode.document(body, content_type)
+    # Before anything is filled in: the search for repeated keys compares the document with the body.
+    repeated = [] if mode == IGNORE else decode.duplicate_fields(body, content_type, found)
+    require_type(found, kind.kind, kind.api_version)
+    return found, check_fields(found, kind.message, mode, repeated)

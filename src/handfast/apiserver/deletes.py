@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""delete and deletecollection: at once, or marked and kept while finalizers or a grace period are left.
+
+1. Preconditions (uid, resourceVersion) must hold (409).
+2. The propagation policy sets or clears the two finalizers the garbage collector works with.
+3. A Pod on a node gets its grace period; everything else has none.
+4. With nothing to wait for, the object is removed; else `deletionTimestamp` is set and whoever owns a finalizer, or the
+   node, does the rest. Asking again may shorten the grace period, never lengthen it.
+
+Dependents are the garbage collector's work, not done here.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from dataclasses import dataclass
+
+from handfast.api import decode, kinds, objects, status
+from handfast.apiserver import admission, call, envelope, replica, storage, writes
+from handfast.runtime import clock as clock_module
+from handfast.store import protocol
+
+_TRIES = 8
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+_POLICIES = ("Background", "Foreground", "Orphan")
+_DEFAULT_GRACE = 30
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How to delete, checked."""
+
+    grace: int | None = None
+    uid: str = ""
+    version: str = ""
+    policy: str = ""
+
+
+def parse_options(asked: call.Call, body: bytes) -> DeleteOptions:
+    """From the body if there is one (DeleteOptions of any group), else from the query."""
+    query = asked.info.query
+    found: objects.Document = {}
+    if body:
+        found = decode.document(body, asked.header("Content-Type"))
+        if found.get("kind") not in {None, "", "DeleteOptions"}:
+            raise status.bad_request(f"expected DeleteOptions in the body of a delete, found kind {found['kind']!r}")
+        if found.get("dryRun") and not query.get("dryRun"):
+            query["dryRun"] = "All" if found["dryRun"] == ["All"] else str(found["dryRun"])
+    grace = found.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
+    policy = found.get("propagationPolicy") or query.get("propagationPolicy") or ""
+    orphan = found.get("orphanDependents", query.get("orphanDependents"))
+    if orphan is not None and not policy:
+        policy = "Orphan" if orphan in {True, "true"} else "Background"
+    if policy and policy not in _POLICIES:
+        supported = ", ".join(f'"{name}"' for name in (*_POLICIES, "nil"))
+        cause = status.Cause(
+            "FieldValueNotSupported",
+            f'Unsupported value: "{policy}": supported values: {supported}',
+            "propagationPolicy",
+        )
+        raise status.invalid("DeleteOptions", "meta.k8s.io", "", [cause])
+    preconditions = found.get("preconditions") or {}
+    return DeleteOptions(
+        grace=_grace(grace),
+        uid=str(preconditions.get("uid") or ""),
+        version=str(preconditions.get("resourceVersion") or ""),
+        policy=policy,
+    )
+
+
+def _grace(value: object) -> int | None:
+    if value is None:
+        return None
+    try:
+        seconds = int(str(value))
+    except ValueError:
+        raise status.bad_request(f"gracePeriodSeconds: invalid value {value!r}: an integer is wanted") from None
+    # Kubernetes reads negative values as "the least possible".
+    return seconds if seconds >= 0 else 1
+
+
+class Deleter:
+    """Carries out deletes that were authorised."""
+
+    def __init__(self, store: storage.Storage, clock: clock_module.Clock) -> None:
+        self._storage = store
+        self._clock = clock
+
+    async def delete(
+        self, asked: call.Call, kind: kinds.Kind, namespace: str, name: str, wanted: DeleteOptions
+    ) -> tuple[replica.Item, bool]:
+        """The object's last state; the second value tells that it is really gone."""
+        for _ in range(_TRIES):
+            found = await self._storage.find(kind, namespace, name)
+            if found is None:
+                raise status.not_found(kind.plural, kind.group, name)
+            old = found.document()
+            self._check(asked, kind, old, wanted)
+            marked = self._marked(kind, old, wanted)
+            dry = writes.is_dry_run(asked)
+            try:
+                if marked is None or writes.is_finished(kind, marked):
+                    return (found if dry else await self._storage.delete(kind, found)), True
+                if dry:
+                    return replica.Item(namespace, name, found.version, envelope.encode_document(marked)), False
+                return await self._storage.replace(kind, marked, found), False
+            except protocol.Mismatch:
+                continue
+        raise status.conflict(kind.plural, kind.group, name)
+
+    def _check(self, asked: call.Call, kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> None:
+        metadata = old["metadata"]
+        # 1.
+        for label, given, actual in (
+            ("UID", wanted.uid, metadata.get("uid", "")),
+            ("ResourceVersion", wanted.version, metadata["resourceVersion"]),
+        ):
+            if given and given != actual:
+                why = f"Precondition failed: {label} in precondition: {given}, {label} in object meta: {actual}"
+                raise status.conflict(kind.plural, kind.group, metadata["name"], why)
+        attributes = admission.Attributes(
+            operation=admission.DELETE,
+            kind=kind,
+            subresource=asked.info.subresource,
+            namespace=metadata.get("namespace", ""),
+            name=metadata["name"],
+            document=None,
+            old=old,
+            user=asked.user,
+        )
+        admission.admit(attributes, self._storage.replica)
+
+    def _marked(self, kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> objects.Document | None:
+        """The object as marked for deletion; None if nothing has to be waited for."""
+        document = copy.deepcopy(old)
+        metadata = document["metadata"]
+        metadata.pop("resourceVersion", None)
+        # 2.
+        finalizers = _finalizers(metadata.get("finalizers") or [], wanted.policy)
+        if finalizers:
+            metadata["finalizers"] = finalizers
+        else:
+            metadata.pop("finalizers", None)
+        # 3.
+        grace = _grace_for(kind, old, wanted)
+        namespace_waits = kind.resource == ("", "namespaces") and (old.get("spec") or {}).get("finalizers")
+        # 4.
+        if not finalizers and not grace and not namespace_waits:
+            return None
+        before = metadata.get("deletionGracePeriodSeconds")
+        if not metadata.get("deletionTimestamp"):
+            until = self._clock.now() + datetime.timedelta(seconds=grace)
+            metadata["deletionTimestamp"] = objects.timestamp(until)
+            metadata["deletionGracePeriodSeconds"] = grace
+            if kind.has_generation:
+                metadata["generation"] = metadata.get("generation", 0) + 1
+        elif before and grace < before:
+            until = self._clock.now() + datetime.timedelta(seconds=grace)
+            metadata["deletionTimestamp"] = objects.timestamp(until)
+            metadata["deletionGracePeriodSeconds"] = grace
+        if namespace_waits:
+            document.setdefault("status", {})["phase"] = "Terminating"
+            metadata.pop("deletionGracePeriodSeconds", None)
+        return document
+
+    async def delete_collection(
+        self, asked: call.Call, kind: kinds.Kind, items: list[replica.Item], wanted: DeleteOptions
+    ) -> None:
+        """Delete each of `items`; one that is gone already is no error."""
+        for item in items:
+            try:
+                await self.delete(asked, kind, item.namespace, item.name, wanted)
+            except status.StatusError as error:
+                if error.reason != "NotFound":
+                    raise
+
+
+def _finalizers(present: list[str], policy: str) -> list[str]:
+    if not policy:
+        return present
+    kept = [name for name in present if name not in {FOREGROUND, ORPHAN}]
+    if policy == "Foreground":
+        return [*kept, FOREGROUND]
+    return [*kept, ORPHAN] if policy == "Orphan" else kept
+
+
+def _grace_for(kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> int:
+    if kind.resource != ("", "pods"):
+        return 0
+    spec = old.get("spec") or {}
+    # Nobody has to stop what no node runs.
+    if not spec.get("nodeName") or (old.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+        return 0
+    if wanted.grace is not None:
+        return wanted.grace
+    given = spec.get("terminationGracePeriodSeconds")
+    return int(given) if given is not None else _DEFAULT_GRACE

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this server has: /api, /apis (legacy and aggregated), each group-version's resources, /openapi/v3, /version.
+
+All of it is derived from the table of kinds and encoded once per state of the table. It lists what is served, not what
+the caller may use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from typing import Any
+
+import msgspec
+
+from handfast.api import kinds, openapi, status
+from handfast.apiserver import negotiate
+
+_encode = msgspec.json.Encoder().encode
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+# The Kubernetes release whose API the schema describes; clients compare it.
+KUBERNETES_VERSION = "v1.37.0"
+
+
+def version_document(handfast_version: str) -> dict[str, str]:
+    """/version: the Kubernetes API level, with our own version as build metadata."""
+    major, minor, _ = KUBERNETES_VERSION[1:].split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"{KUBERNETES_VERSION}+handfast-{handfast_version}",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+    }
+
+
+class Discovery:
+    """Answers about the table of kinds; call `refresh` after the table changed."""
+
+    def __init__(self, table: kinds.Table) -> None:
+        self._table = table
+        self._cache: dict[str, tuple[bytes, str]] = {}
+        self._openapi: dict[tuple[str, str], bytes] = {}
+
+    def refresh(self) -> None:
+        self._cache.clear()
+        self._openapi.clear()
+
+    def answer(self, path: str, accept: str) -> tuple[bytes, str, str]:
+        """Body, content type and ETag for a discovery path; NotFound for any other."""
+        aggregated = path in {"/api", "/apis"} and negotiate.shape(accept).kind == negotiate.DISCOVERY
+        key = path + ("?aggregated" if aggregated else "")
+        known = self._cache.get(key)
+        if known is None:
+            document = self._aggregated(path) if aggregated else self._legacy(path)
+            body = _encode(document) + b"\n"
+            known = self._cache[key] = (body, '"' + hashlib.sha256(body).hexdigest()[:32].upper() + '"')
+        return known[0], AGGREGATED if aggregated else "application/json", known[1]
+
+    def open_api(self, path: str) -> bytes:
+        """/openapi/v3 and what it points to."""
+        parts = path.strip("/").split("/")
+        if path == "/openapi/v3":
+            hashes = {gv: openapi.fingerprint(self._open_api_of(gv)) for gv in self._group_versions()}
+            return _encode(openapi.index(hashes))
+        group_version: tuple[str, str] | None = None
+        if len(parts) == 4 and parts[2] == "api":
+            group_version = ("", parts[3])
+        elif len(parts) == 5 and parts[2] == "apis":
+            group_version = (parts[3], parts[4])
+        if group_version is None or group_version not in self._group_versions():
+            raise _not_found()
+        return self._open_api_of(group_version)
+
+    def _open_api_of(self, group_version: tuple[str, str]) -> bytes:
+        found = self._openapi.get(group_version)
+        if found is None:
+            rows = [row for row in self._table if (row.group, row.version) == group_version]
+            found = self._openapi[group_version] = _encode(openapi.document(*group_version, rows))
+        return found
+
+    def _group_versions(self) -> list[tuple[str, str]]:
+        return list(dict.fromkeys((row.group, row.version) for row in self._table))
+
+    def _groups(self) -> dict[str, list[str]]:
+        groups: dict[str, list[str]] = {}
+        for group, version in self._group_versions():
+            if group:
+                groups.setdefault(group, []).append(version)
+        return groups
+
+    def _legacy(self, path: str) -> dict[str, Any]:
+        if path == "/api":
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        if path == "/apis":
+            groups = [_group(name, versions) for name, versions in self._groups().items()]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) == 2:
+            return self._resources("", parts[1])
+        if parts[0] == "apis" and len(parts) == 3:
+            return self._resources(parts[1], parts[2])
+        if parts[0] == "apis" and len(parts) == 2 and parts[1] in self._groups():
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], self._groups()[parts[1]])}
+        raise _not_found()
+
+    def _resources(self, group: str, version: str) -> dict[str, Any]:
+        rows = [row for row in self._table if row.group == group and row.version == version]
+        if not rows:
+            raise _not_found()
+        resources = []
+        for row in rows:
+            resources.append(_api_resource(row))
+            resources.extend(_api_subresource(row, sub) for sub in row.subresources)
+        return {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": f"{group}/{version}" if group else version,
+            "resources": resources,
+        }
+
+    def _aggregated(self, path: str) -> dict[str, Any]:
+        if path == "/api":
+            items = [self._discovered("", ["v1"])]
+        else:
+            items = [self._discovered(name, versions) for name, versions in self._groups().items()]
+        return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+    def _discovered(self, group: str, versions: list[str]) -> dict[str, Any]:
+        return {
+            "metadata": {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None},
+            "versions": [
+                {
+                    "version": version,
+                    "freshness": "Current",
+                    "resources": [
+                        _discovered_resource(row)
+                        for row in self._table
+                        if row.group == group and row.version == version
+                    ],
+                }
+                for version in versions
+            ],
+        }
+
+
+def _not_found() -> status.StatusError:
+    return status.StatusError("NotFound", "the server could not find the requested resource")
+
+
+def _group(name: str, versions: list[str]) -> dict[str, Any]:
+    listed = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": listed, "preferredVersion": listed[0]}
+
+
+def _api_resource(row: kinds.Kind) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": row.plural,
+        "singularName": row.singular,
+        "namespaced": row.namespaced,
+        "kind": row.kind,
+        "verbs": list(row.verbs),
+    }
+    if row.short_names:
+        found["shortNames"] = list(row.short_names)
+    if row.categories:
+        found["categories"] = list(row.categories)
+    return found
+
+
+def _api_subresource(row: kinds.Kind, sub: kinds.Subresource) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": f"{row.plural}/{sub.name}",
+        "singularName": "",
+        "namespaced": row.namespaced,
+        "kind": sub.kind,
+        "verbs": list(sub.verbs),
+    }
+    if sub.version:
+        found["group"], found["version"] = sub.group, sub.version
+    return found
+
+
+def _discovered_resource(row: kinds.Kind) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "resource": row.plural,
+        "responseKind": {"group": row.group, "version": row.version, "kind": row.kind},
+        "scope": "Namespaced" if row.namespaced else "Cluster",
+        "singularResource": row.singular,
+        "verbs": list(row.verbs),
+    }
+    if row.short_names:
+        found["shortNames"] = list(row.short_names)
+    if row.categories:
+        found["categories"] = list(row.categories)
+    if row.subresources:
+        found["subresources"] = [
+            {
+                "subresource": sub.name,
+                "responseKind": {
+                    "group": sub.group if sub.version else row.group,
+                    "version": sub.version or row.version,
+                    "kind": sub.kind,
+                },
+                "verbs": list(sub.verbs),
+            }
+            for sub in row.subresources
+        ]
+    return found

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stored value looks like: a small header, then the object's JSON, sealed where the kind asks for it.
+
+    byte 0      format version (1)
+    text, NUL   the group-version the object is stored as
+    text, NUL   the id of the key that sealed the rest; empty: not sealed
+    rest        the JSON document, without metadata.resourceVersion
+
+The resource version is not stored: it is the revision of the write itself, known only after the write. So that it can be
+put in without parsing, every document starts with apiVersion and kind, and `"metadata":{` follows at once. It does not
+choose which kinds are sealed: the server's assembly does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from handfast import errors
+
+FORMAT = 1
+_METADATA = b'"metadata":{'
+_encode = msgspec.json.Encoder().encode
+
+
+class Sealer(Protocol):
+    """What sealing needs of `pki.seal`."""
+
+    def seal(self, plaintext: bytes, associated_data: bytes) -> tuple[str, bytes]: ...
+
+    def unseal(self, key_id: str, sealed: bytes, associated_data: bytes) -> bytes: ...
+
+
+class EnvelopeBroken(errors.Refused):
+    """A stored value that this version cannot read."""
+
+    reason = "EnvelopeBroken"
+
+
+@dataclass(frozen=True, slots=True)
+class Envelopes:
+    """Wraps and opens values; `sealed` names the key prefixes whose values are sealed."""
+
+    sealer: Sealer | None = None
+    sealed: Collection[str] = ()
+
+    def wrap(self, key: str, api_version: str, payload: bytes) -> bytes:
+        key_id = b""
+        if self.sealer is not None and self._is_sealed(key):
+            # The key is authenticated with the value: a sealed value moved to another key does not open.
+            name, payload = self.sealer.seal(payload, key.encode())
+            key_id = name.encode()
+        return b"%c%s\0%s\0%s" % (FORMAT, api_version.encode(), key_id, payload)
+
+    def open(self, key: str, value: bytes) -> bytes:
+        """The JSON payload of a stored value."""
+        if not value or value[0] != FORMAT:
+            found = value[0] if value else "nothing"
+            raise EnvelopeBroken(f"{key}: stored in format {found}, this version reads {FORMAT}")
+        try:
+            first = value.index(b"\0", 1)
+            second = value.index(b"\0", first + 1)
+        except ValueError:
+            raise EnvelopeBroken(f"{key}: the stored value has no complete header") from None
+        payload = value[second + 1 :]
+        if second == first + 1:
+            return payload
+        key_id = value[first + 1 : second].decode()
+        if self.sealer is None:
+            raise EnvelopeBroken(f"{key}: sealed with key {key_id!r}, and no sealing keys are configured")
+        return self.sealer.unseal(key_id, payload, key.encode())
+
+    def _is_sealed(self, key: str) -> bool:
+        return any(key.startswith(prefix) for prefix in self.sealed)
+
+
+def encode_document(document: Mapping[str, Any]) -> bytes:
+    """The JSON to store: apiVersion, kind and metadata first, and no resource version."""
+    metadata = {key: value for key, value in document["metadata"].items() if key != "resourceVersion"}
+    rest = {key: value for key, value in document.items() if key not in _LEADING}
+    return _encode({"apiVersion": document["apiVersion"], "kind": document["kind"], "metadata": metadata, **rest})
+
+
+_LEADING = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def metadata_at(payload: bytes) -> int:
+    """Where `"metadata":{` begins: nothing before it can contain that text, as apiVersion and kind hold no quotes."""
+    return payload.index(_METADATA)
+
+
+def with_resource_version(payload: bytes, at: int, resource_version: int) -> bytes:
+    """The document as served: the resource version put in as the first field of the metadata.
+
+    A comma can follow because stored metadata always has a name.
+    """
+    cut = at + len(_METADATA)
+    return b'%s"resourceVersion":"%d",%s' % (payload[:cut], resource_version, payload[cut:])

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a new cluster starts with: the four namespaces, and the Service through which Pods reach this server.
+
+Made when absent, at every start; the endpoints of the Service follow what is advertised. Nothing an operator made is
+overwritten.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from handfast.api import defaults, kinds, objects
+from handfast.apiserver import authn, replica, storage, strategies
+from handfast.runtime import clock as clock_module
+from handfast.store import protocol
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+# The first address of Kubernetes' usual service network; the serving certificate names it.
+SERVICE_IP = "10.96.0.1"
+_SYSTEM = authn.User("system:apiserver", ("system:masters",))
+
+
+def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, objects.Document]]:
+    """(kind's plural, namespace, document) of what must be there."""
+    named = {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}}
+    port_row = {"name": "https", "port": port, "protocol": "TCP"}
+    found: list[tuple[str, str, objects.Document]] = [
+        ("namespaces", "", {"metadata": {"name": name}}) for name in NAMESPACES
+    ]
+    service = {
+        "type": "ClusterIP",
+        "clusterIP": SERVICE_IP,
+        "clusterIPs": [SERVICE_IP],
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+    }
+    found.append(("services", "default", {"metadata": named, "spec": service}))
+    if not addresses:
+        return found
+    family = "IPv4" if ipaddress.ip_address(addresses[0]).version == 4 else "IPv6"
+    ready = [address for address in addresses if (ipaddress.ip_address(address).version == 4) == (family == "IPv4")]
+    subset = {"addresses": [{"ip": address} for address in ready], "ports": [port_row]}
+    skip = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    found.append(("endpoints", "default", {"metadata": {"name": "kubernetes", "labels": skip}, "subsets": [subset]}))
+    slice_ = {
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": family,
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in ready],
+        "ports": [port_row],
+    }
+    found.append(("endpointslices", "default", slice_))
+    return found
+
+
+async def ensure(store: storage.Storage, clock: clock_module.Clock, addresses: Sequence[str], port: int) -> None:
+    """Create what is missing; bring the server's own endpoints up to date."""
+    rows = {kind.plural: kind for kind in kinds.builtin() if kind.group in {"", "discovery.k8s.io"}}
+    for plural, namespace, document in _documents(addresses, port):
+        kind = rows[plural]
+        found = await store.find(kind, namespace, document["metadata"]["name"])
+        if found is None:
+            await _create(store, clock, kind, namespace, document)
+        elif plural in {"endpoints", "endpointslices"}:
+            await _refresh(store, kind, found, document)
+
+
+async def _create(
+    store: storage.Storage, clock: clock_module.Clock, kind: kinds.Kind, namespace: str, document: objects.Document
+) -> None:
+    document = {"apiVersion": kind.api_version, "kind": kind.kind, **document}
+    strategies.prepare_create(kind, document, namespace, _SYSTEM, clock.now())
+    defaults.apply(kind, document)
+    try:
+        await store.create(kind, document)
+    except protocol.Mismatch:
+        return  # another server was faster
+
+
+async def _refresh(store: storage.Storage, kind: kinds.Kind, found: replica.Item, wanted: objects.Document) -> None:
+    document = found.document()
+    for field in ("subsets", "endpoints", "ports", "addressType"):
+        if field in wanted:
+            document[field] = wanted[field]
+    defaults.apply(kind, document)
+    try:
+        await store.replace(kind, document, found)
+    except protocol.Mismatch:
+        return  # another server was faster; the next start looks again

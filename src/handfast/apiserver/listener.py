@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door: accepts connections, gates them, speaks TLS and hands HTTP to the pipeline.
+
+1. A source over its rate, or a connection over the total, is closed before TLS costs anything.
+2. At most so many handshakes run at once; each has a deadline.
+3. Client certificates are asked for, not required. A chain of a CA this server has ever trusted passes the handshake
+   even if expired or no longer trusted, so that it can be answered with a 401 that says why; `authn` judges it.
+4. Session tickets are off: a resumed session carries no chain.
+5. A request head has a deadline, so a client that sends one byte a minute does not keep a connection.
+
+It authenticates nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from handfast.apiserver import limits as limits_module
+from handfast.apiserver import peer as peer_module
+from handfast.runtime import clock as clock_module
+from handfast.runtime import crowd
+
+# X509_V_FLAG_NO_CHECK_TIME: `ssl` does not name it. Times are compared on every request instead.
+_NO_CHECK_TIME = 0x200000
+# _ssl.ENCODING_DER
+_DER = 2
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+ErrorHandler = Callable[[int, str], web.StreamResponse]
+
+
+def server_context(certificate_file: str, key_file: str, client_cas: str) -> ssl.SSLContext:
+    """The server's TLS: its own pair, and every CA whose client certificates pass the handshake (PEM text)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate_file, key_file)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(cadata=client_cas)
+    context.verify_flags |= ssl.VerifyFlags(_NO_CHECK_TIME)
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _chain(transport: asyncio.BaseTransport) -> tuple[bytes, ...]:
+    ssl_object = transport.get_extra_info("ssl_object")
+    if ssl_object is None:
+        return ()
+    # Public from Python 3.13 on (as DER bytes); before that only the inner object has it.
+    public = getattr(ssl_object, "get_unverified_chain", None)
+    if public is not None:
+        return tuple(certificate for certificate in public() or () if certificate)
+    # Without a certificate it is a list that holds one None.
+    found = ssl_object._sslobj.get_unverified_chain() or ()
+    return tuple(certificate.public_bytes(_DER) for certificate in found if certificate is not None)
+
+
+class Connection(web.RequestHandler):
+    """One HTTP connection: knows its peer, and ends when a request head takes too long."""
+
+    __slots__ = ("_head_timer", "_limits", "_on_error", "closed_hooks", "peer")
+
+    def __init__(self, manager: Any, limits: limits_module.Limits, on_error: ErrorHandler, **settings: Any) -> None:
+        super().__init__(manager, **settings)
+        self._limits = limits
+        self._on_error = on_error
+        self._head_timer: asyncio.TimerHandle | None = None
+        self.peer = peer_module.Peer((), "", "none")
+        self.closed_hooks: set[Callable[[], None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        name = transport.get_extra_info("peername")
+        address = name[0] if isinstance(name, tuple) else "unix"
+        self.peer = peer_module.Peer.of(_chain(transport), address, "tls")
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._head_done()
+        for hook in tuple(self.closed_hooks):
+            hook()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._messages or self._request_in_progress:
+            self._head_done()
+        elif self._head_timer is None:
+            self._expect_head()
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """What is not HTTP, and what escaped the pipeline: a Status like any other, then the connection ends."""
+        text = type(exc).__name__ if exc is not None else ""
+        if text in {"LineTooLong", "ContentLengthError"} or "Got more than" in (message or ""):
+            status = 431
+        response = self._on_error(status, message or "")
+        response.force_close()
+        return response
+
+    def _expect_head(self) -> None:
+        self._head_timer = self._loop.call_later(self._limits.head_seconds, self._too_slow)
+
+    def _head_done(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _too_slow(self) -> None:
+        self._head_timer = None
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class _Server(web.Server):
+    """aiohttp's server with our connection class."""
+
+    def __init__(self, handler: Handler, limits: limits_module.Limits, on_error: ErrorHandler) -> None:
+        super().__init__(handler)
+        self._limits = limits
+        self._on_error = on_error
+
+    def __call__(self) -> Connection:
+        return Connection(
+            self,
+            self._limits,
+            self._on_error,
+            loop=self._loop,
+            access_log=None,
+            keepalive_timeout=self._limits.idle_seconds,
+            max_field_size=self._limits.header_bytes,
+            max_line_size=self._limits.header_bytes,
+            lingering_time=2.0,
+            auto_decompress=False,
+        )
+
+
+class Listener:
+    """Accepts on one socket until closed."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        handler: Handler,
+        on_error: ErrorHandler,
+        limits: limits_module.Limits,
+        clock: clock_module.Clock,
+    ) -> None:
+        self._socket = sock
+        self._socket.setblocking(False)
+        self._context = context
+        self._limits = limits
+        self._clock = clock
+        self._buckets = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
+        self._server = _Server(handler, limits, on_error)
+        self._handshakes = crowd.Crowd("handshakes")
+        self._loop = asyncio.get_running_loop()
+        self._paused = False
+        self.refused = 0
+
+    def start(self) -> None:
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def trust(self, client_cas: str) -> None:
+        """Let chains of these CAs (PEM) through the handshake of new connections; it is never taken back."""
+        self._context.load_verify_locations(cadata=client_cas)
+
+    def renew(self, certificate_file: str, key_file: str) -> None:
+        """Serve new connections with another pair."""
+        self._context.load_cert_chain(certificate_file, key_file)
+
+    @property
+    def connections(self) -> int:
+        return len(self._server._connections)
+
+    async def stop(self, grace: float) -> None:
+        """Stop accepting, let requests in flight end for `grace` seconds, then close."""
+        self._pause()
+        self._socket.close()
+        self._server.pre_shutdown()
+        await self._handshakes.stop()
+        await self._server.shutdown(grace)
+
+    def _accept(self) -> None:
+        for _ in range(64):
+            if len(self._handshakes) >= self._limits.handshakes_in_flight:
+                # The kernel's backlog holds the rest until a handshake ends.
+                self._pause()
+                return
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:
+                # Out of file descriptors: wait for a connection to end instead of spinning.
+                self._pause()
+                self._loop.call_later(0.1, self._resume)
+                return
+            if self._admit(address[0] if isinstance(address, tuple) else "unix"):
+                self._handshakes.start(self._handshake(sock))
+            else:
+                self.refused += 1
+                _reset(sock)
+
+    def _admit(self, source: str) -> bool:
+        if self._limits.lifted:
+            return True
+        if len(self._server._connections) >= self._limits.connections:
+            return False
+        return self._buckets.wait(source, self._clock.monotonic()) == 0.0
+
+    async def _handshake(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        if sock.family in {socket.AF_INET, socket.AF_INET6}:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            await self._loop.connect_accepted_socket(
+                self._server,
+                sock,
+                ssl=self._context,
+                ssl_handshake_timeout=self._limits.handshake_seconds,
+                ssl_shutdown_timeout=2.0,
+            )
+        except (OSError, TimeoutError):
+            # A failed handshake is the peer's affair: TLS told it why.
+            sock.close()
+        finally:
+            self._resume()
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _resume(self) -> None:
+        if self._paused and self._socket.fileno() != -1:
+            self._paused = False
+            self._loop.add_reader(self._socket.fileno(), self._accept)
+
+
+def _reset(sock: socket.socket) -> None:
+    # RST instead of a polite close: no TIME_WAIT on our side for a flood.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Accept header -> in which shape to answer: plain JSON, a Table, or metadata only.
+
+It chooses among what this server can give and refuses with 406 otherwise; encoding is `encode`'s work.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from handfast.api import status
+
+OBJECT = "object"
+TABLE = "Table"
+PARTIAL = "PartialObjectMetadata"
+PARTIAL_LIST = "PartialObjectMetadataList"
+DISCOVERY = "APIGroupDiscoveryList"
+
+_JSON_TYPES = frozenset({"application/json", "application/*", "*/*"})
+_SHAPES = {
+    (TABLE, "meta.k8s.io", "v1"),
+    (TABLE, "meta.k8s.io", "v1beta1"),
+    (PARTIAL, "meta.k8s.io", "v1"),
+    (PARTIAL_LIST, "meta.k8s.io", "v1"),
+    (DISCOVERY, "apidiscovery.k8s.io", "v2"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What to answer with; `version` is the version of the wrapping kind."""
+
+    kind: str
+    version: str = "v1"
+
+
+PLAIN = Shape(OBJECT)
+
+
+@functools.lru_cache(maxsize=256)
+def _clauses(header: str) -> tuple[tuple[str, dict[str, str]], ...]:
+    """The media types of an Accept header, most wanted first."""
+    found = []
+    for position, clause in enumerate(header.split(",")):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        values = dict(part.split("=", 1) for part in parameters if "=" in part)
+        try:
+            quality = float(values.pop("q", "1"))
+        except ValueError:
+            quality = 0.0
+        if quality > 0:
+            found.append((-quality, position, media.lower(), values))
+    return tuple((media, values) for _, _, media, values in sorted(found, key=lambda row: row[:2]))
+
+
+@functools.lru_cache(maxsize=256)
+def shape(header: str) -> Shape:
+    """The first shape the client wants that this server has."""
+    if not header:
+        return PLAIN
+    for media, values in _clauses(header):
+        if media not in _JSON_TYPES:
+            continue
+        wanted = values.get("as", "")
+        if not wanted:
+            return PLAIN
+        if (wanted, values.get("g", ""), values.get("v", "")) in _SHAPES:
+            return Shape(wanted, values["v"])
+    raise status.StatusError(
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, "
+        "application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    )

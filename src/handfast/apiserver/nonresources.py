@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths that are no resources: health, version, metrics, discovery, OpenAPI. Callers were authorised before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+
+from handfast.api import status
+from handfast.apiserver import call, discovery
+from handfast.telemetry import health as health_module
+from handfast.telemetry import metrics as metrics_module
+
+_encode = msgspec.json.Encoder().encode
+_TEXT = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+_JSON = {"Content-Type": "application/json"}
+_HEALTH = frozenset({"healthz", "livez", "readyz"})
+_ROOTS = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+
+
+class NonResources:
+    """Answers them."""
+
+    def __init__(
+        self,
+        found: discovery.Discovery,
+        health: health_module.Health,
+        metrics: metrics_module.ApiServerMetrics,
+        version: dict[str, str],
+    ) -> None:
+        self._discovery = found
+        self._health = health
+        self._metrics = metrics
+        self._version = _encode(version)
+        self._rows: dict[str, Callable[[call.Call], web.Response]] = {
+            "": lambda _: web.Response(body=_encode({"paths": _ROOTS}), headers=_JSON),
+            "version": lambda _: web.Response(body=self._version, headers=_JSON),
+            "metrics": lambda _: web.Response(
+                body=self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"}
+            ),
+            "api": self._discover,
+            "apis": self._discover,
+            "openapi": self._open_api,
+            **dict.fromkeys(_HEALTH, self._check),
+        }
+
+    def answer(self, asked: call.Call) -> web.StreamResponse:
+        info = asked.info
+        if info.verb not in {"get", "head"}:
+            raise status.StatusError("MethodNotAllowed", f"the server does not allow {info.verb} on {info.path}")
+        first = info.path.strip("/").split("/")[0]
+        row = self._rows.get(first)
+        if row is None:
+            raise status.StatusError("NotFound", "the server could not find the requested resource")
+        return row(asked)
+
+    def _check(self, asked: call.Call) -> web.Response:
+        endpoint, _, name = asked.info.path.strip("/").partition("/")
+        query = asked.info.query
+        if name:
+            found = self._health.one(endpoint, name)
+            if found is None:
+                raise status.StatusError("NotFound", f"{endpoint} has no check named {name!r}")
+            well, text = found
+        else:
+            exclude = query.get("exclude", "").split(",")
+            well, text = self._health.report(endpoint, exclude=exclude, verbose="verbose" in query)
+        return web.Response(status=200 if well else 500, text=text, headers=_TEXT)
+
+    def _discover(self, asked: call.Call) -> web.Response:
+        body, content_type, etag = self._discovery.answer(asked.info.path.rstrip("/"), asked.header("Accept"))
+        headers = {"Content-Type": content_type, "ETag": etag, "Vary": "Accept"}
+        if asked.header("If-None-Match") == etag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=body, headers=headers)
+
+    def _open_api(self, asked: call.Call) -> web.Response:
+        return web.Response(body=self._discovery.open_api(asked.info.path.rstrip("/")), headers=_JSON)

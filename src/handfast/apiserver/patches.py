@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""patch: which patch types there are, and how each turns the stored object into the wanted one.
+
+Applying is pure (`api.patch`, `api.strategic`, `api.apply`); storing, retries and checks are `writes`. Patches are
+always JSON (server-side apply: YAML), whatever else the client speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from handfast.api import apply, conversion, decode, kinds, objects, patch, status, strategic
+from handfast.apiserver import bodies, call, replica, strategies, writes
+from handfast.runtime import clock as clock_module
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+class Patcher:
+    """Carries out patches through the ordinary writer."""
+
+    def __init__(self, writer: writes.Writer, clock: clock_module.Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def patch(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> tuple[replica.Item, bool]:
+        """The patched object; the second value tells that server-side apply created it."""
+        media = decode.media_type(asked.header("Content-Type"))
+        if media == APPLY:
+            return await self._apply(asked, kind, body)
+        change = _change(media, kind, body)
+        checked = self._checked(asked, kind, change, body)
+        return await self._writer.change(asked, kind, checked), False
+
+    def _checked(
+        self, asked: call.Call, kind: kinds.Kind, change: Callable[[objects.Document], objects.Document], body: bytes
+    ) -> Callable[[objects.Document], objects.Document]:
+        mode = bodies.validation_mode(asked.info)
+        repeated = [] if mode == bodies.IGNORE else decode.duplicate_fields(body, decode.JSON, _parse(body))
+
+        def patched(document: objects.Document) -> objects.Document:
+            served = conversion.to_served(kind, document)
+            if asked.info.subresource == "scale":
+                wanted = change(strategies.scale_of(kind, served))
+                return strategies.set_scale(wanted, document)
+            result = change(served)
+            _require_same_object(kind, result, document)
+            asked.warnings = bodies.check_fields(result, kind.message, mode, repeated)
+            return conversion.to_stored(kind, result)
+
+        return patched
+
+    async def _apply(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> tuple[replica.Item, bool]:
+        manager = asked.info.query.get("fieldManager", "")
+        if not manager:
+            cause = status.Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
+            raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
+        applied, asked.warnings = bodies.for_kind(body, decode.YAML, kind, bodies.validation_mode(asked.info))
+        applied["metadata"].setdefault("name", asked.info.name)
+
+        def merged(live: objects.Document | None) -> objects.Document:
+            document, _ = apply.server_side_apply(
+                None if live is None else conversion.to_served(kind, live),
+                applied,
+                manager=manager,
+                force=asked.info.flag("force"),
+                types=kind.message or kind.schema,
+                api_version=kind.api_version,
+                now_text=objects.timestamp(self._clock.now()),
+                subresource=asked.info.subresource,
+            )
+            return conversion.to_stored(kind, document)
+
+        # The configuration owns no uid or resourceVersion; where it names them, they are preconditions.
+        version, uid = (str(applied["metadata"].get(field) or "") for field in ("resourceVersion", "uid"))
+        try:
+            return await self._writer.change(asked, kind, merged, version=version, uid=uid), False
+        except status.StatusError as error:
+            if error.reason != "NotFound" or asked.info.subresource:
+                raise
+        return await self._writer.create(asked, kind, merged(None)), True
+
+
+def _require_same_object(kind: kinds.Kind, result: objects.Document, document: objects.Document) -> None:
+    metadata = result.get("metadata")
+    if not isinstance(metadata, dict):
+        raise status.bad_request(f"the patch leaves no metadata in the {kind.kind}")
+    name = document["metadata"]["name"]
+    if metadata.get("name") != name:
+        raise status.bad_request(
+            f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
+        )
+
+
+def _change(media: str, kind: kinds.Kind, body: bytes) -> Callable[[objects.Document], objects.Document]:
+    # Parsed anew for each try: the result may share parts with the patch, and what follows changes the result.
+    if media == JSON_PATCH:
+        return lambda document: patch.apply_json_patch(document, _parse(body))
+    if media == MERGE_PATCH:
+        return lambda document: patch.apply_merge_patch(document, _parse(body))
+    if media == STRATEGIC and kind.message:
+        return lambda document: strategic.apply_strategic(document, _parse(body), kind.message)
+    # Custom resources have no merge keys: strategic merge is not offered for them.
+    offered = (JSON_PATCH, MERGE_PATCH, *((STRATEGIC,) if kind.message else ()), APPLY)
+    raise status.StatusError(
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(offered),
+    )
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise status.bad_request(f"error decoding patch: {error}") from None

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is at the other end of a connection, as transport knows it: the only thing authentication sees of TLS.
+
+Today Python's `ssl` fills it in (`listener`); a proxy in front may do so later behind the same seam. It judges nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The certificate chain presented (DER, leaf first; empty: none), the source address, and who vouches for both."""
+
+    chain: tuple[bytes, ...]
+    address: str
+    via: str
+    chain_hash: bytes = field(default=b"", compare=False)
+
+    @classmethod
+    def of(cls, chain: tuple[bytes, ...], address: str, via: str) -> Peer:
+        digest = hashlib.sha256()
+        for certificate in chain:
+            digest.update(len(certificate).to_bytes(4, "big"))
+            digest.update(certificate)
+        return cls(chain, address, via, digest.digest() if chain else b"")

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""get and list: from memory for the present, from the store's history for the past.
+
+| resourceVersion | match | answered from |
+|---|---|---|
+| none | – | memory, once it holds every acknowledged write |
+| 0 | –, NotOlderThan | memory, as it is |
+| N | –, NotOlderThan | memory, once it has reached N |
+| N | Exact | the store's history at N |
+| continue token | – | memory while the collection has not changed since the first page, else history |
+
+Large lists leave in chunks, so that no list holds the loop. It does not authorise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from handfast.api import kinds, status
+from handfast.apiserver import encode, options, replica, request, storage, watch
+from handfast.runtime import clock as clock_module
+from handfast.store import protocol
+
+CHUNK = 256 << 10
+# Items looked at between two turns of the loop when most do not match.
+_STRIDE = 512
+JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a list answers with: the items in order, the list's own metadata."""
+
+    items: Iterable[replica.Item]
+    metadata: dict[str, Any]
+
+
+class Reader:
+    """Answers reads."""
+
+    def __init__(self, store: storage.Storage, clock: clock_module.Clock) -> None:
+        self._storage = store
+        self._replica = store.replica
+        self._clock = clock
+
+    async def get(self, kind: kinds.Kind, info: request.RequestInfo) -> replica.Item:
+        await self._wait(options.resource_version(info))
+        item = self._replica.collection(kind.prefix).get(info.namespace if kind.namespaced else "", info.name)
+        if item is None:
+            raise status.not_found(kind.plural, kind.group, info.name)
+        return item
+
+    async def page(self, kind: kinds.Kind, namespace: str, asked: options.ListOptions) -> Page:
+        """The page a list asks for."""
+        if asked.continues is not None:
+            return await self._continued(kind, namespace, asked, asked.continues)
+        if asked.match == options.EXACT and asked.version is not None:
+            return await self._history(kind, namespace, asked, asked.version, "")
+        await self._wait(asked.version)
+        return self._memory(kind, namespace, asked, None)
+
+    async def _wait(self, version: int | None) -> None:
+        if version is None:
+            await self._replica.fresh()
+        elif version > self._replica.version:
+            await watch.reach(self._replica, version)
+
+    async def _continued(
+        self, kind: kinds.Kind, namespace: str, asked: options.ListOptions, token: options.Continue
+    ) -> Page:
+        await self._replica.fresh()
+        collection = self._replica.collection(kind.prefix)
+        space, slash, name = token.start.partition("/")
+        last = (space, name) if slash else ("", token.start)
+        if token.rv == options.INCONSISTENT or collection.changed <= token.rv <= self._replica.version:
+            return self._memory(kind, namespace, asked, last, version=max(token.rv, 0))
+        try:
+            return await self._history(kind, namespace, asked, token.rv, token.start)
+        except status.StatusError as error:
+            if error.reason != "Expired":
+                raise
+            # The client may go on from the same key in the present, if it can live with an inconsistent list.
+            fresh = options.Continue(options.INCONSISTENT, token.start).text()
+            raise status.expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new "
+                "list without the continue parameter, or use the continue token in this response to retrieve the "
+                "remainder of the results. Continuing with the provided token results in an inconsistent list.",
+                fresh,
+            ) from None
+
+    def _memory(
+        self,
+        kind: kinds.Kind,
+        namespace: str,
+        asked: options.ListOptions,
+        after: tuple[str, str] | None,
+        version: int = 0,
+    ) -> Page:
+        collection = self._replica.collection(kind.prefix)
+        version = version or self._replica.version
+        if not asked.limit:
+            items: list[replica.Item] = (
+                collection.snapshot(namespace) if after is None else list(collection.iterate(namespace, after))
+            )
+            return Page(_matching(items, asked.selection), {"resourceVersion": str(version)})
+        found = list(
+            itertools.islice(_matching(collection.iterate(namespace, after), asked.selection), asked.limit + 1)
+        )
+        metadata: dict[str, Any] = {"resourceVersion": str(version)}
+        if len(found) > asked.limit:
+            found.pop()
+            self._add_continue(metadata, kind, found[-1], version)
+            if asked.selection.everything:
+                last = (found[-1].namespace, found[-1].name)
+                metadata["remainingItemCount"] = collection.count(namespace) - collection.count_upto(namespace, last)
+        return Page(found, metadata)
+
+    async def _history(
+        self, kind: kinds.Kind, namespace: str, asked: options.ListOptions, version: int, start: str
+    ) -> Page:
+        found: list[replica.Item] = []
+        after = kind.prefix + start if start else ""
+        more = True
+        try:
+            while more and (not asked.limit or len(found) <= asked.limit):
+                items, more = await self._storage.page_at(kind, version, namespace, after, asked.limit or 1000)
+                found.extend(_matching(items, asked.selection))
+                if items:
+                    after = kind.key(items[-1].namespace, items[-1].name)
+        except protocol.Compacted:
+            raise status.expired(f"The resourceVersion for the provided list is too old: {version}") from None
+        except protocol.FutureRevision:
+            raise status.too_large_resource_version(version, self._replica.version) from None
+        metadata: dict[str, Any] = {"resourceVersion": str(version)}
+        if asked.limit and (len(found) > asked.limit or more):
+            found = found[: asked.limit]
+            self._add_continue(metadata, kind, found[-1], version)
+        return Page(found, metadata)
+
+    def _add_continue(self, metadata: dict[str, Any], kind: kinds.Kind, last: replica.Item, version: int) -> None:
+        metadata["continue"] = options.Continue(version, kind.key(last.namespace, last.name)[len(kind.prefix) :]).text()
+
+    async def send(self, http: web.BaseRequest, page: Page, shape: encode.Shape) -> web.StreamResponse:
+        """A list as an answer: in one piece if it is small, else in chunks."""
+        response: web.StreamResponse | None = None
+        rest = b""
+        async for part, last in self._parts(page, shape):
+            if last and response is None:
+                return web.Response(body=part, headers=JSON_HEADERS)
+            if response is None:
+                response = web.StreamResponse(headers=JSON_HEADERS)
+                response.enable_chunked_encoding()
+                await response.prepare(http)
+            if last:
+                rest = part
+            else:
+                await response.write(part)
+        if response is None:
+            return web.Response(body=rest, headers=JSON_HEADERS)
+        await response.write(rest)
+        return response
+
+    async def _parts(self, page: Page, shape: encode.Shape) -> AsyncIterator[tuple[bytes, bool]]:
+        gathered = [shape.open(page.metadata)]
+        size = 0
+        comma = b""
+        for looked, item in enumerate(page.items, 1):
+            shown = shape.item(item)
+            gathered.append(comma)
+            gathered.append(shown)
+            comma = b","
+            size += len(shown)
+            if size >= CHUNK:
+                yield b"".join(gathered), False
+                gathered, size = [], 0
+                await self._clock.sleep(0)
+            elif looked % _STRIDE == 0:
+                await self._clock.sleep(0)
+        gathered.append(encode.CLOSE)
+        yield b"".join(gathered), True
+
+
+def _matching(items: Iterable[replica.Item], wanted: options.Selection) -> Iterable[replica.Item]:
+    if wanted.everything:
+        return items
+    return (item for item in items if wanted.matches(item))

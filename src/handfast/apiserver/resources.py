@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resource requests: finds the kind and the verb, and hands the request to who carries it out.
+
+The verbs themselves are `reads`, `watch`, `writes`, `patches`, `deletes` and `workloads`. Callers were authorised before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from handfast.api import kinds, objects, status
+from handfast.apiserver import (
+    bodies,
+    call,
+    deletes,
+    encode,
+    limits,
+    options,
+    patches,
+    reads,
+    replica,
+    strategies,
+    watch,
+    workloads,
+    writes,
+)
+from handfast.runtime import clock as clock_module
+
+_encode = msgspec.json.Encoder().encode
+Answer = Awaitable[web.StreamResponse]
+
+
+class Resources:
+    """Answers requests for resources."""
+
+    def __init__(
+        self,
+        *,
+        table: kinds.Table,
+        reader: reads.Reader,
+        writer: writes.Writer,
+        patcher: patches.Patcher,
+        deleter: deletes.Deleter,
+        actions: workloads.Workloads,
+        hub: watch.Hub,
+        limits_: limits.Limits,
+        clock: clock_module.Clock,
+    ) -> None:
+        self._table = table
+        self._reader = reader
+        self._writer = writer
+        self._patcher = patcher
+        self._deleter = deleter
+        self._actions = actions
+        self._hub = hub
+        self._limits = limits_
+        self._clock = clock
+        self._verbs: dict[str, Callable[[call.Call, kinds.Kind], Answer]] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+
+    async def answer(self, asked: call.Call) -> web.StreamResponse:
+        kind = self._find(asked)
+        asked.kind = kind
+        info = asked.info
+        if info.subresource:
+            sub = kind.subresource(info.subresource)
+            if sub is None:
+                raise _not_served()
+            allowed = info.verb in sub.verbs
+        else:
+            # POST to a named object is no verb of its own.
+            allowed = info.verb in kind.verbs and not (info.verb == "create" and info.name)
+        if not allowed:
+            raise status.StatusError(
+                "MethodNotAllowed", "the server does not allow this method on the requested resource"
+            )
+        return await self._verbs[info.verb](asked, kind)
+
+    def _find(self, asked: call.Call) -> kinds.Kind:
+        info = asked.info
+        kind = self._table.find(info.group, info.version, info.plural)
+        if kind is None:
+            raise _not_served()
+        if kind.namespaced:
+            # Only lists and watches may span namespaces.
+            if not info.namespace and (info.name or info.verb not in {"list", "watch", "deletecollection"}):
+                raise _not_served()
+        elif info.namespace and kind.resource != ("", "namespaces"):
+            raise _not_served()
+        return kind
+
+    def _shape(self, asked: call.Call, kind: kinds.Kind) -> encode.Shape:
+        accept = asked.http.headers.get("Accept", "")
+        return encode.shape_for(kind, accept, asked.info.query.get("includeObject", ""), self._clock.now)
+
+    def _show(self, asked: call.Call, kind: kinds.Kind, item: replica.Item, code: int = 200) -> web.Response:
+        return web.Response(status=code, body=self._shape(asked, kind).whole(item), headers=reads.JSON_HEADERS)
+
+    async def _get(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+        shape = self._shape(asked, kind)
+        if asked.info.subresource == "scale":
+            return _document(await self._actions.get_scale(asked, kind))
+        item = await self._reader.get(kind, asked.info)
+        return web.Response(body=shape.whole(item), headers=reads.JSON_HEADERS)
+
+    async def _list(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+        shape = self._shape(asked, kind)
+        wanted = options.parse(kind, asked.info, watch=False)
+        page = await self._reader.page(kind, _space(asked, kind), wanted)
+        return await self._reader.send(asked.http, page, shape)
+
+    async def _watch(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+        shape = self._shape(asked, kind)
+        wanted = options.parse(kind, asked.info, watch=True)
+        return await self._hub.serve(asked.http, kind, _space(asked, kind), shape, wanted)
+
+    async def _create(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+        body = await bodies.read(asked.http, self._limits)
+        if asked.info.subresource == "binding":
+            await self._actions.bind(asked, kind, body)
+            return _document(_success(kind, asked.info.name, ""), 201)
+        if asked.info.subresource == "eviction":
+            await self._actions.evict(asked, kind, body)
+            return _document(_success(kind, asked.info.name, ""), 201)
+        mode = bodies.validation_mode(asked.info)
+        document, asked.warnings = bodies.for_kind(body, asked.header("Content-Type"), kind, mode)
+        return self._show(asked, kind, await self._writer.create(asked, kind, document), 201)
+
+    async def _update(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+        body = await bodies.read(asked.http, self._limits)
+        if asked.info.subresource == "scale":
+            return _document(await self._actions.put_scale(asked, kind, body))
+        mode = bodies.validation_mode(asked.info)
+        document, asked.warnings = bodies.for_kind(body, asked.header("Content-Type"), kind, mode)
+        item, created = await self._writer.update(asked, kind, document)
+        return self._show(asked, kind, item, 201 if created else 200)
+
+    async def _patch(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+        body = await bodies.read(asked.http, self._limits)
+        item, created = await self._patcher.patch(asked, kind, body)
+        if asked.info.subresource == "scale":
+            return _document(strategies.scale_of(kind, item.document()))
+        return self._show(asked, kind, item, 201 if created else 200)
+
+    async def _delete(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+        body = await bodies.read(asked.http, self._limits)
+        wanted = deletes.parse_options(asked, body)
+        space = asked.info.namespace if kind.namespaced else ""
+        item, gone = await self._deleter.delete(asked, kind, space, asked.info.name, wanted)
+        if gone and kind.resource != ("", "pods"):
+            return _document(_success(kind, item.name, item.document()["metadata"].get("uid", "")))
+        return self._show(asked, kind, item)
+
+    async def _delete_collection(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+        body = await bodies.read(asked.http, self._limits)
+        wanted = deletes.parse_options(asked, body)
+        page = await self._reader.page(kind, _space(asked, kind), options.parse(kind, asked.info, watch=False))
+        items = list(page.items)
+        await self._deleter.delete_collection(asked, kind, items, wanted)
+        shape = self._shape(asked, kind)
+        return await self._reader.send(asked.http, reads.Page(items, page.metadata), shape)
+
+
+def _space(asked: call.Call, kind: kinds.Kind) -> str:
+    return asked.info.namespace if kind.namespaced else ""
+
+
+def _not_served() -> status.StatusError:
+    return status.StatusError("NotFound", "the server could not find the requested resource")
+
+
+def _document(document: objects.Document, code: int = 200) -> web.Response:
+    return web.Response(status=code, body=_encode(document), headers=reads.JSON_HEADERS)
+
+
+def _success(kind: kinds.Kind, name: str, uid: str) -> dict[str, Any]:
+    details = {"name": name, "group": kind.group, "kind": kind.plural, "uid": uid}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {key: value for key, value in details.items() if value},
+    }

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents in and out of the store: encodes, seals and writes; answers with the object as it is then served.
+
+Resource versions are made here (engine revision + epoch offset). It does not decide whether a write is right: callers
+bring a checked document and the item it replaces.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from handfast.api import kinds, objects, status
+from handfast.apiserver import envelope, replica
+from handfast.store import protocol
+
+# What etcd would refuse with its default limits (1.5 MiB a request), and so what Kubernetes cannot hold.
+OBJECT_LIMIT = 3 << 19
+
+
+_decode = msgspec.json.Decoder().decode
+_canonical = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _says_the_same(one: bytes, other: bytes) -> bool:
+    """Whether two documents differ in nothing but the order of their fields: clients send them in any order."""
+    if one == other:
+        return True
+    # The same fields in another order take the same room; only then is it worth a closer look.
+    return len(one) == len(other) and _canonical(_decode(one)) == _canonical(_decode(other))
+
+
+class Storage:
+    """The only writer to the store in this process."""
+
+    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, copy: replica.Replica) -> None:
+        self._store = store
+        self._envelopes = envelopes
+        self.replica = copy
+
+    async def find(self, kind: kinds.Kind, namespace: str, name: str) -> replica.Item | None:
+        """The current state: linearizable."""
+        await self.replica.fresh()
+        return self.replica.collection(kind.prefix).get(namespace, name)
+
+    async def create(self, kind: kinds.Kind, document: objects.Document) -> replica.Item:
+        """Store a new object; Mismatch if the key is taken."""
+        namespace, name, key, payload, value = self._prepare(kind, document)
+        revision = await self._store.create(key, value)
+        return replica.Item(namespace, name, revision + self._store.epoch_offset, payload)
+
+    async def replace(self, kind: kinds.Kind, document: objects.Document, old: replica.Item) -> replica.Item:
+        """Store a new state of an object; the old item itself if nothing changed; Mismatch if it is not current."""
+        namespace, name, key, payload, value = self._prepare(kind, document)
+        if _says_the_same(
+            envelope.with_resource_version(payload, envelope.metadata_at(payload), old.version), old.body
+        ):
+            return old
+        revision = await self._store.update(key, value, expected=old.version - self._store.epoch_offset)
+        return replica.Item(namespace, name, revision + self._store.epoch_offset, payload)
+
+    async def delete(self, kind: kinds.Kind, old: replica.Item) -> replica.Item:
+        """Remove an object; its last state under the version of the removal."""
+        key = kind.key(old.namespace, old.name)
+        revision = await self._store.delete(key, expected=old.version - self._store.epoch_offset)
+        return old.at_version(revision + self._store.epoch_offset)
+
+    async def page_at(
+        self, kind: kinds.Kind, version: int, namespace: str, after: str, limit: int
+    ) -> tuple[list[replica.Item], bool]:
+        """Items as of an older resource version, from the store's history."""
+        offset = self._store.epoch_offset
+        prefix = f"{kind.prefix}{namespace}/" if namespace else kind.prefix
+        page = await self._store.list_at(prefix, revision=version - offset, after=after, limit=limit)
+        items = []
+        for entry in page.entries:
+            rest = entry.key[len(kind.prefix) :]
+            space, slash, name = rest.partition("/")
+            if not slash:
+                space, name = "", rest
+            payload = self._envelopes.open(entry.key, entry.value)
+            items.append(replica.Item(space, name, entry.revision + offset, payload))
+        return items, page.more
+
+    async def compact(self, version: int) -> None:
+        await self._store.compact(version - self._store.epoch_offset)
+
+    def _prepare(self, kind: kinds.Kind, document: objects.Document) -> tuple[str, str, str, bytes, bytes]:
+        metadata = document["metadata"]
+        namespace, name = metadata.get("namespace", "") if kind.namespaced else "", metadata["name"]
+        payload = envelope.encode_document(document)
+        if len(payload) > OBJECT_LIMIT:
+            # The words in which Kubernetes passes etcd's refusal on.
+            raise status.StatusError(
+                "RequestEntityTooLarge",
+                f"etcdserver: request is too large ({len(payload)} bytes; an object may have {OBJECT_LIMIT})",
+            )
+        key = kind.key(namespace, name)
+        return namespace, name, key, payload, self._envelopes.wrap(key, kind.storage_api_version, payload)

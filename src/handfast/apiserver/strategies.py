@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Station: strategy. What the server itself fills in on a write, and which part of an object each subresource may change.
+
+Every function takes the document the caller sent and gives the one to validate and store. Whether it is valid is
+`api.validation`'s question; defaults are `api.defaults`'.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from handfast.api import kinds, objects, status
+from handfast.apiserver import authn, uids
+
+# No vowels and no look-alikes, so that generated names spell nothing: the alphabet Kubernetes uses.
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_GENERATED_PREFIX = 58
+# The status of these comes with the object when it is created; everywhere else it starts empty.
+_KEEPS_STATUS_ON_CREATE = frozenset({("", "nodes"), ("", "persistentvolumes")})
+_SYSTEM_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_CSR = ("certificates.k8s.io", "certificatesigningrequests")
+
+
+def generated_name(prefix: str) -> str:
+    suffix = "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(5))
+    return prefix[:_GENERATED_PREFIX] + suffix
+
+
+def prepare_create(
+    kind: kinds.Kind, document: objects.Document, namespace: str, user: authn.User, now: datetime.datetime
+) -> None:
+    """Fill in what only the server knows; clear what only the server may set."""
+    metadata = document["metadata"]
+    if metadata.get("resourceVersion"):
+        raise status.bad_request("resourceVersion should not be set on objects to be created")
+    for field in ("resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+        metadata.pop(field, None)
+    if kind.namespaced:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generated_name(str(metadata["generateName"]))
+    metadata["uid"] = uids.new()
+    metadata["creationTimestamp"] = objects.timestamp(now)
+    if kind.has_generation:
+        metadata["generation"] = 1
+    _drop_nulls(metadata)
+    if kind.subresource("status") is not None and kind.resource not in _KEEPS_STATUS_ON_CREATE:
+        document.pop("status", None)
+    if kind.resource == _CSR:
+        _stamp_requester(document, user)
+
+
+def _drop_nulls(metadata: dict[str, Any]) -> None:
+    for field in [key for key, value in metadata.items() if value is None or value in ({}, [])]:
+        del metadata[field]
+
+
+def _stamp_requester(document: objects.Document, user: authn.User) -> None:
+    # Who asks for a certificate is what authentication found, never what the request says.
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        return
+    for field in ("username", "uid", "groups", "extra"):
+        spec.pop(field, None)
+    spec["username"] = user.name
+    if user.uid:
+        spec["uid"] = user.uid
+    spec["groups"] = list(user.groups)
+    if user.extra:
+        spec["extra"] = {key: list(values) for key, values in user.extra.items()}
+
+
+def _keep_system_metadata(document: objects.Document, old: objects.Document) -> None:
+    metadata, before = document["metadata"], old["metadata"]
+    metadata["name"] = before["name"]
+    if "namespace" in before:
+        metadata["namespace"] = before["namespace"]
+    for field in _SYSTEM_METADATA:
+        if field in before:
+            metadata[field] = before[field]
+        else:
+            metadata.pop(field, None)
+    metadata.pop("selfLink", None)
+    _drop_nulls(metadata)
+
+
+def prepare_update(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
+    """A write to the object itself: the status stays as it was, the generation counts changes of the rest."""
+    _keep_system_metadata(document, old)
+    if kind.subresource("status") is not None:
+        _copy_field(document, old, "status")
+    if kind.resource == _CSR:
+        _copy_field(document, old, "spec")
+    if kind.has_generation and _spec_changed(document, old):
+        document["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    return document
+
+
+def _copy_field(document: objects.Document, old: objects.Document, field: str) -> None:
+    if field in old:
+        document[field] = old[field]
+    else:
+        document.pop(field, None)
+
+
+def _spec_changed(document: objects.Document, old: objects.Document) -> bool:
+    ignored = {"metadata", "status"}
+    names = (document.keys() | old.keys()) - ignored
+    return any(document.get(name) != old.get(name) for name in names)
+
+
+def _status(_: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
+    """A write to /status: everything but status and the user's metadata stays."""
+    merged = copy.copy(old)
+    merged["metadata"] = document["metadata"]
+    _keep_system_metadata(merged, old)
+    for field in ("ownerReferences", "finalizers"):
+        _copy_field(merged["metadata"], old["metadata"], field)
+    if "status" in document:
+        merged["status"] = document["status"]
+    else:
+        merged.pop("status", None)
+    return merged
+
+
+def _approval(_: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
+    """A write to /approval of a CSR: only the conditions change, the certificate is the signer's."""
+    merged = copy.copy(old)
+    found = dict(old.get("status") or {})
+    conditions = (document.get("status") or {}).get("conditions")
+    if conditions:
+        found["conditions"] = conditions
+    else:
+        found.pop("conditions", None)
+    merged["status"] = found
+    return merged
+
+
+def _finalize(_: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
+    """A write to /finalize of a Namespace: only spec.finalizers change."""
+    merged = copy.copy(old)
+    spec = dict(old.get("spec") or {})
+    finalizers = (document.get("spec") or {}).get("finalizers")
+    if finalizers:
+        spec["finalizers"] = finalizers
+    else:
+        spec.pop("finalizers", None)
+    merged["spec"] = spec
+    return merged
+
+
+SUBRESOURCES: dict[str, Callable[[kinds.Kind, objects.Document, objects.Document], objects.Document]] = {
+    "": prepare_update,
+    "status": _status,
+    "approval": _approval,
+    "finalize": _finalize,
+}
+
+
+def scale_of(kind: kinds.Kind, document: objects.Document) -> objects.Document:
+    """The Scale of a workload."""
+    metadata = document["metadata"]
+    shown = {
+        key: metadata[key]
+        for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        if key in metadata
+    }
+    spec = document.get("spec") or {}
+    current = (document.get("status") or {}).get("replicas", 0)
+    labels = spec.get("selector") or {}
+    if kind.resource != ("", "replicationcontrollers"):
+        labels = labels.get("matchLabels") or {}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": shown,
+        "spec": {"replicas": spec.get("replicas", 0)},
+        "status": {"replicas": current, "selector": ",".join(f"{key}={labels[key]}" for key in sorted(labels))},
+    }
+
+
+def set_scale(scale: objects.Document, old: objects.Document) -> objects.Document:
+    """The workload with the replicas a Scale asks for."""
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        raise status.invalid(
+            "Scale",
+            "autoscaling",
+            str(old["metadata"]["name"]),
+            [
+                status.Cause(
+                    "FieldValueInvalid",
+                    f"Invalid value: {replicas}: must be greater than or equal to 0",
+                    "spec.replicas",
+                )
+            ],
+        )
+    document = copy.deepcopy(old)
+    document.setdefault("spec", {})["replicas"] = replicas
+    return document

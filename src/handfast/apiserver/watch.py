@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fan-out of changes to watchers: each event is encoded once and written straight to every transport.
+
+1. A watch begins with the state it asked for (nothing, the current objects, or the changes since a version), then every
+   later change once and in order. Between the last initial event and the first live one nothing is awaited, so no
+   change can fall between them.
+2. A watcher that cannot be written to fast enough is dropped when its buffer is over the cap, never waited for.
+3. A version older than what is remembered gets an ERROR event with a 410 Status, and the client lists again.
+
+It does not authorise; who may watch was decided before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any, cast
+
+import msgspec
+from aiohttp import web
+
+from handfast.api import kinds, status
+from handfast.apiserver import encode, listener, options, replica
+from handfast.runtime import clock as clock_module
+
+_encode = msgspec.json.Encoder().encode
+BOOKMARK_SECONDS = 60.0
+# Without timeoutSeconds a watch ends after a random time in this range, as in Kubernetes, so that load evens out.
+TIMEOUT_RANGE = (1800.0, 3600.0)
+_CHUNK = 128 << 10
+
+
+def chunk(frame: bytes) -> bytes:
+    """One chunk of HTTP's chunked transfer coding."""
+    return b"%x\r\n%s\r\n" % (len(frame), frame)
+
+
+def _frame(kind: bytes, body: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (kind, body)
+
+
+class Watcher:
+    """One open watch. `offer` is called for every change of the collection, `flush` after each batch."""
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        shape: encode.Shape,
+        namespace: str,
+        wanted: options.Selection,
+        buffer_cap: int,
+    ) -> None:
+        self._transport = transport
+        self._shape = shape
+        self._namespace = namespace
+        self._wanted = wanted
+        self._cap = buffer_cap
+        self._pending: list[bytes] = []
+        self._first = True
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.dropped = False
+
+    def event(self, change: replica.Change) -> bytes | None:
+        """The chunk this watcher gets for a change, None if it does not see it."""
+        before, after = change.before, change.after
+        if self._namespace and (after or change.before).namespace != self._namespace:  # type: ignore[union-attr]
+            return None
+        if self._wanted.everything:
+            seen, sees = before is not None, after is not None
+        else:
+            seen = before is not None and self._wanted.matches(before)
+            sees = after is not None and self._wanted.matches(after)
+        if sees:
+            return self._encoded(change, b"MODIFIED" if seen else b"ADDED", cast("replica.Item", after))
+        return self._encoded(change, b"DELETED", change.gone()) if seen else None
+
+    def _encoded(self, change: replica.Change, kind: bytes, item: replica.Item) -> bytes:
+        key = (self._shape.key, kind, self._first)
+        found = change.frames.get(key)
+        if found is None:
+            found = chunk(_frame(kind, self._shape.whole(item, first=self._first)))
+            change.frames[key] = found
+        self._first = False
+        return found
+
+    def initial(self, item: replica.Item) -> bytes:
+        frame = _frame(b"ADDED", self._shape.whole(item, first=self._first))
+        self._first = False
+        return frame
+
+    def offer(self, change: replica.Change) -> None:
+        found = self.event(change)
+        if found is not None:
+            self._pending.append(found)
+
+    def flush(self) -> None:
+        if not self._pending:
+            return
+        data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        self._pending.clear()
+        self.write(data)
+
+    def write(self, data: bytes) -> None:
+        if self.done.done():
+            return
+        if self._transport.is_closing():
+            self.end()
+            return
+        if self._transport.get_write_buffer_size() > self._cap:
+            self.dropped = True
+            self._transport.abort()
+            self.end()
+            return
+        self._transport.write(data)
+
+    def end(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+class Hub:
+    """All watches of this server."""
+
+    def __init__(self, copy: replica.Replica, clock: clock_module.Clock, buffer_cap: int) -> None:
+        self._replica = copy
+        self._clock = clock
+        self._cap = buffer_cap
+        self._watchers: dict[Watcher, bytes] = {}
+        self._bookmarked: set[Watcher] = set()
+        self._closing = False
+        self.dropped = 0
+        copy.on_batch.append(self._flush)
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    async def bookmarks(self) -> None:
+        """Send bookmarks for ever; the caller runs it as a task."""
+        while True:
+            await self._clock.sleep(BOOKMARK_SECONDS)
+            for watcher in tuple(self._bookmarked):
+                watcher.write(chunk(self._bookmark(self._watchers[watcher])))
+
+    def close(self) -> None:
+        """End every watch cleanly; new ones end at once."""
+        self._closing = True
+        for watcher in tuple(self._watchers):
+            watcher.end()
+
+    async def serve(
+        self,
+        http: web.BaseRequest,
+        kind: kinds.Kind,
+        namespace: str,
+        shape: encode.Shape,
+        asked: options.ListOptions,
+    ) -> web.StreamResponse:
+        """Answer a watch request until it ends."""
+        await self._wait_for(asked)
+        collection = self._replica.collection(kind.prefix)
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+        )
+        response.enable_chunked_encoding()
+        await response.prepare(http)
+        connection = cast("listener.Connection", http.protocol)
+        if connection.transport is None:
+            return response
+        watcher = Watcher(connection.transport, shape, namespace, asked.selection, self._cap)
+        connection.closed_hooks.add(watcher.end)
+        try:
+            try:
+                await self._begin(response, watcher, collection, namespace, asked, kind, shape)
+            except status.StatusError as error:
+                watcher.write(chunk(_frame(b"ERROR", _encode(error.document()))))
+                return response
+            await self._run(watcher, shape, kind, asked)
+        finally:
+            collection.listeners.pop(watcher, None)
+            self._watchers.pop(watcher, None)
+            self._bookmarked.discard(watcher)
+            connection.closed_hooks.discard(watcher.end)
+            self.dropped += watcher.dropped
+        return response
+
+    async def _wait_for(self, asked: options.ListOptions) -> None:
+        """Reach the version the watch starts from: the newest by default, a named one within a few seconds."""
+        if asked.version is None or asked.initial_events:
+            await self._replica.fresh()
+        if asked.version and asked.version > self._replica.version:
+            await reach(self._replica, asked.version)
+
+    async def _begin(
+        self,
+        response: web.StreamResponse,
+        watcher: Watcher,
+        collection: replica.Collection,
+        namespace: str,
+        asked: options.ListOptions,
+        kind: kinds.Kind,
+        shape: encode.Shape,
+    ) -> None:
+        """Send what comes before the live events, then register: the last part runs without an await."""
+        send_state = asked.initial_events if asked.initial_events is not None else not asked.version
+        version = asked.version or self._replica.version
+        if send_state:
+            version = self._replica.version
+            for part in _parts(watcher, collection.snapshot(namespace), asked.selection):
+                await response.write(part)
+        # Large states take a while to send: catch up with what happened meanwhile, in memory-sized steps.
+        while True:
+            if version < collection.window:
+                raise status.expired(f"too old resource version: {version} ({collection.window})")
+            changes = collection.since(version)
+            if len(changes) < 256:
+                break
+            for change in changes:
+                found = watcher.event(change)
+                if found is not None:
+                    watcher.write(found)
+            version = changes[-1].version
+            await self._clock.sleep(0)
+        for change in changes:
+            watcher.offer(change)
+        watcher.flush()
+        if send_state and asked.initial_events:
+            watcher.write(chunk(self._bookmark(_bookmark_kind(kind, shape), initial_end=True)))
+        collection.listeners[watcher] = watcher.offer
+        self._watchers[watcher] = _bookmark_kind(kind, shape)
+        if asked.bookmarks:
+            self._bookmarked.add(watcher)
+
+    async def _run(self, watcher: Watcher, shape: encode.Shape, kind: kinds.Kind, asked: options.ListOptions) -> None:
+        seconds = float(asked.timeout) or random.uniform(*TIMEOUT_RANGE)
+        if self._closing:
+            return
+        timer = asyncio.get_running_loop().call_later(seconds, watcher.end)
+        try:
+            await watcher.done
+        finally:
+            timer.cancel()
+        if asked.bookmarks and not watcher.dropped:
+            watcher.done = asyncio.get_running_loop().create_future()
+            watcher.write(chunk(self._bookmark(_bookmark_kind(kind, shape))))
+            watcher.end()
+
+    def _flush(self) -> None:
+        for watcher in tuple(self._watchers):
+            watcher.flush()
+
+    def _bookmark(self, kind: bytes, *, initial_end: bool = False) -> bytes:
+        metadata: dict[str, Any] = {"resourceVersion": str(self._replica.version)}
+        if initial_end:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        return _frame(b"BOOKMARK", b'{%s,"metadata":%s}' % (kind, _encode(metadata)))
+
+
+def _bookmark_kind(kind: kinds.Kind, shape: encode.Shape) -> bytes:
+    if isinstance(shape, encode.Partial):
+        return b'"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"'
+    if isinstance(shape, encode.Tabular):
+        return b'"kind":"Table","apiVersion":"meta.k8s.io/v1","columnDefinitions":null,"rows":[]'
+    return b'"kind":"%s","apiVersion":"%s"' % (kind.kind.encode(), kind.api_version.encode())
+
+
+def _parts(watcher: Watcher, items: list[replica.Item], wanted: options.Selection) -> Any:
+    """ADDED events of the current state, gathered into writes of moderate size."""
+    gathered: list[bytes] = []
+    size = 0
+    for item in items:
+        if not wanted.everything and not wanted.matches(item):
+            continue
+        gathered.append(watcher.initial(item))
+        size += len(gathered[-1])
+        if size >= _CHUNK:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)
+
+
+async def reach(copy: replica.Replica, version: int) -> None:
+    """Wait a little for a version from the future (another server may have written it), then refuse."""
+    try:
+        async with asyncio.timeout(3.0):
+            await copy.reached(version)
+    except TimeoutError:
+        raise status.too_large_resource_version(version, copy.version) from None

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subresources that are actions: /scale of workloads, /binding and /eviction of Pods.
+
+Each translates its small document into an ordinary write or delete of the object. It schedules and stops nothing.
+"""
+
+from __future__ import annotations
+
+from handfast.api import kinds, objects, status
+from handfast.apiserver import bodies, call, deletes, reads, replica, strategies, writes
+from handfast.runtime import clock as clock_module
+
+
+class Workloads:
+    """Carries the actions out."""
+
+    def __init__(
+        self,
+        reader: reads.Reader,
+        writer: writes.Writer,
+        deleter: deletes.Deleter,
+        clock: clock_module.Clock,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._deleter = deleter
+        self._clock = clock
+
+    async def get_scale(self, asked: call.Call, kind: kinds.Kind) -> objects.Document:
+        item = await self._reader.get(kind, asked.info)
+        return strategies.scale_of(kind, item.document())
+
+    async def put_scale(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> objects.Document:
+        scale = bodies.document(body, asked.header("Content-Type"), "Scale", "autoscaling/v1")
+        version = str(scale["metadata"].get("resourceVersion") or "")
+        item = await self._writer.change(
+            asked, kind, lambda document: strategies.set_scale(scale, document), version=version
+        )
+        return strategies.scale_of(kind, item.document())
+
+    async def bind(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> None:
+        """Assign a Pod to a node, once."""
+        binding = bodies.document(body, asked.header("Content-Type"), "Binding", "v1")
+        node = (binding.get("target") or {}).get("name")
+        if not isinstance(node, str) or not node:
+            cause = status.Cause("FieldValueRequired", "Required value", "target.name")
+            raise status.invalid("Binding", "", asked.info.name, [cause])
+        now = objects.timestamp(self._clock.now())
+
+        def bound(document: objects.Document) -> objects.Document:
+            spec = document.setdefault("spec", {})
+            if spec.get("nodeName"):
+                why = f'pod {asked.info.name} is already assigned to node "{spec["nodeName"]}"'
+                raise status.conflict("pods/binding", "", asked.info.name, why)
+            spec["nodeName"] = node
+            conditions = document.setdefault("status", {}).setdefault("conditions", [])
+            conditions[:] = [row for row in conditions if row.get("type") != "PodScheduled"]
+            conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": now})
+            return document
+
+        await self._writer.change(asked, kind, bound)
+
+    async def evict(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> replica.Item:
+        """Delete a Pod on request of an eviction; there are no disruption budgets to ask."""
+        eviction = bodies.document(body, asked.header("Content-Type"), "Eviction", "policy/v1")
+        given = eviction.get("deleteOptions") or {}
+        wanted = deletes.DeleteOptions(
+            grace=given.get("gracePeriodSeconds"),
+            uid=str((given.get("preconditions") or {}).get("uid") or ""),
+        )
+        item, _ = await self._deleter.delete(asked, kind, asked.info.namespace, asked.info.name, wanted)
+        return item

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create, update, patch: decode, admit, fill in, validate, store; with optimistic concurrency and dry-run.
+
+A write that names a resourceVersion happens at that version or not at all. One that names none is applied to the state
+found and tried again if another writer was faster. A write that changes nothing is not written. Deleting is `deletes`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from handfast.api import apply, conversion, defaults, kinds, objects, status, validation
+from handfast.apiserver import admission, bodies, call, envelope, replica, storage, strategies
+from handfast.runtime import clock as clock_module
+from handfast.store import protocol
+
+_TRIES = 8
+Change = Callable[[objects.Document], objects.Document]
+
+
+class Writer:
+    """Carries out writes that were authorised."""
+
+    def __init__(self, store: storage.Storage, clock: clock_module.Clock) -> None:
+        self._storage = store
+        self._clock = clock
+
+    async def create(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> replica.Item:
+        """Store a new object."""
+        namespace = asked.info.namespace if kind.namespaced else ""
+        metadata = document["metadata"]
+        _check_url(asked, kind, metadata, namespace)
+        strategies.prepare_create(kind, document, namespace, asked.user, self._clock.now())
+        document = conversion.to_stored(kind, document)
+        stored = kinds.stored_row(kind)
+        defaults.apply(stored, document)
+        # The copy must be current before admission looks at it (is the namespace there?).
+        await self._storage.replica.fresh()
+        self._admit(admission.CREATE, asked, kind, document, None)
+        _require(kind, document, validation.create(stored, document))
+        for attempt in range(_TRIES):
+            if is_dry_run(asked):
+                return self._pretend_create(kind, document)
+            try:
+                return await self._storage.create(kind, document)
+            except protocol.Mismatch:
+                if not metadata.get("generateName") or attempt == _TRIES - 1:
+                    break
+                document["metadata"]["name"] = strategies.generated_name(str(metadata["generateName"]))
+        raise status.already_exists(kind.plural, kind.group, document["metadata"]["name"])
+
+    async def update(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> tuple[replica.Item, bool]:
+        """Replace an object (or a part of it); the second value tells that it was created."""
+        info = asked.info
+        namespace = info.namespace if kind.namespaced else ""
+        metadata = document["metadata"]
+        _check_url(asked, kind, metadata, namespace)
+        if metadata.get("name") not in {None, info.name}:
+            raise status.bad_request(
+                f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({info.name})"
+            )
+        metadata["name"] = info.name
+        if not info.subresource and kind.create_on_update and not metadata.get("resourceVersion"):
+            found = await self._storage.find(kind, namespace, info.name)
+            if found is None:
+                return await self.create(asked, kind, document), True
+        stored = conversion.to_stored(kind, document)
+        version, uid = metadata.get("resourceVersion") or "", metadata.get("uid") or ""
+        item = await self.change(asked, kind, lambda _: copy.deepcopy(stored), version=str(version), uid=str(uid))
+        return item, False
+
+    async def change(
+        self, asked: call.Call, kind: kinds.Kind, change: Change, *, version: str = "", uid: str = ""
+    ) -> replica.Item:
+        """Apply `change` to the stored object until it is written; `version` and `uid` are preconditions.
+
+        `change` gets a document it may keep, and returns the document as the client wants it.
+        """
+        info = asked.info
+        namespace = info.namespace if kind.namespaced else ""
+        for _ in range(_TRIES):
+            found = await self._storage.find(kind, namespace, info.name)
+            if found is None:
+                raise status.not_found(kind.plural, kind.group, info.name)
+            old = found.document()
+            if version and version != str(found.version):
+                raise status.conflict(kind.plural, kind.group, info.name)
+            if uid and uid != old["metadata"].get("uid"):
+                why = (
+                    f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata'].get('uid')}"
+                )
+                raise status.conflict(kind.plural, kind.group, info.name, why)
+            wanted = change(copy.deepcopy(old))
+            named = str(wanted["metadata"].get("resourceVersion") or "")
+            if named and named != str(found.version):
+                raise status.conflict(kind.plural, kind.group, info.name)
+            document = self._prepared(asked, kind, wanted, old)
+            try:
+                return await self._store(asked, kind, document, found)
+            except protocol.Mismatch:
+                continue
+        raise status.conflict(kind.plural, kind.group, info.name)
+
+    def _prepared(
+        self, asked: call.Call, kind: kinds.Kind, wanted: objects.Document, old: objects.Document
+    ) -> objects.Document:
+        subresource = asked.info.subresource
+        strategy = strategies.SUBRESOURCES.get(subresource, strategies.prepare_update)
+        document = strategy(kind, wanted, old)
+        document["metadata"].pop("resourceVersion", None)
+        stored = kinds.stored_row(kind)
+        defaults.apply(stored, document)
+        self._admit(admission.UPDATE, asked, kind, document, old)
+        _require(kind, document, validation.update(stored, document, old))
+        _keep_finalizers_closed(kind, document, old)
+        # An apply wrote the record itself; `track_update` finds nothing changed by others then.
+        if "managedFields" in old["metadata"] and not _is_apply(asked):
+            managed = apply.track_update(
+                old,
+                document,
+                manager=field_manager(asked),
+                types=kind.message or kind.schema,
+                api_version=kind.api_version,
+                now_text=objects.timestamp(self._clock.now()),
+                subresource=subresource,
+            )
+            if managed:
+                document["metadata"]["managedFields"] = managed
+            else:
+                document["metadata"].pop("managedFields", None)
+        return document
+
+    async def _store(
+        self, asked: call.Call, kind: kinds.Kind, document: objects.Document, old: replica.Item
+    ) -> replica.Item:
+        if is_dry_run(asked):
+            return self._pretend(kind, document, old.version)
+        if is_finished(kind, document):
+            # The last finalizer is gone: what was only marked for deletion is now deleted.
+            item = await self._storage.replace(kind, document, old)
+            return await self._storage.delete(kind, item)
+        return await self._storage.replace(kind, document, old)
+
+    def _admit(
+        self,
+        operation: str,
+        asked: call.Call,
+        kind: kinds.Kind,
+        document: objects.Document,
+        old: objects.Document | None,
+    ) -> None:
+        admission.admit(
+            admission.Attributes(
+                operation=operation,
+                kind=kind,
+                subresource=asked.info.subresource,
+                namespace=asked.info.namespace,
+                name=str(document["metadata"].get("name") or ""),
+                document=document,
+                old=old,
+                user=asked.user,
+                dry_run=is_dry_run(asked),
+            ),
+            self._storage.replica,
+        )
+
+    def _pretend_create(self, kind: kinds.Kind, document: objects.Document) -> replica.Item:
+        metadata = document["metadata"]
+        namespace = metadata.get("namespace", "") if kind.namespaced else ""
+        if self._storage.replica.collection(kind.prefix).get(namespace, metadata["name"]) is not None:
+            raise status.already_exists(kind.plural, kind.group, metadata["name"])
+        return self._pretend(kind, document, self._storage.replica.version)
+
+    def _pretend(self, kind: kinds.Kind, document: objects.Document, version: int) -> replica.Item:
+        metadata = document["metadata"]
+        namespace = metadata.get("namespace", "") if kind.namespaced else ""
+        return replica.Item(namespace, metadata["name"], version, envelope.encode_document(document))
+
+
+def is_dry_run(asked: call.Call) -> bool:
+    value = asked.info.query.get("dryRun", "")
+    if value not in {"", "All"}:
+        cause = status.Cause(
+            "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: "All"', "dryRun"
+        )
+        raise status.invalid("CreateOptions", "meta.k8s.io", "", [cause])
+    return bool(value)
+
+
+def field_manager(asked: call.Call) -> str:
+    """Who a write belongs to: the parameter, else the first word of the User-Agent, as Kubernetes has it."""
+    return asked.info.query.get("fieldManager") or asked.header("User-Agent").partition("/")[0][:128] or "unknown"
+
+
+def is_finished(kind: kinds.Kind, document: objects.Document) -> bool:
+    """Whether an object marked for deletion has nothing left to wait for."""
+    metadata = document["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if kind.resource == ("", "namespaces") and (document.get("spec") or {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _is_apply(asked: call.Call) -> bool:
+    return asked.header("Content-Type").startswith("application/apply-patch")
+
+
+def _check_url(asked: call.Call, kind: kinds.Kind, metadata: dict[str, Any], namespace: str) -> None:
+    named = metadata.get("namespace")
+    if kind.namespaced and not namespace:
+        raise status.bad_request("an empty namespace may not be set during creation")
+    if kind.namespaced and named and named != namespace:
+        raise status.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    bodies.validation_mode(asked.info)
+
+
+def _require(kind: kinds.Kind, document: objects.Document, causes: list[status.Cause]) -> None:
+    if causes:
+        raise status.invalid(kind.kind, kind.group, str(document["metadata"].get("name") or ""), causes)
+
+
+def _keep_finalizers_closed(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> None:
+    """Once an object is being deleted, nobody may give it new finalizers to wait for."""
+    if not old["metadata"].get("deletionTimestamp"):
+        return
+    added = sorted(set(document["metadata"].get("finalizers") or ()) - set(old["metadata"].get("finalizers") or ()))
+    if added:
+        shown = ", ".join(f'"{name}"' for name in added)
+        text = (
+            f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers [{shown}]"
+        )
+        cause = status.Cause("FieldValueForbidden", text, "metadata.finalizers")
+        raise status.invalid(kind.kind, kind.group, str(document["metadata"]["name"]), [cause])

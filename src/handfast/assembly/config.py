@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One configuration from flags, environment, file and defaults, in that order; an error names the key and its origin.
+
+Every setting is a row of `SETTINGS`, from which the file's template, the environment names and the messages come.
+It does not open the file: the caller hands over its bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from handfast import errors
+from handfast.assembly import endpoints
+
+API_VERSION: Final = "handfast.dev/v1alpha1"
+KIND: Final = "Configuration"
+LEVELS: Final = ("debug", "info", "warning", "error")
+MAX_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What a control plane is told. Field names are the settings' names in snake case."""
+
+    listen: endpoints.Address
+    advertise: tuple[endpoints.Address, ...]
+    store: str
+    admin_listen: endpoints.Address
+    controllers: tuple[str, ...]
+    leader_elect: bool
+    log_level: str
+
+
+class Invalid(errors.Refused):
+    """A setting has a value that is not allowed; `from_flag` tells that it was typed, not stored."""
+
+    reason = "InvalidConfiguration"
+
+    def __init__(self, message: str, *, hint: str | None = None, from_flag: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.from_flag = from_flag
+
+
+def _address(value: Any) -> endpoints.Address:
+    if not isinstance(value, str):
+        raise ValueError("is not text")  # noqa: TRY004 - one kind of error for every value not allowed
+    return endpoints.parse(value)
+
+
+def _addresses(value: Any) -> tuple[endpoints.Address, ...]:
+    return tuple(_address(item) for item in _texts(value))
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """A list from a file or from repeated flags, or comma-separated text from the environment."""
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise ValueError("is not a list of texts")
+    return tuple(item.strip() for item in items if item.strip())
+
+
+def _store(value: Any) -> str:
+    """A path, alone or as `sqlite:PATH`; what follows is the path, relative to the data directory."""
+    if not isinstance(value, str) or not value:
+        raise ValueError("is not text")
+    scheme, colon, rest = value.partition(":")
+    if not colon:
+        return value
+    if scheme != "sqlite":
+        raise ValueError(f"has the scheme {scheme!r}, which this version does not have")
+    path = rest.removeprefix("//")
+    if not path:
+        raise ValueError("has no path")
+    return path
+
+
+def _controllers(value: Any) -> tuple[str, ...]:
+    items = _texts(value)
+    for item in items:
+        if not re.fullmatch(r"\*|-?[a-z][a-z0-9-]*", item):
+            raise ValueError(f"has {item!r}, which is no controller's name")
+    if not items:
+        raise ValueError("is empty")
+    return items
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    raise ValueError("is neither true nor false")
+
+
+def _level(value: Any) -> str:
+    if value not in LEVELS:
+        raise ValueError("is not a level")
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key: how it is read, what it is when nobody says, and how to write it."""
+
+    key: str
+    read: Callable[[Any], Any]
+    default: Any
+    allowed: str
+    about: str
+
+    @property
+    def field(self) -> str:
+        return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), self.key)
+
+    @property
+    def variable(self) -> str:
+        return "HANDFAST_" + self.field.upper()
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.field.replace("_", "-")
+
+
+_HOST_PORT = "HOST:PORT, as in 127.0.0.1:6443, [::1]:6443 or localhost:0"
+
+SETTINGS: Final = (
+    Setting("listen", _address, "127.0.0.1:6443", _HOST_PORT, "where the API server listens; port 0 picks a free one"),
+    Setting(
+        "advertise", _addresses, [], f"a list of {_HOST_PORT}", "other addresses by which clients reach the API server"
+    ),
+    Setting("store", _store, "store.db", "a path, relative to the data directory", "where the objects are kept"),
+    Setting(
+        "adminListen", _address, "127.0.0.1:9990", _HOST_PORT, "where the controllers serve their health and metrics"
+    ),
+    Setting(
+        "controllers",
+        _controllers,
+        ["*"],
+        'a list of controller names; "*" is all, "-name" leaves one out',
+        "which controllers run",
+    ),
+    Setting("leaderElect", _boolean, False, "true or false", "take turns with other controllers, by a Lease"),
+    Setting("logLevel", _level, "info", ", ".join(LEVELS), "how much is logged"),
+)
+_KEYS: Final = ("apiVersion", "kind", *(setting.key for setting in SETTINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The configuration, the raw value of each key, and where it came from (`flag --x`, `$X`, a file, `default`)."""
+
+    configuration: Configuration
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+
+
+def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], document: Mapping[str, Any], file: str) -> Resolved:
+    """Flags over environment over the file's `document` over defaults. A flag that is None was not given."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    fields: dict[str, Any] = {}
+    for setting in SETTINGS:
+        value, origin = _choose(setting, flags, environ, document, file)
+        try:
+            fields[setting.field] = setting.read(value)
+        except ValueError as error:
+            raise Invalid(
+                f"{origin}: the value {_shown(value)} {error}",
+                hint=f"allowed: {setting.allowed}",
+                from_flag=origin == setting.flag,
+            ) from None
+        values[setting.key], origins[setting.key] = value, origin
+    return Resolved(Configuration(**fields), values, origins)
+
+
+def _choose(
+    setting: Setting, flags: Mapping[str, Any], environ: Mapping[str, str], document: Mapping[str, Any], file: str
+) -> tuple[Any, str]:
+    if (value := flags.get(setting.field)) is not None:
+        return value, setting.flag
+    if value := environ.get(setting.variable):
+        return value, f"${setting.variable}"
+    if (value := document.get(setting.key)) is not None:
+        return value, f"{file}: {setting.key}"
+    return setting.default, "default"
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return f'"{text[:120]}"'
+
+
+def parse(data: bytes, file: str) -> dict[str, Any]:
+    """The document of a configuration file, its keys checked; values are checked by `resolve`."""
+    # YAML costs memory that a process without a configuration file need not pay.
+    from handfast.api import status, yaml_document
+
+    try:
+        document, repeated = yaml_document.load(data)
+    except status.StatusError as error:
+        # What the loader says of a request body, after its last colon, holds for this file as well.
+        raise Invalid(f"{file}: {error.message.partition('yaml parse error: ')[2] or error.message}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise Invalid(f"{file}: not a mapping of keys to values", hint="`handfast config show` prints a whole file")
+    if repeated:
+        raise Invalid(f"{file}: the key {repeated[0]} is there twice", hint="remove one of the two")
+    _check_keys(document, file)
+    return document
+
+
+def _check_keys(document: Mapping[str, Any], file: str) -> None:
+    for key in document:
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key, _KEYS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(_KEYS)}"
+            raise Invalid(f"{file}: unknown key {_shown(key)}", hint=hint)
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if document.get(key) != wanted:
+            raise Invalid(f"{file}: {key}: the value {_shown(document.get(key, ''))} is not {wanted}")
+
+
+def template() -> str:
+    """A configuration file that changes nothing: every key at its default, commented out."""
+    lines = [f"apiVersion: {API_VERSION}", f"kind: {KIND}"]
+    for setting in SETTINGS:
+        lines += ["", f"# {setting.about}", f"# allowed: {setting.allowed}"]
+        lines.append(f"# {setting.key}: {_as_yaml(setting.default)}")
+    return "\n".join(lines) + "\n"
+
+
+def _as_yaml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(f'"{item}"' for item in value) + "]"
+    return f'"{value}"' if ":" in str(value) else str(value)

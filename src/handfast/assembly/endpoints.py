@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where things listen: HOST:PORT as people write it, the socket bound to it, and `endpoints.json`, which tells others.
+
+A port that is taken is found out here, before anything starts. It does not accept connections.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import json
+import pathlib
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from handfast import errors
+from handfast.runtime import files
+
+FILE_NAME = "endpoints.json"
+_BACKLOG = 1024
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?\Z")
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host, by name or IP, and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def local(self) -> Address:
+        """How a client on this machine reaches it: a wildcard is reached through loopback."""
+        return Address(_WILDCARDS.get(self.host, self.host), self.port)
+
+    def url(self, scheme: str) -> str:
+        return f"{scheme}://{self.local()}"
+
+
+def parse(text: str) -> Address:
+    """`127.0.0.1:6443`, `[::1]:6443` or `name:6443`; a ValueError says what else it is."""
+    host, colon, digits = text.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        raise ValueError("has no port, or an IPv6 address without brackets")
+    if not re.fullmatch(r"[0-9]{1,5}", digits) or int(digits) > 65535:
+        raise ValueError(f"has the port {digits!r}, which is not a number from 0 to 65535")
+    if not host:
+        raise ValueError("has no host (0.0.0.0 means every IPv4 address of this machine)")
+    return Address(_parse_host(host), int(digits))
+
+
+def _parse_host(host: str) -> str:
+    if host.startswith("["):
+        if not host.endswith("]"):
+            raise ValueError("has an opening bracket without a closing one")
+        try:
+            return str(ipaddress.IPv6Address(host[1:-1]))
+        except ValueError:
+            raise ValueError(f"has {host[1:-1]!r} in brackets, which is not an IPv6 address") from None
+    if re.fullmatch(r"[0-9.]+", host):
+        try:
+            return str(ipaddress.IPv4Address(host))
+        except ValueError:
+            raise ValueError(f"has the host {host!r}, which is not an IPv4 address") from None
+    if len(host) > 253 or not _NAME.match(host):
+        raise ValueError(f"has the host {host!r}, which is neither a host name nor an IP address")
+    return host.lower()
+
+
+def listen(address: Address, flag: str) -> socket.socket:
+    """A listening socket on `address`; `flag` is the option that the hints name.
+
+    It listens at once, so that a client that comes while the server (re)starts waits instead of being refused.
+    """
+    found = _resolve(address, flag)
+    last: OSError | None = None
+    for family, kind, protocol, _name, where in found:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(where)
+            sock.listen(_BACKLOG)
+        except OSError as error:
+            sock.close()
+            # A name may resolve to an IPv6 address that this machine does not have: the next may do. A taken port
+            # is final: the other family's would be a surprise.
+            last = error
+            if error.errno == errno.EADDRINUSE:
+                break
+        else:
+            return sock
+    raise _explain(last, address, flag) from last
+
+
+def _resolve(address: Address, flag: str) -> list[Any]:
+    try:
+        return list(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+    except OSError as error:
+        raise errors.Refused(
+            f"cannot listen on {address}: the name {address.host} is not known ({error.strerror})",
+            reason="AddressNotFound",
+            hint=f"give an IP address of this machine, as in {flag} 127.0.0.1:{address.port}",
+        ) from error
+
+
+def _explain(error: OSError | None, address: Address, flag: str) -> errors.HandfastError:
+    code = None if error is None else error.errno
+    if code == errno.EADDRINUSE:
+        return errors.Refused(
+            f"cannot listen on {address}: another process has this port",
+            reason="AddressInUse",
+            hint=f"choose another port with {flag} HOST:PORT; port 0 picks a free one",
+        )
+    if code in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+        return errors.Refused(
+            f"cannot listen on {address}: this machine has no such address",
+            reason="AddressNotAvailable",
+            hint=f"give an address of this machine, as in {flag} 127.0.0.1:{address.port}",
+        )
+    if code in {errno.EACCES, errno.EPERM}:
+        return errors.Refused(
+            f"cannot listen on {address}: not allowed", reason="AddressNotAllowed", hint="ports below 1024 need root"
+        )
+    why = "nothing to bind to" if error is None else (error.strerror or type(error).__name__).lower()
+    return errors.Unavailable(f"cannot listen on {address}: {why}", reason="AddressNotAvailable")
+
+
+def bound(sock: socket.socket, asked: Address) -> Address:
+    """What `sock` really listens on: the host as it was asked for, the port as it was given."""
+    return Address(asked.host, int(sock.getsockname()[1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """What a running control plane tells other programs on this machine."""
+
+    apiserver: str
+    controllers_admin: str
+    supervisor: int
+    pids: Mapping[str, int] = field(default_factory=dict)
+
+    def document(self) -> dict[str, object]:
+        return {
+            "apiserver": self.apiserver,
+            "controllersAdmin": self.controllers_admin,
+            "pids": {"supervisor": self.supervisor, **self.pids},
+        }
+
+
+def write(directory: pathlib.Path, endpoints: Endpoints) -> None:
+    files.write_atomically(
+        directory / FILE_NAME, (json.dumps(endpoints.document(), indent=2) + "\n").encode(), mode=0o600
+    )
+
+
+def remove(directory: pathlib.Path) -> None:
+    """Say that nothing listens any more."""
+    (directory / FILE_NAME).unlink(missing_ok=True)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is where in a data directory. It opens nothing: see `datadir`."""
+
+from __future__ import annotations
+
+import pathlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths below one data directory."""
+
+    root: pathlib.Path
+
+    @classmethod
+    def at(cls, directory: str | pathlib.Path) -> Layout:
+        """The layout with absolute paths, so that a later change of the working directory does not matter."""
+        return cls(pathlib.Path(directory).expanduser().absolute())
+
+    @property
+    def pki(self) -> pathlib.Path:
+        return self.root / "pki"
+
+    @property
+    def ca_certificate(self) -> pathlib.Path:
+        return self.pki / "ca.crt"
+
+    @property
+    def ca_key(self) -> pathlib.Path:
+        return self.pki / "ca.key"
+
+    @property
+    def apiserver_certificate(self) -> pathlib.Path:
+        return self.pki / "apiserver.crt"
+
+    @property
+    def apiserver_key(self) -> pathlib.Path:
+        return self.pki / "apiserver.key"
+
+    @property
+    def admin_kubeconfig(self) -> pathlib.Path:
+        return self.root / "admin.conf"
+
+    @property
+    def controllers_kubeconfig(self) -> pathlib.Path:
+        return self.root / "controllers.conf"
+
+    @property
+    def encryption_key(self) -> pathlib.Path:
+        return self.root / "encryption.key"
+
+    @property
+    def config(self) -> pathlib.Path:
+        return self.root / "config.yaml"
+
+    def store(self, path: str) -> pathlib.Path:
+        """Where the configuration's `store` is: relative to the directory, unless it is absolute."""
+        return self.root / path

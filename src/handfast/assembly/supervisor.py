@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the roles of a control plane as child processes: starts them in order, restarts what dies, stops them in order.
+
+It never forks without exec and loads no HTTP, crypto or logging library, so that it stays small beside its children.
+It does not serve anything. What it keeps:
+
+1. A role starts when the one before it is ready. The first to start is the last to stop.
+2. A child that dies is started again after a growing delay. One that dies `Timing.give_up` times in a row, each time
+   within `Timing.young` seconds of its start, ends everything, and its last error is the supervisor's.
+3. SIGTERM, SIGINT or SIGHUP stops the children, all within `Timing.stop` seconds, after which they are killed. A
+   second SIGINT kills at once.
+4. Children have their own process group: Ctrl-C in a terminal reaches the supervisor only, which keeps the order.
+5. No child outlives the supervisor. Each holds one end of a socket pair (`cli.supervised` is the other half): when
+   the supervisor dies, however it dies, the kernel closes the other end and the child ends itself. Unlike
+   PR_SET_PDEATHSIG this has no race at start, is not Linux alone, and a child that is stuck ends as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from handfast import errors
+from handfast.assembly import endpoints
+from handfast.runtime import backoff
+
+_MAX_REPORT: Final = 64 * 1024
+_EXIT_UNAVAILABLE: Final = 3
+CHILD_FAILED: Final = "ChildFailed"
+SUPERVISED: Final = "--supervised"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long things may take, in seconds."""
+
+    ready: float = 60.0
+    poll: float = 0.05
+    young: float = 30.0
+    give_up: int = 5
+    stop_each: float = 4.0
+    stop: float = 9.0
+    restart: backoff.Schedule = field(default_factory=lambda: backoff.Schedule(initial=0.2, cap=10.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a child runs; `ready` tells whether it does its work, and None that there is nothing to wait for."""
+
+    name: str
+    argv: Sequence[str]
+    descriptors: Sequence[int] = ()
+    ready: Callable[[], Awaitable[bool]] | None = None
+
+
+class Events(Protocol):
+    """Who is told what happens."""
+
+    def event(self, level: str, text: str, **fields: Any) -> None: ...
+
+    def prepared(self, printed: bytes) -> None:
+        """Called with the output of the child that runs before the roles, if there is one."""
+        ...
+
+    def started(self, pids: Mapping[str, int]) -> None:
+        """Called whenever a child has (re)started, with every child's process id."""
+        ...
+
+    def ready(self) -> None:
+        """Called once, when every role is ready."""
+        ...
+
+
+def command(*words: str) -> tuple[str, ...]:
+    """This program with other words. -P keeps the current directory, which may be anyone's, out of the imports."""
+    return (sys.executable, "-P", "-m", "handfast", *words)
+
+
+@dataclass(slots=True)
+class Child:
+    """A running process and this end of the socket pair that ties it to the supervisor."""
+
+    process: asyncio.subprocess.Process
+    tie: socket.socket
+
+    def send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+    def outcome(self) -> errors.HandfastError:
+        """Why it ended: its own report if it left one, else what the kernel says. Call once, after its end."""
+        code = self.process.returncode or 0
+        how = f"killed by {_signal_name(-code)}" if code < 0 else f"exit code {code}"
+        # Read here, not while it runs: a child reports once, just before it exits.
+        with self.tie, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            self.tie.setblocking(False)
+            report = json.loads(self.tie.recv(_MAX_REPORT))
+            family = errors.Unavailable if code == _EXIT_UNAVAILABLE else errors.Refused
+            return family(report["error"], reason=report["reason"], hint=report.get("hint"))
+        return errors.Refused(how, reason=CHILD_FAILED, hint="its own messages are above")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+async def spawn(role: Role, *, output: int | None = None) -> Child:
+    """Start a child tied to this process; its output is ours unless `output` says otherwise."""
+    ours, theirs = socket.socketpair()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *role.argv,
+            SUPERVISED,
+            str(theirs.fileno()),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(*role.descriptors, theirs.fileno()),
+            process_group=0,
+        )
+    except OSError as error:
+        ours.close()
+        raise errors.Unavailable(
+            f"cannot start the {role.name}: {(error.strerror or 'failed').lower()}", reason=CHILD_FAILED
+        ) from error
+    finally:
+        theirs.close()
+    return Child(process, ours)
+
+
+class Supervisor:
+    """The children of one control plane, from the first start to the last stop."""
+
+    def __init__(
+        self, roles: Sequence[Role], events: Events, timing: Timing | None = None, first: Role | None = None
+    ) -> None:
+        self._first = first
+        self._roles = roles
+        self._events = events
+        self._timing = timing or Timing()
+        self._children: dict[str, Child] = {}
+        self._stopping = asyncio.Event()
+        self._failure: errors.HandfastError | None = None
+
+    def interrupt(self, number: signal.Signals) -> None:
+        """What a signal does: the first one stops, a second SIGINT kills."""
+        if not self._stopping.is_set():
+            self._events.event("info", f"{number.name} received, stopping")
+            self._stopping.set()
+        elif number is signal.SIGINT:
+            self._failure = errors.Refused("interrupted twice: the children were killed", reason="Interrupted")
+            self._kill()
+
+    def _kill(self) -> None:
+        for child in self._children.values():
+            child.send(signal.SIGKILL)
+
+    async def run(self) -> None:
+        """Until a signal stops it (returns) or a role cannot be kept running (raises its error)."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self.interrupt, number)
+        async with asyncio.TaskGroup() as group:
+            await self._prepare(group)
+            for role in self._roles:
+                if self._stopping.is_set():
+                    break
+                group.create_task(self._keep(role), name=role.name)
+                await self._until_ready(role)
+            if not self._stopping.is_set():
+                self._events.ready()
+            await self._stopping.wait()
+            await self._stop_children()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _prepare(self, group: asyncio.TaskGroup) -> None:
+        """Run the first child to its end, or to the stop, whichever comes first."""
+        if self._first is None:
+            return
+        work = group.create_task(self._run_first(self._first))
+        stop = group.create_task(self._stopping.wait())
+        await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+        work.cancel()
+        stop.cancel()
+
+    async def _run_first(self, role: Role) -> None:
+        try:
+            printed = await run_once(role)
+        except errors.HandfastError as error:
+            self._fail(error)
+        else:
+            self._events.prepared(printed)
+
+    def _fail(self, error: errors.HandfastError) -> None:
+        self._failure = self._failure or error
+        self._stopping.set()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless a stop comes first."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    async def _keep(self, role: Role) -> None:
+        """Rule 2: run `role` again and again until the stop."""
+        loop = asyncio.get_running_loop()
+        delays = backoff.Backoff(self._timing.restart)
+        deaths = 0
+        while not self._stopping.is_set():
+            begun = loop.time()
+            try:
+                child = self._children[role.name] = await spawn(role)
+                self._events.started({name: one.process.pid for name, one in self._children.items()})
+            except errors.HandfastError as error:
+                self._fail(error)
+                return
+            if self._stopping.is_set():
+                # The stop came while the child was being started, and did not see it. It has done nothing yet.
+                child.send(signal.SIGKILL)
+            await child.process.wait()
+            outcome = child.outcome()
+            if self._stopping.is_set():
+                return
+            if loop.time() - begun >= self._timing.young:
+                deaths = 0
+                delays.reset()
+            deaths += 1
+            if deaths >= self._timing.give_up:
+                self._fail(_given_up(role, deaths, outcome))
+                return
+            delay = next(delays)
+            self._events.event(
+                "warning", f"the {role.name} ended and is started again", why=outcome.message, seconds=round(delay, 1)
+            )
+            await self._pause(delay)
+
+    async def _until_ready(self, role: Role) -> None:
+        if role.ready is None:
+            return
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timing.ready
+        while not self._stopping.is_set() and not await role.ready():
+            if loop.time() >= deadline:
+                self._fail(
+                    errors.Unavailable(
+                        f"the {role.name} was not ready within {self._timing.ready:g} s",
+                        reason="NotReady",
+                        hint="its own messages are above",
+                    )
+                )
+            await self._pause(self._timing.poll)
+
+    async def _stop_children(self) -> None:
+        """Rule 3: the last started stops first; whoever is left at the deadline is killed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timing.stop
+        for role in reversed(self._roles):
+            child = self._children.get(role.name)
+            if child is None:
+                continue
+            child.send(signal.SIGTERM)
+            patience = min(self._timing.stop_each, deadline - loop.time())
+            await _ended(child, deadline - loop.time() if role is self._roles[0] else patience)
+        for role in self._roles:
+            child = self._children.get(role.name)
+            if child is not None:
+                await _ended(child, max(0.0, deadline - loop.time()))
+                if child.process.returncode is None:
+                    self._events.event("warning", f"the {role.name} did not stop in time and was killed")
+                    child.send(signal.SIGKILL)
+
+
+async def _ended(child: Child, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(child.process.wait(), seconds)
+
+
+def _given_up(role: Role, deaths: int, outcome: errors.HandfastError) -> errors.HandfastError:
+    return errors.Refused(
+        f"the {role.name} ended {deaths} times right after its start, the last time with: {outcome.message}",
+        reason=outcome.reason,
+        hint=outcome.hint,
+    )
+
+
+async def run_once(role: Role) -> bytes:
+    """Run a child that does one thing and ends; what it printed, or the error that it reported."""
+    child = await spawn(role, output=asyncio.subprocess.PIPE)
+    try:
+        printed, complaints = await child.process.communicate()
+    except asyncio.CancelledError:
+        child.send(signal.SIGKILL)
+        await child.process.wait()
+        child.tie.close()
+        raise
+    outcome = child.outcome()
+    if child.process.returncode:
+        if outcome.reason == CHILD_FAILED:
+            # It had no chance to report, so that what it wrote is all there is.
+            last = complaints.decode("utf-8", "replace").strip().splitlines()[-3:]
+            outcome = errors.Refused(
+                f"the {role.name} failed with {outcome.message}: {' / '.join(last)}", reason=CHILD_FAILED
+            )
+        raise outcome
+    return printed
+
+
+async def answers(address: endpoints.Address, path: str, context: ssl.SSLContext | None) -> bool:
+    """Whether GET `path` answers 200. Written out here because an HTTP library would double this process."""
+    local = address.local()
+    request = f"GET {path} HTTP/1.1\r\nHost: {local}\r\nUser-Agent: handfast-supervisor\r\nConnection: close\r\n\r\n"
+    try:
+        async with asyncio.timeout(5):
+            reader, writer = await asyncio.open_connection(local.host, local.port, ssl=context)
+            try:
+                writer.write(request.encode("ascii"))
+                line = await reader.readline()
+            finally:
+                writer.transport.abort()
+    except (OSError, TimeoutError, ValueError):
+        return False
+    return line.split(b" ", 2)[1:2] == [b"200"]

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast up`, put together: one directory, one socket, one child that prepares and the roles that serve.
+
+The order is chosen so that what can be wrong is found out before anything starts: the directory and its owner, the
+configuration, the ports; then keys and certificates, in a child of their own, so that the supervisor never loads the
+crypto library. It does not keep the children running: see `supervisor`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from handfast import errors
+from handfast.assembly import config, endpoints, layout, supervisor
+from handfast.runtime import files, tls
+
+
+class Console(Protocol):
+    """Who tells the person at the terminal."""
+
+    def event(self, level: str, text: str, **fields: Any) -> None: ...
+
+    def prepared(self, printed: bytes) -> None: ...
+
+    def ready(self, found: endpoints.Endpoints) -> None: ...
+
+
+@dataclass(slots=True)
+class _Running:
+    """The supervisor's events, with `endpoints.json` kept up to date."""
+
+    directory: pathlib.Path
+    console: Console
+    found: endpoints.Endpoints
+
+    def event(self, level: str, text: str, **fields: Any) -> None:
+        self.console.event(level, text, **fields)
+
+    def prepared(self, printed: bytes) -> None:
+        self.console.prepared(printed)
+
+    def started(self, pids: Mapping[str, int]) -> None:
+        self.found = endpoints.Endpoints(
+            apiserver=self.found.apiserver,
+            controllers_admin=self.found.controllers_admin,
+            supervisor=self.found.supervisor,
+            pids=dict(pids),
+        )
+        try:
+            endpoints.write(self.directory, self.found)
+        except errors.HandfastError as error:
+            # A full disk is a reason to complain, not to stop what runs.
+            self.console.event("warning", error.message, reason=error.reason)
+
+    def ready(self) -> None:
+        self.console.ready(self.found)
+
+
+@dataclass(slots=True)
+class _Readiness:
+    """Asks the API server, trusting the directory's CA, which exists only once the directory is prepared."""
+
+    address: endpoints.Address
+    certificate: pathlib.Path
+    context: ssl.SSLContext | None = field(default=None)
+
+    async def __call__(self) -> bool:
+        if self.context is None:
+            self.context = tls.client_context(files.read(self.certificate, limit=1 << 20))
+        return await supervisor.answers(self.address, "/readyz", self.context)
+
+
+async def run(
+    place: layout.Layout,
+    lock: files.DirectoryLock,
+    chosen: config.Configuration,
+    console: Console,
+    timing: supervisor.Timing | None = None,
+) -> None:
+    """Serve until a signal stops it. The directory is locked and the configuration is good; ports are found out here."""
+    with endpoints.listen(chosen.listen, "--listen") as sock:
+        api = endpoints.bound(sock, chosen.listen)
+        # Only looked at: the controllers bind this one themselves, since nobody needs it across their restarts.
+        with endpoints.listen(chosen.admin_listen, "--admin-listen") as probe:
+            admin = endpoints.bound(probe, chosen.admin_listen)
+        found = endpoints.Endpoints(
+            apiserver=api.url("https"), controllers_admin=admin.url("http"), supervisor=os.getpid()
+        )
+        shared = (lock.descriptor,)
+        directory = ("--dir", str(place.root))
+        level = ("--log-level", chosen.log_level)
+        advertise = [word for address in chosen.advertise for word in ("--advertise", str(address))]
+        first = supervisor.Role(
+            name="preparation",
+            argv=supervisor.command(
+                "serve", "prepare", *directory, "--listen", str(api), *advertise, "--store", chosen.store
+            ),
+            descriptors=shared,
+        )
+        apiserver = supervisor.Role(
+            name="apiserver",
+            argv=supervisor.command(
+                *("serve", "apiserver", *directory, "--listen", str(api), "--listen-fd", str(sock.fileno())),
+                *(*advertise, "--store", chosen.store, *level),
+            ),
+            descriptors=(*shared, sock.fileno()),
+            ready=_Readiness(api, place.ca_certificate),
+        )
+        controllers = supervisor.Role(
+            name="controllers",
+            argv=supervisor.command(
+                *("serve", "controllers", *directory, "--kubeconfig", str(place.controllers_kubeconfig)),
+                *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
+                *("--leader-elect" if chosen.leader_elect else "--no-leader-elect", *level),
+            ),
+            descriptors=shared,
+            ready=functools.partial(supervisor.answers, admin, "/readyz", None),
+        )
+        try:
+            await supervisor.Supervisor(
+                [apiserver, controllers], _Running(place.root, console, found), timing, first
+            ).run()
+        finally:
+            endpoints.remove(place.root)

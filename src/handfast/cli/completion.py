@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast completion SHELL`: the script that lets a shell complete this command. It installs nothing."""
+
+from __future__ import annotations
+
+import click
+from click import shell_completion
+
+from handfast import errors
+from handfast.cli import output
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(name="completion", short_help="Print the completion script of a shell.")
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    bash:  source <(handfast completion bash)
+    zsh:   source <(handfast completion zsh)
+    fish:  handfast completion fish | source
+    """
+    kind = shell_completion.get_completion_class(shell)
+    if kind is None:
+        raise errors.Misuse(f"no completion for {shell}")
+    output.result(kind(ctx.find_root().command, {}, "handfast", "_HANDFAST_COMPLETE").source())

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command tree, nothing else: which words there are, and which module each one loads when it is used.
+
+A module is imported only when its command runs, so that `handfast --help` answers at once. It does not print: see
+`output`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Final
+
+import click
+
+from handfast.cli import output
+
+# word -> (module with `command`, the line that --help shows)
+COMMANDS: Final = {
+    "up": ("handfast.cli.up", "Start a control plane here and keep it running."),
+    "serve": ("handfast.cli.serve", "Run one role in the foreground."),
+    "config": ("handfast.cli.config", "Show or check the configuration."),
+    "version": ("handfast.cli.version", "Show the version."),
+    "completion": ("handfast.cli.completion", "Print the completion script of a shell."),
+}
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported when they are asked for by name, not when they are listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_module, about) in COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="handfast", message="%(prog)s %(version)s")
+def command() -> None:
+    """First trust and workload identity, over the Kubernetes API.
+
+    Start with `handfast up`.
+    """
+
+
+def main() -> None:
+    """The entry point of the `handfast` script."""
+    sys.exit(output.run(command, sys.argv[1:]))

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the terminal: what goes to which stream, what an error looks like, and the exit code it gives.
+
+1. What was asked for goes to stdout; all else (errors, hints, progress, events) to stderr.
+2. Messages begin in lower case and end without a full stop. A message says what is wrong, with the name and the value;
+   a hint says what to do.
+3. An error is `error: …`, then perhaps `hint: …`, then `reason: …`, a stable word for machines, as the last line; with
+   `-o json` it is one JSON object with the same three.
+4. Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not available or timed out.
+5. No traceback reaches a user, unless HANDFAST_DEBUG is set.
+
+It does not decide anything and knows no command.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO, TypeVar
+
+import click
+
+from handfast import errors
+
+DEBUG_VARIABLE = "HANDFAST_DEBUG"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Code(enum.IntEnum):
+    """Rule 4."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+
+
+FORMATS = ("text", "json", "yaml")
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What the command line asked of the output, for the errors that come later."""
+
+    form: str = "text"
+
+
+class Usage(errors.Refused):
+    """The command line is wrong, in a way that only a command can tell."""
+
+    reason = "Usage"
+    from_flag = True
+
+
+def format_option(function: _F) -> _F:
+    """Adds `-o`; the command gets it as `form`."""
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(FORMATS),
+        default="text",
+        show_default=True,
+        help="How the result is written.",
+        callback=_remember_format,
+    )(function)
+
+
+def _remember_format(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    # An error is printed when the command's context is gone; what `run` put into the root's is not.
+    root = ctx.find_root()
+    if isinstance(root.obj, _Asked):
+        root.obj.form = value
+    return value
+
+
+def document(value: Mapping[str, Any], form: str) -> str:
+    """A result for machines, ready to print."""
+    if form == "json":
+        return json.dumps(value, indent=2)
+    import yaml
+
+    return str(yaml.safe_dump(dict(value), sort_keys=False, default_flow_style=False)).rstrip("\n")
+
+
+def result(text: str) -> None:
+    """What was asked for (rule 1)."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """Something the reader may want to know beside the result."""
+    click.echo(f"note: {text}", err=True)
+
+
+def quoted(text: str) -> str:
+    """As a shell takes it."""
+    return shlex.quote(text)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell, as kubectl prints them."""
+    widths = [max(len(row[index]) for row in (head, *rows)) for index in range(len(head))]
+    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def event(level: str, text: str, stream: TextIO | None = None, **fields: Any) -> None:
+    """Something that happened, on stderr: a line to read on a terminal, JSON (as the logs beside it) otherwise."""
+    stream = sys.stderr if stream is None else stream
+    try:
+        if stream.isatty():
+            extra = "".join(f" ({name}: {value})" for name, value in fields.items())
+            print(f"{text}{extra}", file=stream, flush=True)
+        else:
+            # Here, because the clock brings an event loop along, which `--help` can do without.
+            from handfast.runtime import clock
+
+            when = clock.SystemClock().now().isoformat().replace("+00:00", "Z")
+            line = {"event": text, "level": level, "logger": "handfast.supervisor", "time": when, **fields}
+            print(json.dumps(line, separators=(",", ":")), file=stream, flush=True)
+    except OSError:
+        # Whoever read along has gone. That is no reason to stop serving.
+        return
+
+
+def describe(error: BaseException) -> tuple[dict[str, str], Code]:
+    """An error as its three lines, and its exit code."""
+    lines: dict[str, str]
+    if isinstance(error, click.UsageError):
+        return _usage(error), Code.USAGE
+    if isinstance(error, click.ClickException):
+        return {"error": error.format_message(), "reason": "Failed"}, Code.FAILED
+    if isinstance(error, errors.HandfastError) and not isinstance(error, errors.Misuse):
+        lines = {"error": error.message}
+        if error.hint:
+            lines["hint"] = error.hint
+        lines["reason"] = error.reason
+        return lines, _code(error)
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return {"error": "interrupted", "reason": "Interrupted"}, Code.FAILED
+    # The text of an unexpected error may hold anything, also a secret; its type and place do not.
+    lines = {
+        "error": f"internal error: {type(error).__name__}{_place(error)}",
+        "hint": f"this is a bug; set {DEBUG_VARIABLE}=1 to see the details, and please report it",
+        "reason": "InternalError",
+    }
+    return lines, Code.FAILED
+
+
+def _code(error: errors.HandfastError) -> Code:
+    if isinstance(error, errors.Unavailable):
+        return Code.UNAVAILABLE
+    return Code.USAGE if getattr(error, "from_flag", False) else Code.FAILED
+
+
+def _usage(error: click.UsageError) -> dict[str, str]:
+    message = error.format_message().rstrip(".")
+    lines = {"error": message[:1].lower() + message[1:]}
+    if error.ctx is not None:
+        lines["hint"] = f"`{error.ctx.command_path} --help` shows what is allowed"
+    lines["reason"] = "Usage"
+    return lines
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" in {frames[-1].name}, line {frames[-1].lineno}" if frames else ""
+
+
+def show_error(error: BaseException, *, as_json: bool = False) -> Code:
+    """Rule 3, on stderr; the exit code."""
+    lines, code = describe(error)
+    if os.environ.get(DEBUG_VARIABLE):
+        traceback.print_exception(error)
+    try:
+        if as_json:
+            print(json.dumps(lines), file=sys.stderr, flush=True)
+        else:
+            for name, text in lines.items():
+                print(f"{name}: {text}", file=sys.stderr, flush=True)
+    except OSError:
+        return code
+    return code
+
+
+def run(command: click.Command, arguments: Sequence[str]) -> int:
+    """Run the command line; every error ends here."""
+    asked = _Asked()
+    try:
+        code = command.main(list(arguments), "handfast", standalone_mode=False, obj=asked)
+    except click.exceptions.NoArgsIsHelpError as incomplete:
+        click.echo(incomplete.format_message(), err=True)
+        return Code.USAGE
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - rule 5: this is the one place where all end
+        return show_error(error, as_json=asked.form == "json")
+    return code if isinstance(code, int) else Code.DONE

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast serve ROLE`: one role in the foreground, until a signal stops it. It does not restart anything.
+
+A role that `handfast up` started has the hidden flags: its listening socket and its tie to the supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+import click
+
+from handfast import errors
+from handfast.assembly import config, endpoints, layout
+from handfast.cli import output, settings, supervised
+from handfast.runtime import clock, files
+
+_DIRECTORY = "/var/lib/handfast"
+
+
+class _Roles(click.Group):
+    """The roles; a list of them is refused for now, in its own words."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if "," in cmd_name:
+            raise output.Usage(
+                f'several roles in one process are not supported: "{cmd_name}"',
+                hint="start one process per role, or run `handfast up`, which keeps them all running",
+            )
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(name="serve", cls=_Roles, short_help="Run one role in the foreground.")
+def command() -> None:
+    """Run one role in the foreground, until SIGTERM or Ctrl-C stops it."""
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work`; a signal cancels it, which is a good end."""
+    task = asyncio.current_task()
+    if task is None:
+        raise errors.Misuse("a role runs inside a task")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
+
+
+def _run(work: Coroutine[Any, Any, None], log_level: str) -> None:
+    import uvloop
+
+    from handfast.telemetry import log
+
+    log.configure(level=log_level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_until_stopped(work))
+
+
+def _configuration(
+    place: layout.Layout, flags: dict[str, Any], config_file: str | None, tie: int | None
+) -> config.Configuration:
+    return settings.load(place, flags, config_file).configuration if tie is None else settings.from_flags(flags)
+
+
+@command.command(name="apiserver", short_help="The Kubernetes API over HTTPS.")
+@settings.directory_option(_DIRECTORY)
+@settings.config_option
+@settings.setting_options("listen", "advertise", "store", "logLevel")
+@click.option("--listen-fd", type=int, hidden=True, help="A socket that listens already.")
+@supervised.option
+def apiserver_command(
+    directory: str, config_file: str | None, listen_fd: int | None, tie: int | None, **flags: Any
+) -> None:
+    """Serve the Kubernetes API from a data directory, which is made if it is not there."""
+    with supervised.tied(tie), contextlib.ExitStack() as stack:
+        place = layout.Layout.at(directory)
+        if tie is None:
+            files.create_directory(place.root)
+            stack.callback(files.lock_directory(place.root).release)
+        chosen = _configuration(place, flags, config_file, tie)
+        if listen_fd is None:
+            sock = stack.enter_context(endpoints.listen(chosen.listen, "--listen"))
+            listen_fd = sock.fileno()
+            _prepare(place, endpoints.bound(sock, chosen.listen), chosen)
+        from handfast.assembly import apiserver
+
+        options = apiserver.ApiServerOptions(
+            directory=str(place.root),
+            listen=None,
+            listen_fd=listen_fd,
+            advertise=tuple(str(one) for one in chosen.advertise),
+            store=str(place.store(chosen.store)),
+        )
+        _run(apiserver.run(options), chosen.log_level)
+
+
+@command.command(name="controllers", short_help="The controllers, against any Kubernetes API.")
+@settings.directory_option(_DIRECTORY)
+@settings.config_option
+@click.option("--kubeconfig", type=click.Path(), help="How to reach the API.  [default: controllers.conf of --dir]")
+@settings.setting_options("adminListen", "controllers", "leaderElect", "logLevel")
+@supervised.option
+def controllers_command(
+    directory: str, config_file: str | None, kubeconfig: str | None, tie: int | None, **flags: Any
+) -> None:
+    """Run controllers against the API that a kubeconfig names: this program's own, or any cluster's."""
+    with supervised.tied(tie):
+        place = layout.Layout.at(directory)
+        chosen = _configuration(place, flags, config_file, tie)
+        from handfast.assembly import controllers
+
+        work = controllers.run(
+            kubeconfig_path=kubeconfig or str(place.controllers_kubeconfig),
+            selection=chosen.controllers,
+            admin_listen=(chosen.admin_listen.host, chosen.admin_listen.port),
+            leader_elect=chosen.leader_elect,
+            root_ca_pem=files.read(place.ca_certificate, limit=1 << 20) if place.ca_certificate.exists() else None,
+            clock=clock.SystemClock(),
+        )
+        _run(work, chosen.log_level)
+
+
+def _prepare(place: layout.Layout, server: endpoints.Address, chosen: config.Configuration) -> list[tuple[str, str]]:
+    from handfast.assembly import datadir
+
+    return datadir.prepare(
+        place, server=server, advertise=chosen.advertise, store=chosen.store, now=clock.SystemClock().now()
+    )
+
+
+@command.command(name="prepare", hidden=True)
+@settings.directory_option(_DIRECTORY)
+@settings.setting_options("listen", "advertise", "store")
+@supervised.option
+def prepare_command(directory: str, tie: int | None, **flags: Any) -> None:
+    """Make the data directory of `handfast up` whole, and print what was done."""
+    with supervised.tied(tie):
+        chosen = settings.from_flags(flags)
+        done = _prepare(layout.Layout.at(directory), chosen.listen, chosen)
+        click.echo(json.dumps(done))

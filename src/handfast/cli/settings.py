@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flags that many commands share, made from the rows of `assembly.config`, and the configuration they give.
+
+It does not know what a setting does.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from handfast.assembly import config, layout
+from handfast.runtime import files
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_METAVARS = {
+    "listen": "HOST:PORT",
+    "advertise": "HOST:PORT",
+    "store": "PATH",
+    "adminListen": "HOST:PORT",
+    "controllers": "NAME,…",
+    "leaderElect": None,
+    "logLevel": None,
+}
+_REPEATED = frozenset({"advertise"})
+
+
+def directory_option(default: str) -> Callable[[_F], _F]:
+    """Adds --dir; the command gets a string as `directory`."""
+    return click.option(
+        "--dir",
+        "directory",
+        envvar="HANDFAST_DIR",
+        default=default,
+        show_default=True,
+        show_envvar=True,
+        type=click.Path(),
+        help="The data directory.",
+    )
+
+
+config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(),
+    help="The configuration file.  [default: config.yaml in the data directory]",
+)
+
+
+def setting_options(*keys: str) -> Callable[[_F], _F]:
+    """Adds the flags of these settings; the command gets them together as keyword arguments named by field."""
+
+    def decorate(function: _F) -> _F:
+        for setting in reversed([row for row in config.SETTINGS if row.key in keys]):
+            function = _option(setting)(function)
+        return function
+
+    return decorate
+
+
+def _option(setting: config.Setting) -> Callable[[_F], _F]:
+    about = f"{setting.about[0].upper()}{setting.about[1:]}."
+    shown = ", ".join(setting.default) if isinstance(setting.default, list) else str(setting.default).lower()
+    about += f"  [${setting.variable}{f'; default: {shown}' if shown else ''}]"
+    if isinstance(setting.default, bool):
+        return click.option(f"{setting.flag}/--no-{setting.flag[2:]}", setting.field, default=None, help=about)
+    return click.option(
+        setting.flag,
+        setting.field,
+        metavar=_METAVARS[setting.key],
+        multiple=setting.key in _REPEATED,
+        type=click.Choice(config.LEVELS) if setting.key == "logLevel" else str,
+        default=None,
+        help=about + ("  May be given several times." if setting.key in _REPEATED else ""),
+    )
+
+
+def load(place: layout.Layout, flags: Mapping[str, Any], config_file: str | None) -> config.Resolved:
+    """The configuration from flags, environment and file. A file that was named must exist; the default one may not."""
+    path = place.config if config_file is None else pathlib.Path(config_file)
+    document: dict[str, Any] = {}
+    if config_file is not None or path.exists():
+        document = config.parse(files.read(path, limit=config.MAX_BYTES), str(path))
+    return config.resolve(_given(flags), os.environ, document, str(path))
+
+
+def from_flags(flags: Mapping[str, Any]) -> config.Configuration:
+    """The configuration of a supervised child: its supervisor has resolved everything and says it in flags."""
+    return config.resolve(_given(flags), {}, {}, "").configuration
+
+
+def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if value == () else value for name, value in flags.items()}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The child's half of the tie to its supervisor: end when the supervisor ends, and tell it why when failing.
+
+The tie is one end of a socket pair. Its end of file means that the supervisor is gone, for whatever reason; a thread
+waits for that, since it must also work while the event loop is stuck or not yet there. It does not log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+
+from handfast.cli import output
+
+# Somewhat less than what a supervisor gives its children, so that nothing is left when a new one takes over.
+GRACE: Final = 8.0
+
+option = click.option("--supervised", "tie", type=int, hidden=True, help="Descriptor of the tie to a supervisor.")
+
+
+@contextlib.contextmanager
+def tied(descriptor: int | None) -> Iterator[None]:
+    """Within the block this process lives no longer than its supervisor; without a descriptor, nothing is done."""
+    if descriptor is None:
+        yield
+        return
+    tie = socket.socket(fileno=descriptor)
+    tie.set_inheritable(False)
+    threading.Thread(target=_follow, args=(tie,), name="supervisor-tie", daemon=True).start()
+    try:
+        yield
+    except Exception as error:
+        report(tie, error)
+        raise
+
+
+def _follow(tie: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while tie.recv(64):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    # A process that is still there after this has not stopped as it was asked to.
+    threading.Event().wait(GRACE)
+    os._exit(output.Code.FAILED)
+
+
+def report(tie: socket.socket, error: BaseException) -> None:
+    """Leave the error, as it is shown, with the supervisor; it may be gone."""
+    lines: dict[str, Any]
+    lines, _code = output.describe(error)
+    with contextlib.suppress(OSError):
+        tie.send(json.dumps(lines).encode())

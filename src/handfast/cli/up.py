@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast up`: start a control plane here, say where it is, and keep it running. It does not serve: children do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from handfast.assembly import endpoints, layout, up
+from handfast.cli import output, settings
+from handfast.runtime import files
+
+
+@dataclass(slots=True)
+class _Console:
+    """What the person at the terminal is told."""
+
+    place: layout.Layout
+    form: str
+
+    def event(self, level: str, text: str, **fields: Any) -> None:
+        output.event(level, text, **fields)
+
+    def prepared(self, printed: bytes) -> None:
+        for path, verb in json.loads(printed):
+            output.event("info", f"{verb} {self.place.root / path}")
+
+    def ready(self, found: endpoints.Endpoints) -> None:
+        # Whoever started it may have stopped reading. That is no reason to stop serving.
+        with contextlib.suppress(OSError):
+            self._show(found)
+
+    def _show(self, found: endpoints.Endpoints) -> None:
+        kubeconfig = self.place.admin_kubeconfig
+        if self.form != "text":
+            facts = {**found.document(), "directory": str(self.place.root), "kubeconfig": str(kubeconfig)}
+            output.result(output.document(facts, self.form))
+            return
+        output.result(
+            f"Handfast is ready\n\n"
+            f"  API server   {found.apiserver}\n"
+            f"  controllers  {found.controllers_admin} (health and metrics)\n"
+            f"  data         {self.place.root}\n"
+            f"  kubeconfig   {kubeconfig}\n\n"
+            f"Next, in another terminal:\n\n"
+            f"  export KUBECONFIG={output.quoted(str(kubeconfig))}\n"
+            f"  kubectl get namespaces\n\n"
+            f"To stop it: Ctrl-C here, or kill {found.supervisor}"
+        )
+
+
+@click.command(name="up", short_help="Start a control plane here and keep it running.")
+@settings.directory_option("./handfast-data")
+@settings.config_option
+@settings.setting_options("listen", "advertise", "store", "adminListen", "controllers", "leaderElect", "logLevel")
+@output.format_option
+def command(directory: str, config_file: str | None, form: str, **flags: Any) -> None:
+    """Start a control plane here and keep it running.
+
+    The first start creates the data directory: a certificate authority, an administrator's kubeconfig, a configuration
+    file and the store. Later starts go on from there. Ctrl-C or SIGTERM stops it.
+    """
+    place = layout.Layout.at(directory)
+    # Flags first: a typing mistake should not leave a directory behind.
+    settings.load(place, flags, config_file)
+    files.create_directory(place.root)
+    lock = files.lock_directory(place.root)
+    try:
+        chosen = settings.load(place, flags, config_file).configuration
+        asyncio.run(up.run(place, lock, chosen, _Console(place, form)))
+    finally:
+        lock.release()

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of the Kubernetes API on documents.
+
+A resource is anything with group, version, plural and namespaced: a row of `api.kinds` or a `Resource`. Following
+changes is in `watch`; nothing here retries or remembers.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from handfast.api import objects
+from handfast.client import transport as transports
+
+T = TypeVar("T")
+
+JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+# Servers that do not know the metadata-only form answer whole objects, which decode to the same parts.
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+BACKGROUND = "Background"
+FOREGROUND = "Foreground"
+ORPHAN = "Orphan"
+
+PAGE = 500
+
+
+class Addressable(Protocol):
+    """What it takes to write a path."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def plural(self) -> str: ...
+    @property
+    def namespaced(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource that is not, or need not be, in the table of kinds."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool
+
+
+class ListMeta(msgspec.Struct, rename="camel"):
+    """What a list says of itself."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class Listing(msgspec.Struct, Generic[T]):
+    """A list, or one page of it."""
+
+    metadata: ListMeta
+    items: list[T]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which objects of a resource: of one namespace or all, with selectors or without."""
+
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+
+    def params(self) -> dict[str, str]:
+        pairs = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
+        return {name: value for name, value in pairs if value}
+
+
+EVERYTHING = Scope()
+
+_documents = msgspec.json.Decoder(dict[str, Any])
+_document_lists = msgspec.json.Decoder(Listing[dict[str, Any]])
+
+
+def path(resource: Addressable, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """`/apis/GROUP/VERSION/namespaces/NS/PLURAL/NAME/SUBRESOURCE`, as far as given."""
+    parts = ["/apis", resource.group, resource.version] if resource.group else ["/api", resource.version]
+    if namespace and resource.namespaced:
+        parts += ["namespaces", urllib.parse.quote(namespace, safe="")]
+    parts.append(resource.plural)
+    # RBAC names hold colons, which may stay as they are; anything else that is special is quoted.
+    parts += [urllib.parse.quote(part, safe=":") for part in (name, subresource) if part]
+    return "/".join(parts)
+
+
+class Client:
+    """The verbs, over one transport."""
+
+    def __init__(self, transport: transports.Transport) -> None:
+        self.transport = transport
+
+    async def get(
+        self, resource: Addressable, name: str, *, namespace: str = "", subresource: str = "", metadata: bool = False
+    ) -> objects.Document:
+        """One object; with `metadata` only its metadata."""
+        at = path(resource, namespace=namespace, name=name, subresource=subresource)
+        return _documents.decode(await self.transport.request("GET", at, accept=METADATA if metadata else JSON))
+
+    async def view(
+        self,
+        resource: Addressable,
+        name: str,
+        decoder: msgspec.json.Decoder[T],
+        *,
+        namespace: str = "",
+        metadata: bool = False,
+    ) -> T:
+        """One object as `decoder` sees it."""
+        at = path(resource, namespace=namespace, name=name)
+        return decoder.decode(await self.transport.request("GET", at, accept=METADATA if metadata else JSON))
+
+    async def list(
+        self, resource: Addressable, scope: Scope = EVERYTHING, *, metadata: bool = False
+    ) -> Sequence[objects.Document]:
+        """Every object in scope."""
+        found: list[objects.Document] = []
+        async for page in self.pages(resource, scope, _document_lists, metadata=metadata):
+            found += page.items
+        return found
+
+    async def pages(
+        self,
+        resource: Addressable,
+        scope: Scope,
+        decoder: msgspec.json.Decoder[Listing[T]],
+        *,
+        metadata: bool = False,
+    ) -> AsyncIterator[Listing[T]]:
+        """Every object in scope, one page in memory at a time; the last page carries the version to watch from."""
+        at = path(resource, namespace=scope.namespace)
+        params = {**scope.params(), "limit": str(PAGE)}
+        while True:
+            body = await self.transport.request("GET", at, params=params, accept=METADATA_LIST if metadata else JSON)
+            page = decoder.decode(body)
+            yield page
+            if not page.metadata.continue_:
+                return
+            params["continue"] = page.metadata.continue_
+
+    async def create(
+        self,
+        resource: Addressable,
+        document: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> objects.Document:
+        """POST; with `name` and `subresource` to a subresource such as `token` or `eviction`."""
+        at = path(resource, namespace=namespace, name=name, subresource=subresource)
+        return await self._write("POST", at, document)
+
+    async def update(
+        self, resource: Addressable, document: Mapping[str, Any], *, subresource: str = ""
+    ) -> objects.Document:
+        """PUT to where the document's own name and namespace say."""
+        meta = document["metadata"]
+        at = path(resource, namespace=meta.get("namespace", ""), name=meta["name"], subresource=subresource)
+        return await self._write("PUT", at, document)
+
+    async def update_status(self, resource: Addressable, document: Mapping[str, Any]) -> objects.Document:
+        return await self.update(resource, document, subresource="status")
+
+    async def patch(
+        self,
+        resource: Addressable,
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        content_type: str = MERGE_PATCH,
+        namespace: str = "",
+        subresource: str = "",
+        params: Mapping[str, str] | None = None,
+    ) -> objects.Document:
+        at = path(resource, namespace=namespace, name=name, subresource=subresource)
+        return await self._write("PATCH", at, patch, content_type=content_type, params=params)
+
+    async def delete(
+        self,
+        resource: Addressable,
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
+        grace_seconds: int | None = None,
+    ) -> objects.Document:
+        """DELETE, only if the object still has this uid and resource version, where given."""
+        pairs = (("uid", uid), ("resourceVersion", resource_version))
+        preconditions = {key: value for key, value in pairs if value}
+        options = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            **({"preconditions": preconditions} if preconditions else {}),
+            **({"propagationPolicy": propagation} if propagation else {}),
+            **({"gracePeriodSeconds": grace_seconds} if grace_seconds is not None else {}),
+        }
+        return await self._write("DELETE", path(resource, namespace=namespace, name=name), options)
+
+    async def delete_collection(
+        self, resource: Addressable, scope: Scope, *, propagation: str = BACKGROUND
+    ) -> objects.Document:
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        return await self._write("DELETE", path(resource, namespace=scope.namespace), options, params=scope.params())
+
+    async def _write(
+        self,
+        method: str,
+        at: str,
+        document: Any,
+        *,
+        content_type: str = JSON,
+        params: Mapping[str, str] | None = None,
+    ) -> objects.Document:
+        body = msgspec.json.encode(document)
+        return _documents.decode(
+            await self.transport.request(method, at, params=params, body=body, content_type=content_type)
+        )

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An informer: a local read-only copy of a resource, with indexes, and callbacks on change.
+
+The copy follows the server but is never ahead of it: whoever acts on it must bear that the world has moved on, and
+uses preconditions. It does not fetch anything itself: a `watch.Reflector` feeds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from handfast import errors
+from handfast.client import api, partial, watch
+from handfast.runtime import clock as clocks
+from handfast.runtime import tasks
+
+V = TypeVar("V", bound=partial.Viewed)
+
+Handler = Callable[[V | None, V | None], None]
+Index = Callable[[V], Iterable[str]]
+
+
+class Informer(Generic[V]):
+    """Objects by (namespace, name). Views are frozen structs: share them, never change them."""
+
+    def __init__(self, source: watch.Source[V], indexes: Mapping[str, Index[V]] | None = None) -> None:
+        self.source = source
+        self._items: dict[partial.Key, V] = {}
+        self._functions = dict(indexes or {})
+        self._indexes: dict[str, dict[str, dict[partial.Key, V]]] = {name: {} for name in self._functions}
+        self._handlers: list[Handler[V]] = []
+        self._unseen: set[partial.Key] | None = None
+        self._synced = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(tuple(self._items.values()))
+
+    def get(self, namespace: str, name: str) -> V | None:
+        return self._items.get((namespace, name))
+
+    def by_index(self, index: str, value: str) -> Sequence[V]:
+        """The objects for which the index function gave `value`."""
+        return tuple(self._indexes[index].get(value, {}).values())
+
+    def subscribe(self, handler: Handler[V]) -> None:
+        """Call `handler(old, new)` on every change: old is None for an addition, new is None for a deletion.
+
+        Objects already here are added to it at once, so that the order of subscribing and starting is no matter.
+        """
+        self._handlers.append(handler)
+        for item in self:
+            handler(None, item)
+
+    @property
+    def has_synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Until the first list is complete."""
+        await self._synced.wait()
+
+    # What the reflector calls.
+
+    def begin(self) -> None:
+        self._unseen = set(self._items)
+
+    def put(self, item: V) -> None:
+        key = item.metadata.key
+        if self._unseen is not None:
+            self._unseen.discard(key)
+        old = self._items.get(key)
+        if old is not None and old.metadata.resource_version == item.metadata.resource_version:
+            return
+        self._items[key] = item
+        self._changed(key, old, item)
+
+    def remove(self, item: V) -> None:
+        key = item.metadata.key
+        old = self._items.pop(key, None)
+        if old is not None:
+            self._changed(key, old, None)
+
+    def end(self) -> None:
+        gone, self._unseen = self._unseen or (), None
+        for key in gone:
+            self._changed(key, self._items.pop(key), None)
+        self._synced.set()
+
+    def _changed(self, key: partial.Key, old: V | None, new: V | None) -> None:
+        for name, function in self._functions.items():
+            self._reindex(self._indexes[name], key, set(function(old)) if old is not None else set(), new, function)
+        for handler in self._handlers:
+            handler(old, new)
+
+    @staticmethod
+    def _reindex(
+        index: dict[str, dict[partial.Key, V]], key: partial.Key, before: set[str], new: V | None, function: Index[V]
+    ) -> None:
+        after = set(function(new)) if new is not None else set()
+        for value in before - after:
+            del index[value][key]
+            if not index[value]:
+                del index[value]
+        if new is not None:
+            for value in after:
+                index.setdefault(value, {})[key] = new
+
+
+class Following:
+    """One reflector at work for one sink."""
+
+    def __init__(self, name: str, reflector: watch.Reflector[Any]) -> None:
+        self._name = name
+        self._reflector = reflector
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def start(self, group: tasks.Group) -> None:
+        if self._task is None and not self._stopped:
+            self._task = group.start(self._reflector.run(), name=f"watch-{self._name}")
+
+    def stop(self) -> None:
+        """The sink hears no more."""
+        self._stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+class Informers:
+    """The watches of one process: one for each source, however many ask for its informer."""
+
+    def __init__(self, client: api.Client, clock: clocks.Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._shared: dict[tuple[str, str, api.Scope, bool], Informer[Any]] = {}
+        self._waiting: list[Following] = []
+        self._group: tasks.Group | None = None
+
+    def get(self, source: watch.Source[V]) -> Informer[V]:
+        """The shared informer of this source; made at the first request."""
+        key = (source.resource.group, source.resource.plural, source.scope, source.metadata)
+        if key not in self._shared:
+            self._shared[key] = Informer(source)
+            self.feed(self._shared[key])
+        found: Informer[V] = self._shared[key]
+        if found.source.view is not source.view:
+            raise errors.Misuse(f"{source.resource.plural} is already followed with another view")
+        return found
+
+    def feed(self, informer: Informer[V]) -> Following:
+        """Follow for an informer that is not shared, such as one with indexes of its own."""
+        return self.follow(informer.source, informer)
+
+    def follow(self, source: watch.Source[V], sink: watch.Sink[V]) -> Following:
+        """Feed `sink` from now on, or from `start` on if that is yet to come."""
+        following = Following(source.resource.plural, watch.Reflector(self._client, source, sink, clock=self._clock))
+        if self._group is None:
+            self._waiting.append(following)
+        else:
+            following.start(self._group)
+        return following
+
+    def start(self, group: tasks.Group) -> None:
+        """Follow whatever was asked for so far, and from now on at once."""
+        self._group = group
+        for following in self._waiting:
+            following.start(group)
+        self._waiting.clear()

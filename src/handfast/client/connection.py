@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the API server is and who we are to it: from a kubeconfig and the files it names.
+
+What a kubeconfig says that would be ignored here is refused instead. It opens no connection: see `transport`.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from dataclasses import dataclass, field
+
+from handfast import errors
+from handfast.bootstrap import kubeconfig
+from handfast.runtime import files
+
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A server and credentials for it. Secrets stay out of its repr."""
+
+    server: str
+    ca_pem: bytes | None = None
+    cert_pem: bytes | None = field(default=None, repr=False)
+    key_pem: bytes | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    tls_server_name: str | None = None
+
+
+def load(path: str, context: str = "") -> Connection:
+    """The connection that a kubeconfig file describes; `context` overrides its current one."""
+    file = pathlib.Path(path)
+    try:
+        text = files.read(file, limit=_MAX_BYTES).decode("utf-8")
+    except UnicodeDecodeError:
+        raise errors.Refused(f"kubeconfig: {path} is not UTF-8 text", reason="BadKubeconfig") from None
+    return resolve(kubeconfig.parse(text, context), file.parent)
+
+
+def resolve(config: kubeconfig.Kubeconfig, directory: pathlib.Path) -> Connection:
+    """Read the files that the document names, relative to the directory it lies in."""
+    cluster, user = config.cluster, config.user
+    for name, value in (
+        ("insecure-skip-tls-verify", cluster.insecure_skip_tls_verify),
+        ("proxy-url", cluster.proxy_url),
+    ):
+        if value:
+            raise errors.Refused(
+                f"kubeconfig: cluster {cluster.name!r}: {name} is not supported",
+                reason="BadKubeconfig",
+                hint="name the server's CA in certificate-authority-data and reach the server directly",
+            )
+    connection = Connection(
+        server=cluster.server,
+        ca_pem=_pem(cluster.certificate_authority_data, cluster.certificate_authority, directory),
+        tls_server_name=cluster.tls_server_name or None,
+    )
+    if user is None:
+        return connection
+    return Connection(
+        server=connection.server,
+        ca_pem=connection.ca_pem,
+        tls_server_name=connection.tls_server_name,
+        cert_pem=_pem(user.client_certificate_data, user.client_certificate, directory),
+        key_pem=_pem(user.client_key_data, user.client_key, directory),
+        token=user.token or None,
+        # A file of a token that changes is preferred, as client-go does.
+        token_file=str(directory / user.token_file) if user.token_file else None,
+    )
+
+
+def _pem(data: bytes | None, path: str, directory: pathlib.Path) -> bytes | None:
+    if data is not None or not path:
+        return data
+    return files.read(directory / path, limit=_MAX_BYTES)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""List, then watch, for as long as it takes: a `Reflector` feeds a sink the state of a resource and every change.
+
+It survives what watches meet every day:
+
+1. a clean close, a reset or a timeout: it watches again from the last version seen (events and bookmarks count);
+2. 410, as an ERROR event or as the answer's code: it lists anew, and the sink learns what is gone;
+3. 429, 5xx and an absent server: it waits, at least as long as Retry-After says, longer each time;
+4. a server that closes at once again and again: it waits as for an error.
+
+It keeps no objects; that is the sink's (`cache`). What arrives in one read is handed over without a task, a
+suspension or a log line per event.
+"""
+
+from __future__ import annotations
+
+import random as randomness
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from handfast import errors
+from handfast.api import status
+from handfast.client import api, partial
+from handfast.client import transport as transports
+from handfast.runtime import backoff
+from handfast.runtime import clock as clocks
+
+V = TypeVar("V", bound=partial.Viewed)
+V_contra = TypeVar("V_contra", bound=partial.Viewed, contravariant=True)
+
+_log = structlog.get_logger("handfast.watch")
+
+RETRY = backoff.Schedule(initial=0.2, cap=30.0)
+# A watch is asked to end after this long, so that clients spread again over several servers; and a stream that is
+# silent for longer than that is dead.
+_LIFE_SECONDS = 300
+_GRACE_SECONDS = 30
+# A watch that lived this long was healthy, whatever ended it.
+_HEALTHY_SECONDS = 1.0
+_MAX_LINE = 32 << 20
+
+
+class Sink(Protocol[V_contra]):
+    """Who is told. Calls are made on the event loop and must not block."""
+
+    def begin(self) -> None:
+        """A list starts; the objects put until `end` are all there are."""
+        ...
+
+    def put(self, item: V_contra) -> None: ...
+
+    def remove(self, item: V_contra) -> None: ...
+
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Generic[V]):
+    """What to follow and how to see it; `metadata` asks the server for nothing but metadata."""
+
+    resource: api.Addressable
+    view: type[V]
+    scope: api.Scope = api.EVERYTHING
+    metadata: bool = False
+
+
+class _Event(msgspec.Struct, Generic[V], gc=False):
+    type: str
+    object: V
+
+
+class _ErrorEvent(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+_error_events = msgspec.json.Decoder(_ErrorEvent)
+
+
+class Reflector(Generic[V]):
+    """Follows one source for one sink until cancelled."""
+
+    def __init__(
+        self,
+        client: api.Client,
+        source: Source[V],
+        sink: Sink[V],
+        *,
+        clock: clocks.Clock,
+        random: Callable[[], float] = randomness.random,
+    ) -> None:
+        self._client = client
+        self._source = source
+        self._sink = sink
+        self._clock = clock
+        self._random = random
+        self._backoff = backoff.Backoff(RETRY, random)
+        self._version: str | None = None
+        self._healthy = False
+        self._expired = False
+        view: Any = source.view
+        self._lists: msgspec.json.Decoder[api.Listing[V]] = msgspec.json.Decoder(api.Listing[view])
+        self._events: msgspec.json.Decoder[_Event[V]] = msgspec.json.Decoder(_Event[view])
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                await self._watch()
+                wait = 0.0 if self._healthy else next(self._backoff)
+            except (errors.Refused, errors.Unavailable) as error:
+                wait = self._after(error)
+            if wait:
+                await self._clock.sleep(wait)
+
+    def _after(self, error: errors.HandfastError) -> float:
+        """How long to wait after a failure, and whether to list anew."""
+        wait = next(self._backoff)
+        if isinstance(error, status.StatusError):
+            if error.code == 410:
+                # Once is normal life and costs no delay; a server that says it again and again is waited for.
+                again, self._expired, self._version = self._expired, True, None
+                return wait if again else 0.0
+            wait = max(wait, float(error.retry_after))
+        _log.warning(
+            "watch interrupted",
+            resource=self._source.resource.plural,
+            reason=error.reason,
+            error=error.message,
+            wait=round(wait, 3),
+        )
+        return wait
+
+    async def _list(self) -> None:
+        source, sink = self._source, self._sink
+        version = ""
+        sink.begin()
+        try:
+            async for page in self._client.pages(source.resource, source.scope, self._lists, metadata=source.metadata):
+                version = page.metadata.resource_version
+                for item in page.items:
+                    sink.put(item)
+        except msgspec.DecodeError as error:
+            raise errors.Unavailable(f"the list cannot be decoded: {error}", reason="BadAnswer") from error
+        sink.end()
+        self._version = version
+
+    async def _watch(self) -> None:
+        """One watch until it closes."""
+        source = self._source
+        life = round(_LIFE_SECONDS * (1 + self._random()))
+        params = {
+            **source.scope.params(),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version or "",
+            "timeoutSeconds": str(life),
+        }
+        accept = api.METADATA if source.metadata else api.JSON
+        at = api.path(source.resource, namespace=source.scope.namespace)
+        self._healthy = False
+        async with self._client.transport.stream(
+            at, params=params, accept=accept, idle_seconds=life + _GRACE_SECONDS
+        ) as body:
+            opened = self._clock.monotonic()
+            try:
+                await self._read(body)
+            finally:
+                if self._clock.monotonic() - opened >= _HEALTHY_SECONDS:
+                    self._healthy, self._expired = True, False
+                    self._backoff.reset()
+
+    async def _read(self, body: transports.Body) -> None:
+        rest = b""
+        while chunk := await body.readany():
+            lines = (rest + chunk).split(b"\n")
+            rest = lines.pop()
+            if lines:
+                self._take(lines)
+            elif len(rest) > _MAX_LINE:
+                raise errors.Unavailable(f"a watch event is longer than {_MAX_LINE} bytes", reason="BadAnswer")
+
+    def _take(self, lines: list[bytes]) -> None:
+        decode, put, remove = self._events.decode, self._sink.put, self._sink.remove
+        event: _Event[V] | None = None
+        try:
+            for line in lines:
+                try:
+                    event = decode(line)
+                except msgspec.DecodeError as error:
+                    # A Status does not look like the objects watched for.
+                    raise _failure(line) from error
+                kind = event.type
+                if kind in {"ADDED", "MODIFIED"}:
+                    put(event.object)
+                elif kind == "DELETED":
+                    remove(event.object)
+                elif kind != "BOOKMARK":
+                    event = None
+                    raise _failure(line)
+        finally:
+            # Of what arrived together only the last version matters.
+            if event is not None and event.object.metadata.resource_version:
+                self._version = event.object.metadata.resource_version
+
+
+def _failure(line: bytes) -> errors.HandfastError:
+    try:
+        event = _error_events.decode(line)
+    except msgspec.DecodeError as error:
+        return errors.Unavailable(f"a watch event cannot be decoded: {error}", reason="BadAnswer")
+    if event.type == "ERROR":
+        return transports.status_error(bytes(event.object), 500)
+    return errors.Unavailable(f"a watch event of type {event.type!r} cannot be decoded", reason="BadAnswer")

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes Events about objects, so that `kubectl describe` shows what a controller did or could not do.
+
+The same thing said again raises the count of one Event instead of adding another. It never fails its caller: an
+Event that cannot be written is logged and let go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from handfast import errors
+from handfast.api import objects, status
+from handfast.client import api
+from handfast.runtime import clock as clocks
+
+_log = structlog.get_logger("handfast.events")
+
+EVENTS = api.Resource("", "v1", "events", True)
+NORMAL = "Normal"
+WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regarding:
+    """The object an Event is about; the namespace of a cluster-scoped one is empty."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    def document(self) -> dict[str, Any]:
+        pairs = (
+            ("apiVersion", self.api_version),
+            ("kind", self.kind),
+            ("name", self.name),
+            ("namespace", self.namespace),
+            ("uid", self.uid),
+            ("resourceVersion", self.resource_version),
+        )
+        return {key: value for key, value in pairs if value}
+
+
+class Recorder:
+    """Events from one component."""
+
+    def __init__(self, client: api.Client, clock: clocks.Clock, component: str) -> None:
+        self._client = client
+        self._clock = clock
+        self._component = component
+
+    async def record(self, regarding: Regarding, reason: str, message: str, *, severity: str = NORMAL) -> None:
+        """Write or count one Event."""
+        # Events about cluster-scoped objects lie in the namespace `default`, as Kubernetes has it.
+        namespace = regarding.namespace or "default"
+        said = repr((self._component, regarding.kind, regarding.uid, severity, reason, message))
+        name = f"{regarding.name[:200]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        try:
+            try:
+                document = self._document(regarding, reason, message, severity)
+                document["metadata"] = {"name": name, "namespace": namespace}
+                await self._client.create(EVENTS, document, namespace=namespace)
+            except status.StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                found = await self._client.get(EVENTS, name, namespace=namespace)
+                found["count"] = int(found.get("count") or 1) + 1
+                found["lastTimestamp"] = objects.timestamp(self._clock.now())
+                await self._client.update(EVENTS, found)
+        except (errors.Refused, errors.Unavailable) as error:
+            _log.info("event not written", about=regarding.name, what=reason, error=error.message)
+
+    def _document(self, regarding: Regarding, reason: str, message: str, severity: str) -> dict[str, Any]:
+        now = objects.timestamp(self._clock.now())
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "involvedObject": regarding.document(),
+            "reason": reason,
+            # The API allows 1024 characters.
+            "message": message[:1024],
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._component,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "type": severity,
+        }

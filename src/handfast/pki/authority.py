@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signs certificates: a judged key, a subject and alternative names in, a certificate under a profile out.
+
+It does not decide whether to sign: who calls `issue` has a verdict in hand. It copies nothing from a request but what
+it is given here, so that no wish of a request (CA, usages, extensions) can reach a certificate.
+
+1. The authority's certificate and key belong together, and the certificate may sign others.
+2. It is in force at `now`: an expired signer signs nothing.
+3. The new certificate ends with its issuer at the latest.
+4. An intermediate CA is issued only where the issuer's path length leaves room for it.
+5. It has a name: a subject, an alternative name, or both.
+6. The serial number is random: 16 octets, positive, 126 bits from the system's generator. Two bits are fixed, so that
+   every serial has the same length in DER.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import secrets
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from handfast import errors
+from handfast.pki import certificates, keys, names, pem, profiles, usages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """A new certificate and what the ledger writes down about it; `fingerprint` and `key` are SHA-256 in hex."""
+
+    der: bytes = field(repr=False)
+    serial: str
+    not_before: datetime.datetime
+    not_after: datetime.datetime
+    fingerprint: str
+    key: str
+
+    @property
+    def pem(self) -> bytes:
+        """The certificate alone, without its chain, as Kubernetes' signers answer."""
+        return pem.encode(pem.CERTIFICATE, self.der)
+
+
+class Authority:
+    """A CA certificate with its key."""
+
+    __slots__ = ("_identifier", "_key", "_name", "certificate")
+
+    def __init__(self, der: bytes, key: keys.PrivateKey) -> None:
+        issuer = certificates.load(der)
+        self.certificate = certificates.facts(issuer, der)
+        # 1.
+        if self.certificate.public_key.spki != key.public.spki:
+            raise _bad("the CA certificate and the private key do not belong together")
+        certificates.require_ca(self.certificate)
+        self._key = key
+        self._name = names.name_of(issuer)
+        self._identifier = _key_identifier(issuer, key.public)
+
+    def __repr__(self) -> str:
+        return f"<Authority {self.certificate.subject} {self.certificate.fingerprint[:16]}>"
+
+    @property
+    def pem(self) -> bytes:
+        """The CA's own certificate."""
+        return pem.encode(pem.CERTIFICATE, self.certificate.der)
+
+    def issue(
+        self,
+        public_key: keys.PublicKey,
+        subject: names.Subject,
+        sans: names.Sans,
+        profile: profiles.Profile,
+        now: datetime.datetime,
+        ttl: datetime.timedelta | None = None,
+    ) -> Issued:
+        """Sign under a profile; `ttl`, if given, shortens the profile's lifetime, never below ten minutes."""
+        not_before, not_after = profile.window(now, ttl)
+        ends = self.certificate.not_after
+        # 2.
+        if now >= ends:
+            raise errors.Unavailable(
+                f"the signer has expired: NotAfter={ends:%Y-%m-%dT%H:%M:%SZ}", reason="SignerExpired"
+            )
+        if now < self.certificate.not_before:
+            begins = self.certificate.not_before
+            raise errors.Unavailable(
+                f"the signer is not valid yet: NotBefore={begins:%Y-%m-%dT%H:%M:%SZ}", reason="SignerNotYetValid"
+            )
+        # 3.
+        not_after = min(not_after, ends)
+        # 4.
+        if profile.is_ca:
+            profile = self._below(profile)
+            if public_key.kind not in keys.ISSUER_KINDS:
+                raise _bad(f"a CA key must be RSA or EC, not {public_key.kind}")
+        # 5.
+        if subject == names.Subject() and not sans:
+            raise errors.Refused("a certificate needs a subject or an alternative name", reason="BadName")
+        builder = _template(public_key, subject, sans, profile, (not_before, not_after))
+        return _sign(builder.issuer_name(self._name), self._key, self._identifier, public_key)
+
+    def _below(self, profile: profiles.Profile) -> profiles.Profile:
+        room = self.certificate.path_length
+        if room is None:
+            return profile
+        if room == 0:
+            raise _bad("this CA may sign leaf certificates only (path length 0)")
+        wanted = profile.path_length
+        return dataclasses.replace(profile, path_length=room - 1 if wanted is None else min(wanted, room - 1))
+
+
+def self_signed_ca(
+    subject: names.Subject,
+    key: keys.PrivateKey,
+    now: datetime.datetime,
+    profile: profiles.Profile = profiles.ROOT_CA,
+    ttl: datetime.timedelta | None = None,
+) -> Authority:
+    """A new root."""
+    if not profile.is_ca:
+        raise errors.Misuse(f"profile {profile.name} is not that of a CA")
+    if subject == names.Subject():
+        raise errors.Misuse("a CA needs a name")
+    if key.public.kind not in keys.ISSUER_KINDS:
+        raise _bad(f"a CA key must be RSA or EC, not {key.public.kind}")
+    builder = _template(key.public, subject, names.Sans(), profile, profile.window(now, ttl))
+    own = x509.AuthorityKeyIdentifier.from_issuer_public_key(keys.for_certificate(key.public))
+    return Authority(_sign(builder.issuer_name(names.to_name(subject)), key, own, key.public).der, key)
+
+
+def new_serial() -> int:
+    """A serial number (6)."""
+    octets = bytearray(secrets.token_bytes(16))
+    octets[0] = octets[0] & 0x3F | 0x40
+    return int.from_bytes(octets, "big")
+
+
+def _template(
+    public_key: keys.PublicKey,
+    subject: names.Subject,
+    sans: names.Sans,
+    profile: profiles.Profile,
+    window: tuple[datetime.datetime, datetime.datetime],
+) -> x509.CertificateBuilder:
+    key = keys.for_certificate(public_key)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(names.to_name(subject))
+        .public_key(key)
+        .serial_number(new_serial())
+        .not_valid_before(window[0])
+        .not_valid_after(window[1])
+    )
+    key_usage = usages.key_usage(profile.usages)
+    if key_usage is not None:
+        builder = builder.add_extension(key_usage, critical=True)
+    extended = usages.extended_key_usage(profile.usages)
+    if extended is not None:
+        builder = builder.add_extension(extended, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(profile.is_ca, profile.path_length), critical=True)
+    if profile.is_ca:
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    if sans:
+        # RFC 5280: critical when the subject is empty, since then it is the only name.
+        critical = subject == names.Subject()
+        builder = builder.add_extension(x509.SubjectAlternativeName(names.to_general_names(sans)), critical)
+    return builder
+
+
+def _sign(
+    builder: x509.CertificateBuilder,
+    key: keys.PrivateKey,
+    issuer_key: x509.AuthorityKeyIdentifier,
+    public_key: keys.PublicKey,
+) -> Issued:
+    signing, digest = key.for_builder()
+    certificate = builder.add_extension(issuer_key, critical=False).sign(signing, digest)
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    return Issued(
+        der=der,
+        serial=certificates.serial_text(certificate.serial_number),
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+        fingerprint=certificates.fingerprint(der),
+        key=public_key.fingerprint,
+    )
+
+
+def _key_identifier(issuer: x509.Certificate, public_key: keys.PublicKey) -> x509.AuthorityKeyIdentifier:
+    own = certificates.extension(issuer, x509.SubjectKeyIdentifier)
+    if own is not None:
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(keys.for_certificate(public_key))
+
+
+def _bad(message: str) -> errors.Refused:
+    return errors.Refused(message, reason="BadAuthority")

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trust bundle: the set of CA certificates someone trusts, with add, retire and overlap during a rollover.
+
+It does not fetch, store or publish bundles, and does not verify chains: see `chains`.
+
+1. An anchor is a CA certificate with an accepted key that may sign others (`certificates.require_ca`).
+2. The same certificate twice counts once: anchors are told apart by the SHA-256 of their DER.
+3. Equal sets have equal PEM and equal digests, whatever the order of adding: anchors are kept by notBefore, then by
+   fingerprint, so that an old and a new CA stand in that order and a diff shows only what changed.
+4. Retiring the last anchor is refused: a bundle that trusts nobody locks everyone out, and an empty file is more often
+   an accident than a wish.
+
+A rollover is: `add` the new CA, publish; sign with it once everyone has the bundle; `retire` the old one when the last
+certificate under it has expired. Between the two both are trusted (`in_force`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from handfast import errors
+from handfast.pki import certificates, pem
+
+
+@dataclass(frozen=True, slots=True)
+class TrustBundle:
+    """Trust anchors in their stable order (3); made by `of` or `from_pem`. `digest` is the key for caches."""
+
+    anchors: tuple[certificates.Certificate, ...]
+    digest: str
+
+    @classmethod
+    def of(cls, ders: Iterable[bytes]) -> TrustBundle:
+        """The bundle of these certificates; none at all is the bundle that trusts nobody."""
+        found: dict[str, certificates.Certificate] = {}
+        for number, der in enumerate(ders, start=1):
+            try:
+                anchor = certificates.read(der)
+                # 1.
+                certificates.require_ca(anchor)
+            except errors.Refused as refused:
+                raise errors.Refused(f"certificate {number}: {refused.message}", reason=refused.reason) from None
+            # 2.
+            found[anchor.fingerprint] = anchor
+        # 3.
+        anchors = tuple(sorted(found.values(), key=lambda anchor: (anchor.not_before, anchor.fingerprint)))
+        return cls(anchors, hashlib.sha256("\n".join(sorted(found)).encode("ascii")).hexdigest())
+
+    @classmethod
+    def from_pem(cls, data: bytes) -> TrustBundle:
+        """At least one certificate; comments between the blocks are allowed and not kept."""
+        return cls.of(pem.certificates_from_pem(data))
+
+    def to_pem(self) -> bytes:
+        """Every anchor, in the stable order (3)."""
+        return pem.certificates_to_pem(self.ders)
+
+    @property
+    def ders(self) -> tuple[bytes, ...]:
+        """The anchors' DER, in the stable order (3)."""
+        return tuple(anchor.der for anchor in self.anchors)
+
+    def add(self, *ders: bytes) -> TrustBundle:
+        """This bundle and these anchors."""
+        return TrustBundle.of((*self.ders, *ders))
+
+    def retire(self, fingerprint: str) -> TrustBundle:
+        """This bundle without one anchor, named by its fingerprint."""
+        rest = [anchor.der for anchor in self.anchors if anchor.fingerprint != fingerprint]
+        if len(rest) == len(self.anchors):
+            raise errors.Refused(f"no trust anchor has the fingerprint {fingerprint!r}", reason="UnknownAnchor")
+        # 4.
+        if not rest:
+            raise errors.Refused(
+                "the last trust anchor is not retired",
+                reason="LastAnchor",
+                hint="add the new CA first, and retire the old one when both are known everywhere",
+            )
+        return TrustBundle.of(rest)
+
+    def in_force(self, now: datetime.datetime) -> tuple[certificates.Certificate, ...]:
+        """The anchors valid at this instant: more than one means that a rollover is under way."""
+        return tuple(anchor for anchor in self.anchors if anchor.not_before <= now <= anchor.not_after)
+
+    def without_expired(self, now: datetime.datetime) -> TrustBundle:
+        """This bundle without anchors that have ended; if all have, the bundle as it is (4)."""
+        rest = [anchor.der for anchor in self.anchors if now <= anchor.not_after]
+        return TrustBundle.of(rest) if rest else self

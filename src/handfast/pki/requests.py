@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds certificate signing requests and parses them strictly, with proof that the sender holds the key.
+
+It does not decide whether the request is granted: `rules` sees the parsed facts, and `authority` copies only subject,
+alternative names and key from them.
+
+`parse` returns only when all of this holds:
+
+1. The input is at most `MAX_BYTES`.
+2. It is exactly one PEM block `CERTIFICATE REQUEST`, without text around it.
+3. The block is one complete PKCS#10 request in DER, version 1, nothing after it.
+4. The public key is one that `keys` accepts.
+5. The signature uses SHA-256 or better, or EdDSA, and verifies under that very key (proof of possession).
+6. No attribute and no requested extension occurs twice, and the extensions parse.
+7. The subject has at most one common name, and every alternative name is DNS, IP, URI or e-mail, well formed.
+
+Not refused here but reported, so that a rule can: a wish to be a CA (`wants_ca`), attributes and extensions that
+nothing here reads (`other_attributes`, `other_extensions`). None of them ever reaches a certificate.
+
+| who        | holding                  | tries                            | check     | shown by (tests/unit/pki)     |
+| ---------- | ------------------------ | -------------------------------- | --------- | ----------------------------- |
+| a thief    | another's public key     | a certificate for a key he lacks | 5         | test_signature_of_another_key |
+| a forger   | a victim's request       | changes the names                | 5         | test_changed_after_signing    |
+| a smuggler | two readers that differ  | two blocks or two CNs            | 2, 3, 7   | test_refused                  |
+| a smuggler | two readers that differ  | the same extension twice         | 6         | test_extension_twice          |
+| a weakling | an RSA-1024 or P-224 key | a forgeable certificate          | 4         | test_weak_key                 |
+| a climber  | a valid key              | asks for CA:TRUE                 | authority | test_wishes_are_not_issued    |
+| a vandal   | patience                 | megabytes of request             | 1         | test_refused                  |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cryptography import exceptions, x509
+from cryptography.hazmat.primitives import hashes, serialization
+
+from handfast import errors
+from handfast.pki import certificates, keys, names, pem, usages
+
+MAX_BYTES = 64 << 10
+
+_EXTENSION_REQUEST = "1.2.840.113549.1.9.14"
+_READ = frozenset(
+    kind.oid for kind in (x509.SubjectAlternativeName, x509.KeyUsage, x509.ExtendedKeyUsage, x509.BasicConstraints)
+)
+_STRONG = (hashes.SHA256, hashes.SHA384, hashes.SHA512)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a checked request asks for. `requested_usages` are Kubernetes' words."""
+
+    subject: names.Subject
+    sans: names.Sans
+    public_key: keys.PublicKey
+    requested_usages: frozenset[str] = frozenset()
+    wants_ca: bool = False
+    other_attributes: tuple[str, ...] = ()
+    other_extensions: tuple[str, ...] = ()
+    der: bytes = field(repr=False)
+
+    @property
+    def public_key_spki(self) -> bytes:
+        """The SubjectPublicKeyInfo of the key whose possession was proven."""
+        return self.public_key.spki
+
+
+def build(subject: names.Subject, sans: names.Sans, key: keys.PrivateKey) -> bytes:
+    """A request in PEM: subject, alternative names if any, signed by the key. It asks for nothing else."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(names.to_name(subject))
+    if sans:
+        # RFC 5280: critical when the subject is empty, since then it is the only name.
+        critical = subject == names.Subject()
+        builder = builder.add_extension(x509.SubjectAlternativeName(names.to_general_names(sans)), critical)
+    signing, digest = key.for_builder()
+    return pem.encode(pem.CERTIFICATE_REQUEST, builder.sign(signing, digest).public_bytes(serialization.Encoding.DER))
+
+
+def parse(data: bytes) -> Request:
+    """Checks 1 to 7 on a request in PEM."""
+    # 1.
+    if len(data) > MAX_BYTES:
+        raise _refused(f"a certificate request of {len(data)} bytes; at most {MAX_BYTES} are read")
+    # 2.
+    return parse_der(pem.one(data, pem.CERTIFICATE_REQUEST))
+
+
+def parse_der(der: bytes) -> Request:
+    """Checks 1 and 3 to 7 on a request in DER, as gRPC clients send it."""
+    # 1.
+    if len(der) > MAX_BYTES:
+        raise _refused(f"a certificate request of {len(der)} bytes; at most {MAX_BYTES} are read")
+    # 3.
+    try:
+        csr = x509.load_der_x509_csr(der)
+    except (ValueError, TypeError, x509.InvalidVersion):
+        raise _refused("not a PKCS#10 certificate request in DER") from None
+    # 4.
+    public = certificates.public_key(csr)
+    # 5.
+    _require_possession(csr)
+    # 6.
+    attributes = [attribute.oid.dotted_string for attribute in _attributes(csr)]
+    extensions = _extensions(csr)
+    # 7.
+    constraints = certificates.extension(csr, x509.BasicConstraints)
+    return Request(
+        subject=names.subject_of(csr),
+        sans=names.from_general_names(certificates.extension(csr, x509.SubjectAlternativeName) or ()),
+        public_key=public,
+        requested_usages=usages.words_of(
+            certificates.extension(csr, x509.KeyUsage), certificates.extension(csr, x509.ExtendedKeyUsage) or ()
+        ),
+        wants_ca=constraints is not None and constraints.ca,
+        other_attributes=tuple(oid for oid in attributes if oid != _EXTENSION_REQUEST),
+        other_extensions=tuple(found.oid.dotted_string for found in extensions if found.oid not in _READ),
+        der=der,
+    )
+
+
+def _require_possession(csr: x509.CertificateSigningRequest) -> None:
+    try:
+        digest = csr.signature_hash_algorithm
+        if digest is not None and not isinstance(digest, _STRONG):
+            raise errors.Refused(f"the request is signed with {digest.name}, which is too weak", reason="WeakSignature")
+        good = csr.is_signature_valid
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
+        good = False
+    if not good:
+        raise errors.Refused("the request is not signed by the key it carries", reason="BadSignature")
+
+
+def _attributes(csr: x509.CertificateSigningRequest) -> list[x509.Attribute]:
+    try:
+        found = list(csr.attributes)
+    except (ValueError, TypeError):
+        raise _refused("the request's attributes cannot be read, or one of them has several values") from None
+    if len({attribute.oid for attribute in found}) != len(found):
+        raise _refused("an attribute occurs twice in the request")
+    return found
+
+
+def _extensions(csr: x509.CertificateSigningRequest) -> x509.Extensions:
+    try:
+        return csr.extensions
+    except x509.DuplicateExtension as twice:
+        raise _refused(f"extension {twice.oid.dotted_string} occurs twice in the request") from None
+    except (ValueError, TypeError):
+        raise _refused("the request's extensions cannot be read") from None
+
+
+def _refused(message: str) -> errors.Refused:
+    return errors.Refused(message, reason="MalformedRequest")

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that survive a crash and stay private: atomic writes, safe modes, capped reads, one owner per directory.
+
+Every failure of the disk leaves here as an error of `errors` that names the path. It does not know what the files
+mean: see `assembly.datadir`. What a caller may rely on:
+
+1. A file written here is either the old one or the new one, after any crash; never a part.
+2. Nobody but the owner can read a file between its creation and its final mode.
+3. A directory has one owner at a time, also when the owner was killed and its children are still ending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import pathlib
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from handfast import errors
+
+LOCK_NAME = ".lock"
+_LEFTOVER_PATTERN = ".*.tmp"
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def explain(error: OSError, doing: str, path: pathlib.Path) -> errors.HandfastError:
+    """What a failed file operation means to the person who chose `path`; `doing` is a verb such as "write"."""
+    why = (error.strerror or type(error).__name__).lower()
+    text = f"cannot {doing} {path}: {why}"
+    if error.errno in _NO_SPACE:
+        return errors.Unavailable(text, reason="NoSpace", hint="free some space on that file system and try again")
+    if error.errno in _NOT_ALLOWED:
+        return errors.Refused(
+            text, reason="PermissionDenied", hint="choose another directory with --dir, or change who may write there"
+        )
+    if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+        return errors.Refused(
+            text, reason="NotADirectory", hint="a part of this path is a file; choose another directory with --dir"
+        )
+    if error.errno == errno.ENOENT:
+        return errors.Refused(text, reason="FileNotFound")
+    return errors.Unavailable(text, reason="FileSystemError")
+
+
+@contextlib.contextmanager
+def _explained(doing: str, path: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, doing, path) from error
+
+
+def create_directory(path: pathlib.Path, *, mode: int = 0o700) -> bool:
+    """Make `path` and its missing parents; True if it was not there. An existing one keeps its mode."""
+    with _explained("create directory", path):
+        if path.is_dir():
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=mode)
+        # mkdir is subject to the umask, and a mode that is too narrow would lock the owner out.
+        path.chmod(mode)
+        _sync_directory(path.parent)
+    return True
+
+
+def write_atomically(path: pathlib.Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace `path` by `data`, durably: temporary file beside it, fsync, rename, fsync of the directory."""
+    with _explained("write", path):
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            pathlib.Path(temporary).replace(path)
+        except BaseException:
+            pathlib.Path(temporary).unlink(missing_ok=True)
+            raise
+        _sync_directory(path.parent)
+
+
+def _sync_directory(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(directory: pathlib.Path) -> None:
+    """Delete the temporary files of writes that a crash cut short; only the owner of the directory may call it."""
+    with _explained("clean", directory):
+        for path in directory.glob(_LEFTOVER_PATTERN):
+            path.unlink(missing_ok=True)
+
+
+def read(path: pathlib.Path, *, limit: int) -> bytes:
+    """All of a regular file of at most `limit` bytes."""
+    with _explained("read", path):
+        # Without O_NONBLOCK the open of a named pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise errors.Refused(f"cannot read {path}: not a regular file", reason="NotAFile")
+            data = file.read(limit + 1)
+    if len(data) > limit:
+        raise errors.Refused(f"cannot read {path}: larger than {limit} bytes", reason="FileTooLarge")
+    return data
+
+
+def read_private(path: pathlib.Path, *, limit: int) -> bytes:
+    """All of a file that holds a secret; refused while anyone but its owner may open it."""
+    with _explained("read", path):
+        mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise errors.Refused(
+            f"{path} holds a private key and can be opened by others (mode {mode:04o}; allowed: 0600)",
+            reason="FileNotPrivate",
+            hint=f"run: chmod 600 {path}; if others had access to this machine, treat the key as known to them",
+        )
+    return read(path, limit=limit)
+
+
+@dataclass(slots=True)
+class DirectoryLock:
+    """The exclusive ownership of a directory, for as long as `descriptor` is open in any process.
+
+    A child that inherits the descriptor shares the ownership: when its parent is killed, the directory stays taken
+    until the child has ended, too.
+    """
+
+    directory: pathlib.Path
+    descriptor: int
+
+    def release(self) -> None:
+        """Give the directory up; the lock file stays, because removing it would race with the next owner."""
+        os.close(self.descriptor)
+
+
+def lock_directory(directory: pathlib.Path, *, patience: float = 10.0) -> DirectoryLock:
+    """Become the owner of `directory`, or be refused with the owner's process id.
+
+    Where the owner is dead and only its children still hold the lock, they are given `patience` seconds to end.
+    """
+    path = directory / LOCK_NAME
+    with _explained("lock", path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _wait_for_lock(descriptor, directory, patience)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    return DirectoryLock(directory, descriptor)
+
+
+def _wait_for_lock(descriptor: int, directory: pathlib.Path, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            if _alive(holder) or time.monotonic() >= deadline:
+                raise errors.Refused(
+                    f"the directory {directory} is in use by process {holder or 'unknown'}",
+                    reason="DirectoryInUse",
+                    hint="stop that process, or choose another directory with --dir",
+                ) from None
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _alive(holder: str) -> bool:
+    """Whether the process with this id may still run; a text that is no id counts as yes, to refuse at once."""
+    if not holder.isdecimal():
+        # The owner has the lock and is about to write its id.
+        return True
+    try:
+        os.kill(int(holder), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS contexts from PEM in memory.
+
+Private keys are handed to OpenSSL through an anonymous memory file, because `ssl` reads them from files only and a
+key should not touch the disk for that. It does not decide whom to trust: the bundle is the caller's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+
+from handfast import errors
+
+
+def client_context(ca_pem: bytes | None, cert_pem: bytes | None = None, key_pem: bytes | None = None) -> ssl.SSLContext:
+    """A context that verifies the server's chain and name, and offers a client certificate if there is one.
+
+    Without `ca_pem` the system's trust store decides.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca_pem is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, ca_pem)
+    if (cert_pem is None) != (key_pem is None):
+        raise errors.Misuse("a client certificate and its key come together or not at all")
+    if cert_pem is not None and key_pem is not None:
+        load_pair(context, cert_pem, key_pem)
+    return context
+
+
+def _trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
+    try:
+        context.load_verify_locations(cadata=ca_pem.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        raise errors.Refused("the CA bundle holds no certificate that can be read", reason="InvalidCABundle") from error
+
+
+def load_pair(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
+    """Give `context` a certificate chain and its private key."""
+    with _readable(cert_pem) as cert_path, _readable(key_pem) as key_path:
+        try:
+            context.load_cert_chain(cert_path, key_path, password=_no_password)
+        except (ssl.SSLError, ValueError) as error:
+            # The text of the ssl error names no key material, yet is left out: only its reason word is of use.
+            why = getattr(error, "reason", None) or "unreadable PEM"
+            raise errors.Refused(
+                f"the certificate and its private key cannot be used: {why}", reason="InvalidKeyPair"
+            ) from None
+
+
+def _no_password() -> str:
+    # Without this, OpenSSL would ask on the terminal for the passphrase of an encrypted key.
+    raise ValueError("encrypted private keys are not supported")
+
+
+@contextlib.contextmanager
+def _readable(data: bytes) -> Iterator[str]:
+    """A path at which `data` can be read while the block runs."""
+    try:
+        descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+    except (AttributeError, OSError):
+        with tempfile.NamedTemporaryFile(prefix="handfast-", suffix=".pem") as file:  # mkstemp: mode 0600
+            file.write(data)
+            file.flush()
+            yield file.name
+        return
+    with os.fdopen(descriptor, "wb") as memory:
+        memory.write(data)
+        memory.flush()
+        yield f"/proc/self/fd/{descriptor}"

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one writer of the SQLite engine: a thread that commits whatever has queued up as one transaction.
+
+It does not deliver events or serve reads (`sqlite_watch`, `sqlite_reader`); it hands each commit to the event loop.
+
+1. Each job of a batch succeeds or fails by itself: a failed precondition changes nothing. When the database itself
+   refuses a batch that one job may be to blame for (no space, too big), the jobs are committed one by one.
+2. State in memory changes only after COMMIT has returned, so that after any failure it is what the disk says.
+3. Each batch wakes the event loop once.
+4. Nothing at or above the compaction floor is ever removed. So the log is contiguous there, its last row carries
+   the last revision, and a reader that saw the floor below its revision finds every row it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import apsw
+
+from handfast import errors
+from handfast.store import protocol, sqlite_file, sqlite_reader, sqlite_schema
+
+BATCH_JOBS: Final = 256
+BATCH_BYTES: Final = 8 * 2**20
+SWEEP_ROWS: Final = 256
+
+_BLAMABLE: Final = (apsw.FullError, apsw.TooBigError, apsw.ConstraintError)
+
+
+class Transaction:
+    """What the jobs of one batch see and change; its counters become the store's if COMMIT succeeds."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        state = sqlite_schema.read_state(connection)
+        self.revision = state.revision
+        self.floor = state.floor
+        self.swept = state.swept
+        self.epoch_offset = state.epoch_offset
+        self.events: list[protocol.Event] = []
+
+    def state(self) -> sqlite_schema.State:
+        return sqlite_schema.State(self.revision, self.floor, self.swept, self.epoch_offset)
+
+    def create(self, key: str, value: bytes) -> int:
+        if self._current(key) is not None:
+            raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
+        created = self.revision + 1
+        self._append(key, "create", 0, created, value)
+        self._connection.execute("INSERT INTO cur VALUES (?, ?, ?)", (key, self.revision, created))
+        return self.revision
+
+    def update(self, key: str, value: bytes, expected: int) -> int:
+        created = self._created_if_at(key, expected)
+        self._append(key, "update", expected, created, value)
+        self._connection.execute("UPDATE cur SET rev = ? WHERE key = ?", (self.revision, key))
+        return self.revision
+
+    def delete(self, key: str, expected: int) -> int:
+        created = self._created_if_at(key, expected)
+        self._append(key, "delete", expected, created, None)
+        self._connection.execute("DELETE FROM cur WHERE key = ?", (key,))
+        return self.revision
+
+    def raise_floor(self, revision: int) -> int:
+        if revision > self.revision:
+            raise protocol.FutureRevision(revision, self.revision)
+        if revision > self.floor:
+            self.floor = revision
+            self._set("floor", revision)
+        return self.floor
+
+    def sweep(self) -> int:
+        """Remove a bounded number of rows no revision from the floor up can see; returns what is left to look at.
+
+        A row is superseded by the row that names it as its `prev_rev`, and a delete below the floor is not seen
+        itself: so each row above the last sweep is looked at once, and live rows, however old, never.
+        """
+        first, last = self.swept, min(self.swept + SWEEP_ROWS, self.floor)
+        if first == last:
+            return 0
+        # The row at `first` was looked at before, but as the floor itself: if a delete, it can go only now.
+        self._connection.execute(
+            "DELETE FROM log WHERE rev IN (SELECT prev_rev FROM log WHERE rev BETWEEN ?1 AND ?2 AND prev_rev > 0"
+            " UNION ALL SELECT rev FROM log WHERE rev BETWEEN ?1 AND ?3 AND op = 'delete')",
+            (first, last, min(last, self.floor - 1)),
+        )
+        self.swept = last
+        self._set("swept", last)
+        return self.floor - last
+
+    def raise_epoch(self, by: int) -> int:
+        self.epoch_offset += by
+        self._set("epoch_offset", self.epoch_offset)
+        self.raise_floor(self.revision)
+        return self.epoch_offset
+
+    def _current(self, key: str) -> tuple[int, int] | None:
+        for revision, created in self._connection.execute("SELECT rev, create_rev FROM cur WHERE key = ?", (key,)):
+            return revision, created
+        return None
+
+    def _created_if_at(self, key: str, expected: int) -> int:
+        found = self._current(key)
+        if found is None or found[0] != expected:
+            raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
+        return found[1]
+
+    def _append(self, key: str, op: str, previous: int, created: int, value: bytes | None) -> None:
+        revision = self.revision + 1
+        self._connection.execute(
+            "INSERT INTO log (rev, key, op, prev_rev, create_rev, value) VALUES (?, ?, ?, ?, ?, ?)",
+            (revision, key, op, previous, created, value),
+        )
+        self.revision = revision
+        self.events.append(protocol.Event(revision, key, value, previous))
+
+    def _set(self, name: str, value: int) -> None:
+        self._connection.execute("UPDATE meta SET value = ? WHERE name = ?", (value, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to do within a transaction, and who waits for it."""
+
+    apply: Callable[[Transaction], int]
+    future: asyncio.Future[int]
+    size: int
+
+
+Outcome = tuple[Job, int | errors.HandfastError]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a transaction came to: the state after it, its events, and an answer for each of its jobs."""
+
+    state: sqlite_schema.State
+    events: Sequence[protocol.Event]
+    outcomes: Sequence[Outcome]
+
+
+class Writer:
+    """Takes jobs on the event loop's thread, commits them on its own, and publishes each commit on the loop."""
+
+    def __init__(self, file: sqlite_file.OpenFile, publish: Callable[[Commit], None]) -> None:
+        self._connection = file.writing
+        self._path = file.path
+        self._state = file.state
+        self._publish = publish
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._in_hand: Sequence[Job] = ()
+        self._accepting = True
+        self._thread = threading.Thread(target=self._run, name="handfast-store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, apply: Callable[[Transaction], int], size: int = 0) -> asyncio.Future[int]:
+        """Queue a job. Cancelling the future does not take it back."""
+        if not self._accepting:
+            raise protocol.StoreUnavailable(f"{self._path}: the store is closed")
+        job = Job(apply, self._loop.create_future(), size)
+        self._queue.put(job)
+        return job.future
+
+    def stop(self) -> None:
+        """Take no more jobs; those queued are still committed."""
+        self._accepting = False
+        self._queue.put(None)
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._take():
+                self._commit(self._in_hand)
+                self._in_hand = ()
+        finally:
+            # Reached without jobs in hand, or by a bug that must not leave anyone waiting forever.
+            self._on_loop(self._abandon)
+
+    def _take(self) -> bool:
+        """Wait for a job, then take all that have queued up behind it; false once told to stop."""
+        job = self._queue.get()
+        batch: list[Job] = []
+        size = 0
+        while job is not None:
+            batch.append(job)
+            size += job.size
+            if len(batch) >= BATCH_JOBS or size >= BATCH_BYTES or self._queue.empty():
+                break
+            job = self._queue.get()
+        else:
+            self._queue.put(None)  # seen behind the last jobs, or alone: seen again after them
+        self._in_hand = batch
+        return bool(batch)
+
+    def _commit(self, batch: Sequence[Job]) -> None:
+        try:
+            commit = self._transact(batch)
+        except apsw.Error as error:
+            with contextlib.suppress(apsw.Error):  # the next BEGIN fails if this did
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+            if len(batch) > 1 and isinstance(error, _BLAMABLE):
+                for job in batch:
+                    self._commit([job])
+                return
+            failure = sqlite_file.unavailable(self._path, error)
+            commit = Commit(self._state, (), [(job, failure) for job in batch])
+        self._state = commit.state
+        self._on_loop(self._settle, commit)
+
+    def _transact(self, batch: Sequence[Job]) -> Commit:
+        self._connection.execute("BEGIN IMMEDIATE")
+        transaction = Transaction(self._connection)
+        outcomes: list[Outcome] = []
+        for job in batch:
+            try:
+                outcomes.append((job, job.apply(transaction)))
+            except errors.Refused as refusal:
+                outcomes.append((job, refusal))
+        self._connection.execute("COMMIT")
+        return Commit(transaction.state(), transaction.events, outcomes)
+
+    def _on_loop(self, callback: Callable[..., None], *args: Commit) -> None:
+        # A loop that is gone has nobody left to tell; what was committed stays committed.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    def _settle(self, commit: Commit) -> None:
+        # Watchers first: whoever is then told of its own write finds the copy in memory up to date.
+        self._publish(commit)
+        for job, result in commit.outcomes:
+            if job.future.done():
+                continue
+            if isinstance(result, errors.HandfastError):
+                job.future.set_exception(result)
+            else:
+                job.future.set_result(result)
+
+    def _abandon(self) -> None:
+        self._accepting = False
+        abandoned = [*self._in_hand]
+        while not self._queue.empty():
+            job = self._queue.get()
+            if job is not None:
+                abandoned.append(job)
+        for job in abandoned:
+            if not job.future.done():
+                job.future.set_exception(protocol.StoreUnavailable(f"{self._path}: the writer has stopped"))

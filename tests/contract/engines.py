@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engines the contract is held against; a new engine is one more row of `ENGINES`.
+
+It does not test anything. An engine is given a directory, and returns a function that opens the same data each
+time it is called.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Awaitable, Callable
+
+from handfast.store import protocol, sqlite
+
+Opener = Callable[[], Awaitable[protocol.Store]]
+
+
+def sqlite_engine(directory: pathlib.Path) -> Opener:
+    async def opener() -> protocol.Store:
+        return await sqlite.open_store(str(directory / "store.db"))
+
+    return opener
+
+
+ENGINES: dict[str, Callable[[pathlib.Path], Opener]] = {"sqlite": sqlite_engine}

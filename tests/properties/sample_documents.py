@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One full, valid document for each built-in kind, for tests to read, change and break. It asserts nothing."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import Any
+
+from handfast.api import kinds
+
+CREATED = "2026-01-02T03:04:05Z"
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+_POD_SPEC: dict[str, Any] = {
+    "serviceAccountName": "builder",
+    "nodeName": "n1",
+    "nodeSelector": {"disk": "ssd"},
+    "hostNetwork": True,
+    "readinessGates": [{"conditionType": "example.com/ready"}],
+    "volumes": [
+        {"name": "config", "configMap": {"name": "c"}},
+        {"name": "scratch"},
+        {"name": "host", "hostPath": {"path": "/x"}},
+        {"name": "claim", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}},
+        {"name": "info", "downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {
+            "name": "all",
+            "projected": {
+                "sources": [
+                    {"serviceAccountToken": {"path": "token"}},
+                    {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+                ]
+            },
+        },
+    ],
+    "initContainers": [
+        {"name": "prepare", "image": "tool:1"},
+        {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"},
+    ],
+    "containers": [
+        {
+            "name": "web",
+            "image": "registry.example.com:5000/web",
+            "ports": [{"name": "http", "containerPort": 8080}],
+            "env": [
+                {"name": "A", "value": "b"},
+                {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            ],
+            "volumeMounts": [{"name": "config", "mountPath": "/etc/web"}],
+            "resources": {"limits": {"cpu": "100m", "memory": "1Gi"}, "requests": {"cpu": "0.1"}},
+            "livenessProbe": {"httpGet": {"port": 8080}},
+            "readinessProbe": {"grpc": {"port": 1}},
+            "lifecycle": {"preStop": {"httpGet": {"port": 8080}}},
+        }
+    ],
+    "tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoExecute", "tolerationSeconds": 5}],
+}
+_POD_STATUS = {
+    "phase": "Running",
+    "podIPs": [{"ip": "10.0.0.7"}],
+    "nominatedNodeName": "n2",
+    "conditions": [
+        {"type": "Initialized", "status": "True"},
+        {"type": "Ready", "status": "True"},
+        {"type": "example.com/ready", "status": "True"},
+    ],
+    "initContainerStatuses": [
+        {"name": "prepare", "restartCount": 3, "state": {"terminated": {"exitCode": 0}}},
+        {"name": "proxy", "restartCount": 1, "started": True, "ready": True, "state": {"running": {}}},
+    ],
+    "containerStatuses": [
+        {
+            "name": "web",
+            "ready": True,
+            "restartCount": 2,
+            "state": {"running": {}},
+            "lastState": {"terminated": {"exitCode": 1, "finishedAt": CREATED}},
+        }
+    ],
+}
+_LABELS = {"app": "web"}
+_TEMPLATE = {"metadata": {"labels": _LABELS}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}
+_JOB_TEMPLATE = {**_TEMPLATE, "spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}
+_SELECTOR = {"matchLabels": _LABELS, "matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}
+_APPS = {"replicas": 2, "selector": _SELECTOR, "template": _TEMPLATE}
+_WEBHOOK = {
+    "name": "check.example.com",
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+    "clientConfig": {"service": {"name": "hook", "namespace": "default", "path": "/check"}},
+    "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+    "matchConditions": [{"name": "all", "expression": "true"}],
+}
+_SUBJECTS = [
+    {"kind": "User", "name": "ada"},
+    {"kind": "Group", "name": "ops"},
+    {"kind": "ServiceAccount", "name": "builder", "namespace": "default"},
+]
+_REPLICAS = {"replicas": 2, "readyReplicas": 1, "updatedReplicas": 2, "availableReplicas": 1}
+
+_DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
+    ("", "namespaces"): {},
+    ("", "secrets"): {"data": {"a": encoded("1")}, "stringData": {"b": "2"}},
+    ("", "configmaps"): {"data": {"a": "1"}, "binaryData": {"b": encoded("2")}},
+    ("", "serviceaccounts"): {},
+    ("", "nodes"): {
+        "spec": {
+            "podCIDR": "10.1.0.0/24",
+            "unschedulable": True,
+            "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}],
+        },
+        "status": {
+            "capacity": {"cpu": "4"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "nodeInfo": {"kubeletVersion": "v1.36.4", "osImage": "Debian", "kernelVersion": "6.1"},
+        },
+    },
+    ("", "pods"): {"spec": _POD_SPEC, "status": _POD_STATUS},
+    ("", "services"): {
+        "spec": {
+            "clusterIP": "10.96.0.1",
+            "selector": _LABELS,
+            "sessionAffinity": "ClientIP",
+            "externalIPs": ["192.0.2.1"],
+            "ports": [{"name": "http", "port": 80, "targetPort": "http"}, {"name": "s", "port": 443}],
+        }
+    },
+    ("", "endpoints"): {
+        "subsets": [{"addresses": [{"ip": "10.0.0.7"}, {"ip": "2001:db8::1"}], "ports": [{"port": 80}]}]
+    },
+    ("", "events"): {
+        "involvedObject": {"kind": "Pod", "name": "web", "namespace": "default", "fieldPath": "spec"},
+        "type": "Warning",
+        "reason": "BackOff",
+        "message": "no luck\n",
+        "source": {"component": "kubelet", "host": "n1"},
+        "firstTimestamp": CREATED,
+        "lastTimestamp": CREATED,
+        "count": 4,
+    },
+    ("events.k8s.io", "events"): {
+        "regarding": {"kind": "Pod", "name": "web", "namespace": "default"},
+        "type": "Normal",
+        "reason": "Started",
+        "action": "Start",
+        "note": "it runs",
+        "eventTime": "2026-01-02T03:04:05.000006Z",
+        "reportingController": "example.com/runner",
+        "reportingInstance": "runner-1",
+        "series": {"count": 7, "lastObservedTime": "2026-01-02T03:04:05.000006Z"},
+    },
+    ("", "persistentvolumes"): {
+        "spec": {
+            "capacity": {"storage": "5Gi"},
+            "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
+            "hostPath": {"path": "/x"},
+            "claimRef": {"namespace": "default", "name": "c"},
+            "storageClassName": "fast",
+        }
+    },
+    ("", "persistentvolumeclaims"): {
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "5Gi"}},
+            "volumeName": "v",
+            "storageClassName": "fast",
+        },
+        "status": {"phase": "Bound", "capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteOnce"]},
+    },
+    ("", "replicationcontrollers"): {"spec": {"template": _TEMPLATE}, "status": _REPLICAS},
+    ("discovery.k8s.io", "endpointslices"): {
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.7"]}, {"addresses": ["127.0.0.1"]}],
+        "ports": [{"name": "http", "port": 80}, {"name": "any"}],
+    },
+    ("coordination.k8s.io", "leases"): {
+        "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 0}
+    },
+    ("certificates.k8s.io", "certificatesigningrequests"): {
+        "spec": {
+            "request": encoded("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"),
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["digital signature", "client auth"],
+            "username": "system:bootstrap:abcdef",
+            "expirationSeconds": 86400,
+        },
+        "status": {"conditions": [{"type": "Approved", "status": "True"}], "certificate": encoded("x")},
+    },
+    (_RBAC, "roles"): {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},
+    (_RBAC, "clusterroles"): {
+        "rules": [{"verbs": ["get"], "nonResourceURLs": ["/healthz"]}],
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]},
+    },
+    (_RBAC, "rolebindings"): {"roleRef": {"kind": "Role", "name": "reader"}, "subjects": _SUBJECTS},
+    (_RBAC, "clusterrolebindings"): {"roleRef": {"kind": "ClusterRole", "name": "reader"}, "subjects": _SUBJECTS},
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): {"webhooks": [_WEBHOOK]},
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): {
+        "webhooks": [{**_WEBHOOK, "clientConfig": {"url": "https://hook.example.com/check"}}]
+    },
+    ("apiextensions.k8s.io", "customresourcedefinitions"): {
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"], "categories": ["all"]},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                    "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+                }
+            ],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {
+                    "conversionReviewVersions": ["v1"],
+                    "clientConfig": {"service": {"name": "convert", "namespace": "default"}},
+                },
+            },
+        },
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    },
+    ("apps", "deployments"): {"spec": _APPS, "status": _REPLICAS},
+    ("apps", "daemonsets"): {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}, "status": {"numberReady": 3}},
+    ("apps", "statefulsets"): {
+        "spec": {
+            **_APPS,
+            "serviceName": "web",
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}],
+            "template": {
+                **_TEMPLATE,
+                "spec": {
+                    "containers": [
+                        {"name": "w", "image": "w:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+                    ]
+                },
+            },
+        }
+    },
+    ("apps", "replicasets"): {"spec": _APPS, "status": _REPLICAS},
+    ("batch", "jobs"): {
+        "spec": {
+            "template": _JOB_TEMPLATE,
+            "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
+        },
+        "status": {"startTime": CREATED, "succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]},
+    },
+    ("batch", "cronjobs"): {
+        "spec": {
+            "schedule": "*/5 * * * *",
+            "timeZone": "Etc/UTC",
+            "jobTemplate": {"spec": {"template": _JOB_TEMPLATE}},
+        },
+        "status": {"active": [{"name": "j"}], "lastScheduleTime": CREATED},
+    },
+    ("storage.k8s.io", "csinodes"): {"spec": {"drivers": [{"name": "csi.example.com", "nodeID": "n1"}]}},
+    ("storage.k8s.io", "volumeattachments"): {
+        "spec": {"attacher": "csi.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "v"}},
+        "status": {"attached": True},
+    },
+    ("storage.k8s.io", "csidrivers"): {"spec": {"tokenRequests": [{"audience": "a"}]}},
+    ("storage.k8s.io", "storageclasses"): {"provisioner": "csi.example.com"},
+    ("node.k8s.io", "runtimeclasses"): {"handler": "runc"},
+}
+
+
+def kind(group: str, plural: str) -> kinds.Kind:
+    return next(row for row in kinds.builtin() if row.resource == (group, plural))
+
+
+def document(row: kinds.Kind) -> dict[str, Any]:
+    """A fresh copy, not defaulted."""
+    name = "widgets.example.com" if row.plural == "customresourcedefinitions" else "web"
+    metadata = {"name": name, "uid": "u1", "creationTimestamp": CREATED}
+    if row.namespaced:
+        metadata["namespace"] = "default"
+    return copy.deepcopy(
+        {"apiVersion": row.api_version, "kind": row.kind, "metadata": metadata, **_DOCUMENTS[row.resource]}
+    )

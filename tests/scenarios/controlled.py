@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A world with controllers in it: the real server, real watches, one or more copies of each controller, no lock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import pathlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from tests.world import world as worlds
+from tests.world.clock import MovableClock
+
+from handfast.api import status
+from handfast.assembly import controllers
+from handfast.client import api, cache, connection, transport
+from handfast.controllers import loop
+from handfast.runtime import tasks
+
+NAMESPACES = api.Resource("", "v1", "namespaces", False)
+CONFIG_MAPS = api.Resource("", "v1", "configmaps", True)
+SECRETS = api.Resource("", "v1", "secrets", True)
+SERVICE_ACCOUNTS = api.Resource("", "v1", "serviceaccounts", True)
+EVENTS = api.Resource("", "v1", "events", True)
+NODES = api.Resource("", "v1", "nodes", False)
+PODS = api.Resource("", "v1", "pods", True)
+SERVICES = api.Resource("", "v1", "services", True)
+SLICES = api.Resource("discovery.k8s.io", "v1", "endpointslices", True)
+CA_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+
+class Story:
+    """The administrator's client, and time."""
+
+    def __init__(self, client: api.Client, clock: MovableClock) -> None:
+        self.client = client
+        self.clock = clock
+
+    async def eventually(self, condition: Callable[[], Awaitable[Any]], what: str = "") -> Any:
+        """Until the condition holds; time passes a little on the movable clock, so that retries come."""
+        for _ in range(1500):
+            found = await condition()
+            if found:
+                return found
+            await asyncio.sleep(0.003)
+            await self.clock.advance(0.05)
+        raise AssertionError(f"never: {what or condition}")
+
+    async def quiet(self) -> None:
+        """Long enough for controllers to have done what they would wrongly do."""
+        for _ in range(25):
+            await asyncio.sleep(0.004)
+            await self.clock.advance(0.1)
+
+    async def find(self, resource: api.Addressable, name: str, namespace: str = "default") -> Any:
+        """The object or None."""
+        try:
+            return await self.client.get(resource, name, namespace=namespace)
+        except status.StatusError as error:
+            if error.reason != "NotFound":
+                raise
+            return None
+
+    async def gone(self, resource: api.Addressable, *names: str, namespace: str = "default") -> None:
+        async def absent() -> bool:
+            found = [await self.find(resource, name, namespace) for name in names]
+            return all(item is None for item in found)
+
+        await self.eventually(absent, f"{names} gone")
+
+    async def config_map(self, name: str, *owners: Any, namespace: str = "default", **more: Any) -> Any:
+        document = {"metadata": {"name": name, "ownerReferences": list(owners), **more}}
+        return await self.client.create(CONFIG_MAPS, document, namespace=namespace)
+
+
+def owner(document: Any, kind: str = "ConfigMap", api_version: str = "v1", *, block: bool = False) -> dict[str, Any]:
+    """A reference to an owner."""
+    meta = document["metadata"]
+    reference = {"apiVersion": api_version, "kind": kind, "name": meta["name"], "uid": meta["uid"]}
+    return {**reference, **({"blockOwnerDeletion": True} if block else {})}
+
+
+@contextlib.asynccontextmanager
+async def connected(world: worlds.World) -> AsyncIterator[api.Client]:
+    """A client with the administrator's credentials."""
+    place = dataclasses.replace(connection.load(str(world.place.admin_kubeconfig)), server=world.base)
+    link = transport.Transport(place, clock=world.clock)
+    try:
+        yield api.Client(link)
+    finally:
+        await link.close()
+
+
+@contextlib.asynccontextmanager
+async def controlled(directory: pathlib.Path, *names: str, copies: int = 1) -> AsyncIterator[Story]:
+    """A served world in which so many copies of the named controllers are at work."""
+    # Real TLS compares certificates with the real time, so the movable clock starts there.
+    clock = MovableClock(datetime.datetime.now(datetime.UTC))
+    builds = controllers.known(CA_PEM)
+    async with contextlib.AsyncExitStack() as stack:
+        world = await stack.enter_async_context(worlds.world(directory / "world", clock=clock))
+        client = await stack.enter_async_context(connected(world))
+        running: list[loop.Controller[Any]] = []
+        for copy in range(copies):
+            its_client = await stack.enter_async_context(connected(world))
+            its_group = await stack.enter_async_context(tasks.Group(f"copy-{copy}"))
+            informers = cache.Informers(its_client, clock)
+            context = loop.Context(client=its_client, informers=informers, clock=clock)
+            made = [builds[name](context) for name in names]
+            informers.start(its_group)
+            for controller in made:
+                its_group.start(controller.run(), name=controller.name)
+            running += made
+        story = Story(client, clock)
+
+        async def ready() -> bool:
+            return all(controller.ready for controller in running)
+
+        await story.eventually(ready, "controllers ready")
+        yield story

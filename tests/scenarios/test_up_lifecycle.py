@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane from its first start to its last stop, on real processes.
+
+Proves that `handfast up` needs nothing but a directory, goes on where it stopped, survives the death of every one of
+its processes, stops in time, and leaves nobody behind.
+"""
+
+import http.client
+import os
+import pathlib
+import signal
+import stat
+import subprocess
+from urllib import parse as urls
+
+import pytest
+from tests.scenarios import up_world
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "data"
+
+
+def test_first_start_then_resume(directory):
+    with up_world.Up(directory) as up:
+        up.ready()
+        assert up.call("GET", "/api/v1/namespaces/kube-system")[0] == 200
+        up.create_config_map("kept")
+        ca = (directory / "pki" / "ca.crt").read_bytes()
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        for path in directory.rglob("*"):
+            if path.is_file() and not path.name.startswith("store.db"):
+                assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+        assert up.facts["kubeconfig"] == str(directory / "admin.conf")
+        pids = up.pids()
+        code, seconds = up.stop()
+        assert code == 0, up.log.read_text()
+        assert seconds < 10
+        assert not any(up_world.alive(pid) for pid in pids.values())
+        assert not (directory / "endpoints.json").exists()
+        assert "Traceback" not in up.log.read_text()
+    with up_world.Up(directory) as again:
+        again.ready()
+        assert again.has_config_map("kept")
+        assert (directory / "pki" / "ca.crt").read_bytes() == ca
+
+
+def test_text_for_people_says_what_to_type(directory):
+    words = [*up_world.COMMAND, "up", "--dir", str(directory), *up_world.FREE]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=up_world.environment(), text=True
+    ) as process:
+        assert process.stdout is not None
+        text = ""
+        for line in process.stdout:
+            text += line
+            if line.startswith("To stop it"):
+                break
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert f"export KUBECONFIG={directory}/admin.conf\n  kubectl get namespaces\n" in text
+    assert "https://127.0.0.1:" in text
+    assert f"kill {process.pid}" in text
+
+
+def test_the_supervisor_stays_small(directory):
+    with up_world.Up(directory) as up:
+        up.ready()
+        rollup = pathlib.Path(f"/proc/{up.process.pid}/smaps_rollup").read_text()
+        pss = next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+        assert pss <= 30 * 1024, f"{pss} KiB"
+
+
+@pytest.mark.parametrize("role", ["apiserver", "controllers"])
+def test_a_killed_child_comes_back(directory, role):
+    with up_world.Up(directory) as up:
+        up.ready()
+        up.create_config_map("kept")
+        before = up.pids()
+        os.kill(before[role], signal.SIGKILL)
+        # The port never closes: a client that comes now waits for the new server instead of being refused.
+        assert up.has_config_map("kept")
+        up_world.until(lambda: up.pids()[role] != before[role], what=f"a new {role}")
+        after = up.pids()
+        assert {name for name in after if after[name] != before[name]} == {role}
+        code, seconds = up.stop()
+        assert (code, seconds < 10) == (0, True)
+
+
+def test_a_killed_supervisor_leaves_nobody_and_the_next_one_takes_over(directory):
+    with up_world.Up(directory) as up:
+        up.ready()
+        up.create_config_map("kept")
+        pids = up.pids()
+        up.stop(signal.SIGKILL)
+        with up_world.Up(directory) as again:
+            again.ready()
+            assert not any(up_world.alive(pid) for pid in pids.values())
+            assert again.has_config_map("kept")
+
+
+def test_a_killed_supervisor_leaves_nobody_even_without_a_next_one(directory):
+    with up_world.Up(directory) as up:
+        up.ready()
+        pids = up.pids()
+        up.stop(signal.SIGKILL)
+        up_world.until(lambda: not any(up_world.alive(pid) for pid in pids.values()), 10, "the children's end")
+
+
+def test_one_ctrl_c_stops_and_children_do_not_see_it_first(directory):
+    with up_world.Up(directory) as up:
+        up.ready()
+        groups = {os.getpgid(pid) for role, pid in up.pids().items() if role != "supervisor"}
+        assert os.getpgid(up.process.pid) not in groups
+        code, seconds = up.stop(signal.SIGINT)
+        assert (code, seconds < 10) == (0, True)
+
+
+@pytest.mark.parametrize("witness", ["pki", "endpoints.json"], ids=["preparing", "starting"])
+def test_a_stop_during_the_start_is_a_stop(directory, witness):
+    with up_world.Up(directory) as up:
+        up_world.until((directory / witness).exists, what=witness)
+        code, seconds = up.stop()
+        assert (code, seconds < 10) == (0, True)
+    # What was cut short is completed by the next start.
+    with up_world.Up(directory) as again:
+        again.ready()
+
+
+def test_open_watches_do_not_hold_the_stop(directory):
+    with up_world.Up(directory) as up:
+        up.ready()
+        url = urls.urlsplit(up.facts["apiserver"])
+        connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=up.context(), timeout=30)
+        connection.request("GET", "/api/v1/namespaces?watch=true")
+        response = connection.getresponse()
+        assert response.status == 200
+        code, seconds = up.stop()
+        assert (code, seconds < 10) == (0, True)
+        response.close()
+        connection.close()

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast up` as a real process on free ports, and what a client sees of it."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import queue
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Self
+from urllib import parse as urls
+
+from handfast.bootstrap import kubeconfig
+from handfast.runtime import tls
+
+COMMAND = (sys.executable, "-m", "handfast")
+FREE = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+
+
+def environment() -> dict[str, str]:
+    """This process's own, without what would change the settings."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("HANDFAST_")}
+
+
+def run(*arguments: object, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """A command that is expected to end by itself."""
+    words = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=environment(), check=False)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and was not waited for does not."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def until(question: Any, seconds: float = 20, what: str = "it") -> None:
+    deadline = time.monotonic() + seconds
+    while not question():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+
+
+class Up:
+    """A running control plane; leaving the block ends whatever is left of it."""
+
+    def __init__(self, directory: pathlib.Path, *arguments: object) -> None:
+        self.directory = directory
+        self.log = directory.parent / f"{directory.name}.log"
+        words = [*COMMAND, "up", "--dir", str(directory), "-o", "json", *FREE, *map(str, arguments)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, env=environment(), text=True)
+        self.facts: dict[str, Any] = {}
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        text = ""
+        for line in self.process.stdout:
+            text += line
+            if line == "}\n":
+                self._lines.put(text)
+                text = ""
+
+    def ready(self) -> Self:
+        try:
+            self.facts = json.loads(self._lines.get(timeout=60))
+        except queue.Empty:
+            raise AssertionError(f"not ready:\n{self.log.read_text()}") from None
+        return self
+
+    def pids(self) -> dict[str, int]:
+        found: dict[str, int] = json.loads((self.directory / "endpoints.json").read_bytes())["pids"]
+        return found
+
+    def context(self) -> ssl.SSLContext:
+        config = kubeconfig.parse((self.directory / "admin.conf").read_text())
+        assert config.user is not None
+        return tls.client_context(
+            config.cluster.certificate_authority_data,
+            config.user.client_certificate_data,
+            config.user.client_key_data,
+        )
+
+    def call(self, method: str, path: str, body: object = None, seconds: float = 30) -> tuple[int, dict[str, Any]]:
+        """As the administrator."""
+        url = urls.urlsplit(self.facts["apiserver"])
+        connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=self.context(), timeout=seconds)
+        with contextlib.closing(connection):
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+
+    def create_config_map(self, name: str) -> None:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+        code, answer = self.call("POST", "/api/v1/namespaces/default/configmaps", body)
+        assert code == 201, answer
+
+    def has_config_map(self, name: str) -> bool:
+        return self.call("GET", f"/api/v1/namespaces/default/configmaps/{name}")[0] == 200
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
+        """The exit code, and the seconds it took."""
+        begun = time.monotonic()
+        self.process.send_signal(number)
+        code = self.process.wait(30)
+        return code, time.monotonic() - begun
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pids = self.pids() if (self.directory / "endpoints.json").exists() else {}
+        self.process.kill()
+        self.process.wait(30)
+        # Its children end by themselves: that they do is tested, too.
+        until(lambda: not any(alive(pid) for pid in pids.values()), what="the children's end")
+        self._reader.join(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSONPath subset of printer columns, and reads that do not trust the shape."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast import errors
+from handfast.api import jsonpath
+
+DOCUMENT = {
+    "metadata": {"annotations": {"example.com/x": "note"}, "name": "web"},
+    "spec": {"list": [{"n": 1}, {"n": 2}, {"n": "x"}, 7]},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "False"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        (".metadata.name", ["web"]),
+        ("{.metadata.name}", ["web"]),
+        ("$.metadata['name']", ["web"]),
+        ('.metadata["name"]', ["web"]),
+        (r".metadata.annotations.example\.com/x", ["note"]),
+        (".metadata.annotations['example.com/x']", ["note"]),
+        (".metadata.nothing.more", []),
+        (".metadata.name.more", []),
+        (".spec.list[0].n", [1]),
+        (".spec.list[-1]", [7]),
+        (".spec.list[9]", []),
+        (".metadata[0]", []),
+        (".spec.list[*].n", [1, 2, "x"]),
+        (".metadata.annotations.*", ["note"]),
+        (".metadata.name[*]", []),
+        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
+        (".status.conditions[?(@.type == 'Other')].status", ["False"]),
+        (".status.conditions[?(@.type!=Ready)].status", ["False"]),
+        (".spec.list[?(@.n>1)].n", [2]),
+        (".spec.list[?(@.n<=1)].n", [1]),
+        (".spec.list[?(@.n>=2)].n", [2]),
+        (".spec.list[?(@.n<2)].n", [1]),
+        (".spec.list[?(@.n)].n", [1, 2, "x"]),
+        ("", [DOCUMENT]),
+    ],
+)
+def test_find(expression, found):
+    assert jsonpath.find(DOCUMENT, expression) == found
+
+
+@pytest.mark.parametrize("expression", ["metadata", "..name", ".a[1:2]", ".a[", ".a[?(@.b==)]", "{.a"])
+def test_what_is_outside_the_subset_is_refused_with_the_place(expression):
+    with pytest.raises(errors.Refused, match="is not understood from") as refusal:
+        jsonpath.parse(expression)
+    assert expression in refusal.value.message
+
+
+def test_reads_of_odd_values_are_empty():
+    odd = {"a": 1, "b": {"c": [1, {}, "x"]}, "yes": True}
+    assert jsonpath.at(odd, "a", "b") is None
+    assert jsonpath.mapping(odd, "a") == {}
+    assert jsonpath.mapping(odd, "b") is odd["b"]
+    assert jsonpath.sequence(odd, "b") == []
+    assert jsonpath.mappings(odd, "b", "c") == [{}]
+    assert jsonpath.texts(odd, "b", "c") == ["x"]
+    assert jsonpath.text(odd, "a") == ""
+    assert jsonpath.number(odd, "a") == 1
+    assert jsonpath.number(odd, "yes") == 0

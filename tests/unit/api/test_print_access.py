@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells of certificates and storage classes beyond the samples of `test_printers`."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from handfast.api import kinds, print_access, printers
+
+NOW = dt.datetime(2026, 1, 2, 4, 4, 5, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("types", "certificate", "text"),
+    [
+        ([], "", "Pending"),
+        (["Approved"], "", "Approved"),
+        (["Approved"], "eA==", "Approved,Issued"),
+        (["Denied", "Approved"], "", "Denied"),
+        (["Approved", "Failed"], "", "Approved,Failed"),
+    ],
+)
+def test_condition_of_a_request(types, certificate, text):
+    status = {"conditions": [{"type": name} for name in types], "certificate": certificate}
+    assert print_access.certificatesigningrequest({"status": status}, NOW)[-1] == text
+
+
+@pytest.mark.parametrize("seconds", [None, "600", 0, -5, 2**62])
+def test_a_request_without_a_sensible_duration(seconds):
+    assert print_access.certificatesigningrequest({"spec": {"expirationSeconds": seconds}}, NOW)[3] == "<none>"
+
+
+def test_the_default_storage_class_is_marked():
+    kind = next(row for row in kinds.builtin() if row.plural == "storageclasses")
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    assert printers.cells(kind, {"metadata": {"name": "fast", "annotations": annotations}}, NOW)[0] == "fast (default)"
+
+
+def test_a_role_without_a_time():
+    assert print_access.created_at({}, NOW) == ["<unknown>"]

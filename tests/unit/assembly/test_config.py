@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration: who goes before whom, and errors that name file, key, value and what is allowed."""
+
+import pytest
+
+from handfast import errors
+from handfast.assembly import config
+from handfast.assembly.endpoints import Address
+
+HEAD = b"apiVersion: handfast.dev/v1alpha1\nkind: Configuration\n"
+
+
+def resolve(flags=None, environ=None, text=b""):
+    return config.resolve(flags or {}, environ or {}, config.parse(HEAD + text, "f.yaml"), "f.yaml")
+
+
+def test_defaults():
+    assert resolve().configuration == config.Configuration(
+        listen=Address("127.0.0.1", 6443),
+        advertise=(),
+        store="store.db",
+        admin_listen=Address("127.0.0.1", 9990),
+        controllers=("*",),
+        leader_elect=False,
+        log_level="info",
+    )
+
+
+def test_flag_over_environment_over_file_over_default():
+    file = b'listen: "127.0.0.1:3"\n'
+    environ = {"HANDFAST_LISTEN": "127.0.0.1:2"}
+    flags = {"listen": "127.0.0.1:1"}
+    ports = [
+        resolve(flags, environ, file),
+        resolve({"listen": None}, environ, file),
+        resolve({}, {"HANDFAST_LISTEN": ""}, file),
+        resolve(),
+    ]
+    assert [found.configuration.listen.port for found in ports] == [1, 2, 3, 6443]
+    assert [found.origins["listen"] for found in ports] == ["--listen", "$HANDFAST_LISTEN", "f.yaml: listen", "default"]
+
+
+def test_lists_from_every_side():
+    wanted = (Address("a", 1), Address("::1", 2))
+    assert resolve({"advertise": ("a:1", "[::1]:2")}).configuration.advertise == wanted
+    assert resolve({}, {"HANDFAST_ADVERTISE": "a:1, [::1]:2"}).configuration.advertise == wanted
+    assert resolve(text=b'advertise: ["a:1", "[::1]:2"]\n').configuration.advertise == wanted
+
+
+@pytest.mark.parametrize(
+    "text, value", [("store.db", "store.db"), ("sqlite:a.db", "a.db"), ("sqlite:///x/a.db", "/x/a.db")]
+)
+def test_store(text, value):
+    assert resolve({"store": text}).configuration.store == value
+
+
+@pytest.mark.parametrize("text, value", [("true", True), ("False", False)])
+def test_boolean_from_the_environment(text, value):
+    assert resolve({}, {"HANDFAST_LEADER_ELECT": text}).configuration.leader_elect is value
+
+
+@pytest.mark.parametrize(
+    "line, key, value, allowed",
+    [
+        ("listen: 6443", "listen", "6443", "HOST:PORT"),
+        ('listen: "a"', "listen", "a", "HOST:PORT"),
+        ("advertise: 5", "advertise", "5", "a list of HOST:PORT"),
+        ("advertise: [a]", "advertise", "['a']", "a list of HOST:PORT"),
+        ("store: 5", "store", "5", "a path"),
+        ("store: etcd://a", "store", "etcd://a", "a path"),
+        ('store: "sqlite:"', "store", "sqlite:", "a path"),
+        ("leaderElect: maybe", "leaderElect", "maybe", "true or false"),
+        ("logLevel: loud", "logLevel", "loud", "debug, info, warning, error"),
+        ("controllers: []", "controllers", "[]", "controller names"),
+        ('controllers: ["A B"]', "controllers", "['A B']", "controller names"),
+    ],
+)
+def test_values_refused(line, key, value, allowed):
+    with pytest.raises(config.Invalid) as caught:
+        resolve(text=line.encode() + b"\n")
+    assert caught.value.message.startswith(f'f.yaml: {key}: the value "{value}" ')
+    assert allowed in (caught.value.hint or "")
+    assert caught.value.reason == "InvalidConfiguration"
+    assert caught.value.from_flag is False
+
+
+def test_a_value_from_a_flag_is_the_command_lines_fault():
+    with pytest.raises(config.Invalid, match=r'^--listen: the value "a" has no port') as caught:
+        resolve({"listen": "a"})
+    assert caught.value.from_flag is True
+
+
+@pytest.mark.parametrize(
+    "text, message, hint",
+    [
+        (HEAD + b"lisen: x\n", 'f.yaml: unknown key "lisen"', "did you mean listen?"),
+        (HEAD + b"zzz: x\n", 'f.yaml: unknown key "zzz"', "known keys: apiVersion, kind, listen"),
+        (HEAD + b"listen: a\nlisten: b\n", "f.yaml: the key listen is there twice", "remove one"),
+        (b"kind: Configuration\n", 'f.yaml: apiVersion: the value "" is not handfast.dev/v1alpha1', ""),
+        (b"apiVersion: handfast.dev/v1alpha1\nkind: X\n", 'f.yaml: kind: the value "X" is not Configuration', ""),
+        (b"- a\n", "f.yaml: not a mapping", "config show"),
+        (b"a: [\n", "f.yaml: line 2", ""),
+        (b"\xff", "f.yaml: ", ""),
+        (b"a: &x 1\nb: *x\n", "f.yaml: aliases", ""),
+    ],
+)
+def test_files_refused(text, message, hint):
+    with pytest.raises(config.Invalid) as caught:
+        config.parse(text, "f.yaml")
+    assert caught.value.message.startswith(message)
+    assert hint in (caught.value.hint or "")
+
+
+def test_an_empty_file_says_nothing():
+    assert config.parse(b"", "f.yaml") == {}
+
+
+def test_the_template_changes_nothing_and_holds_every_default():
+    text = config.template()
+    assert config.resolve({}, {}, config.parse(text.encode(), "f"), "f") == config.resolve({}, {}, {}, "f")
+    lines = text.splitlines()
+    uncommented = "\n".join(
+        line.removeprefix("# ") for line in lines if any(line.startswith(f"# {row.key}:") for row in config.SETTINGS)
+    )
+    whole = config.parse(HEAD + uncommented.encode(), "f")
+    assert {key: whole[key] for key in whole if key not in {"apiVersion", "kind"}} == {
+        row.key: row.default for row in config.SETTINGS
+    }
+
+
+def test_every_refusal_is_the_users():
+    assert issubclass(config.Invalid, errors.Refused)

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The supervisor over stand-in children: order, restarts, giving up, stopping in time, leaving nobody behind."""
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import sys
+
+import pytest
+
+from handfast import errors
+from handfast.assembly import endpoints, supervisor
+from handfast.runtime import backoff
+
+pytestmark = pytest.mark.slow
+
+# A stand-in tells its name, its life and its end in a file, as lines.
+PRELUDE = """
+import json, os, signal, socket, sys, time
+name, path = sys.argv[1:3]
+tie = int(sys.argv[sys.argv.index("--supervised") + 1])
+def tell(what):
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, f"{name} {what}\\n".encode())
+    os.close(descriptor)
+def stop(*_):
+    tell("stopped")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+tell("started")
+"""
+SERVES = "while True: time.sleep(60)"
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntell('deaf')\nwhile True: time.sleep(60)"
+DIES = "sys.exit(7)"
+REPORTS = (
+    "socket.socket(fileno=tie).send(json.dumps({'error': 'no luck', 'hint': 'try', 'reason': 'NoLuck'}).encode())\n"
+    "sys.exit(3)"
+)
+QUICK = supervisor.Timing(
+    ready=5.0,
+    poll=0.01,
+    young=30.0,
+    give_up=3,
+    stop_each=0.3,
+    stop=0.6,
+    restart=backoff.Schedule(initial=0.01, cap=0.02),
+)
+
+
+class World:
+    """Roles made of stand-ins, and what they told."""
+
+    def __init__(self, tmp_path):
+        self.path = tmp_path / "told"
+        self.path.touch()
+        self.events: list[str] = []
+        self.pids: dict[str, int] = {}
+        self.printed = b""
+        self.is_ready = asyncio.Event()
+
+    def role(self, name, body, *, waits_for=None):
+        async def ready():
+            return waits_for in self.told()
+
+        return supervisor.Role(
+            name=name,
+            argv=(sys.executable, "-c", PRELUDE + body, name, str(self.path)),
+            ready=ready if waits_for else None,
+        )
+
+    def told(self):
+        return self.path.read_text().splitlines()
+
+    async def until(self, line, times=1):
+        async with asyncio.timeout(10):
+            while self.told().count(line) < times:
+                await asyncio.sleep(0.005)
+
+    def event(self, level, text, **fields):
+        self.events.append(f"{level}: {text} {fields}" if fields else f"{level}: {text}")
+
+    def prepared(self, printed):
+        self.printed = printed
+
+    def started(self, pids):
+        self.pids = dict(pids)
+
+    def ready(self):
+        self.is_ready.set()
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+async def test_starts_in_order_and_stops_in_reverse(world):
+    roles = [world.role("a", SERVES, waits_for="a started"), world.role("b", SERVES, waits_for="b started")]
+    run = asyncio.create_task(supervisor.Supervisor(roles, world, QUICK).run())
+    await asyncio.wait_for(world.is_ready.wait(), 10)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(run, 10)
+    assert world.told() == ["a started", "b started", "b stopped", "a stopped"]
+    assert all(gone(pid) for pid in world.pids.values())
+    assert world.events == ["info: SIGTERM received, stopping"]
+
+
+async def test_what_is_killed_starts_again(world):
+    roles = [world.role("a", SERVES), world.role("b", SERVES)]
+    run = asyncio.create_task(supervisor.Supervisor(roles, world, QUICK).run())
+    await world.until("b started")
+    await world.until("a started")
+    first = dict(world.pids)
+    os.kill(first["a"], signal.SIGKILL)
+    await world.until("a started", times=2)
+    assert world.pids["b"] == first["b"]
+    assert world.pids["a"] != first["a"]
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.wait_for(run, 10)
+    assert any("the a ended and is started again" in event and "SIGKILL" in event for event in world.events)
+
+
+@pytest.mark.parametrize(
+    "body, message, reason, hint",
+    [(DIES, "exit code 7", "ChildFailed", "above"), (REPORTS, "no luck", "NoLuck", "try")],
+)
+async def test_gives_up_on_one_that_keeps_dying_and_stops_the_rest(world, body, message, reason, hint):
+    roles = [world.role("a", SERVES), world.role("b", body)]
+    with pytest.raises(errors.Refused) as caught:
+        await asyncio.wait_for(supervisor.Supervisor(roles, world, QUICK).run(), 10)
+    assert "the b ended 3 times" in caught.value.message
+    assert message in caught.value.message
+    assert (caught.value.reason, hint in (caught.value.hint or "")) == (reason, True)
+    assert world.told().count("b started") == 3
+    assert gone(world.pids["a"])
+
+
+async def test_one_that_lived_long_enough_is_not_given_up(world):
+    old = supervisor.Timing(young=0.0, give_up=2, restart=QUICK.restart, stop=1.0, stop_each=0.5)
+    run = asyncio.create_task(supervisor.Supervisor([world.role("a", DIES)], world, old).run())
+    await world.until("a started", times=4)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(run, 10)
+
+
+async def test_one_that_does_not_stop_is_killed_at_the_deadline(world):
+    roles = [world.role("a", DEAF), world.role("b", DEAF)]
+    run = asyncio.create_task(supervisor.Supervisor(roles, world, QUICK).run())
+    await world.until("a deaf")
+    await world.until("b deaf")
+    begun = asyncio.get_running_loop().time()
+    os.kill(os.getpid(), signal.SIGHUP)
+    await asyncio.wait_for(run, 10)
+    assert 0.6 <= asyncio.get_running_loop().time() - begun < 5
+    assert all(gone(pid) for pid in world.pids.values())
+    assert "warning: the a did not stop in time and was killed" in world.events
+
+
+async def test_a_second_interrupt_kills_at_once(world):
+    patient = supervisor.Timing(stop_each=60.0, stop=60.0)
+    run = asyncio.create_task(supervisor.Supervisor([world.role("a", DEAF)], world, patient).run())
+    await world.until("a deaf")
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(0.05)
+    assert not run.done()
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(errors.Refused) as caught:
+        await asyncio.wait_for(run, 10)
+    assert caught.value.reason == "Interrupted"
+    assert gone(world.pids["a"])
+
+
+async def test_one_that_is_never_ready_ends_the_attempt(world):
+    hasty = supervisor.Timing(ready=0.2, poll=0.01, stop=1.0, stop_each=0.5)
+    roles = [world.role("a", SERVES, waits_for="never"), world.role("b", SERVES)]
+    with pytest.raises(errors.Unavailable) as caught:
+        await asyncio.wait_for(supervisor.Supervisor(roles, world, hasty).run(), 10)
+    assert caught.value.reason == "NotReady"
+    assert "b started" not in world.told()
+    assert not world.is_ready.is_set()
+
+
+async def test_a_program_that_does_not_exist(world):
+    role = supervisor.Role(name="a", argv=("/nonexistent/program",))
+    with pytest.raises(errors.Unavailable, match="cannot start the a: no such file"):
+        await asyncio.wait_for(supervisor.Supervisor([role], world, QUICK).run(), 10)
+
+
+class TestPreparation:
+    async def test_runs_to_its_end_before_the_roles(self, world):
+        first = world.role("first", "print('did it')")
+        run = asyncio.create_task(supervisor.Supervisor([world.role("a", SERVES)], world, QUICK, first).run())
+        await asyncio.wait_for(world.is_ready.wait(), 10)
+        await world.until("a started")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(run, 10)
+        assert world.printed == b"did it\n"
+        assert world.told()[0] == "first started"
+
+    async def test_its_report_is_the_error_and_no_role_starts(self, world):
+        run = supervisor.Supervisor([world.role("a", SERVES)], world, QUICK, world.role("first", REPORTS)).run()
+        with pytest.raises(errors.Unavailable) as caught:
+            await asyncio.wait_for(run, 10)
+        assert (caught.value.message, caught.value.reason) == ("no luck", "NoLuck")
+        assert "a started" not in world.told()
+
+    async def test_without_a_report_what_it_wrote_is_told(self, world):
+        first = world.role("first", "print('last words', file=sys.stderr)\nsys.exit(9)")
+        with pytest.raises(errors.Refused, match="the first failed with exit code 9: last words"):
+            await asyncio.wait_for(supervisor.Supervisor([], world, QUICK, first).run(), 10)
+
+    async def test_a_stop_does_not_wait_for_it(self, world):
+        run = asyncio.create_task(supervisor.Supervisor([], world, QUICK, world.role("first", DEAF)).run())
+        await world.until("first deaf")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(run, 10)
+        assert not world.is_ready.is_set()
+
+
+class TestTie:
+    async def test_children_hold_nothing_but_what_they_are_given(self, world):
+        """The tie only works if no sibling holds the supervisor's end of it."""
+        body = "tell(' '.join(sorted(os.listdir('/proc/self/fd'), key=int)))\n" + SERVES
+        roles = [world.role("a", body), world.role("b", body)]
+        run = asyncio.create_task(supervisor.Supervisor(roles, world, QUICK).run())
+        async with asyncio.timeout(10):
+            while len(world.told()) < 4:
+                await asyncio.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(run, 10)
+        held = [line.split()[1:] for line in world.told() if line.split()[1].isdigit()]
+        # stdin, stdout, stderr, the tie, and the directory being listed
+        assert [len(one) for one in held] == [5, 5]
+
+    async def test_the_child_sees_the_end_of_its_supervisor(self, world):
+        body = "socket.socket(fileno=tie).recv(1)\ntell('alone')"
+        child = await supervisor.spawn(world.role("a", body))
+        await world.until("a started")
+        child.tie.close()
+        await asyncio.wait_for(child.process.wait(), 10)
+        assert world.told() == ["a started", "a alone"]
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(
+        "answer, good",
+        [
+            (b"HTTP/1.1 200 OK\r\n\r\nok", True),
+            (b"HTTP/1.1 500 No\r\n\r\n", False),
+            (b"HTTP/1.1\r\n", False),
+            (b"", False),
+        ],
+    )
+    async def test_only_200_counts(self, answer, good):
+        asked = []
+
+        async def serve(reader, writer):
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(answer)
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            assert await supervisor.answers(endpoints.Address("0.0.0.0", port), "/readyz", None) is good
+        assert asked[0].startswith(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1:")
+
+    async def test_nobody_there(self):
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            address = endpoints.Address("127.0.0.1", sock.getsockname()[1])
+            assert await supervisor.answers(address, "/readyz", None) is False
+            assert await supervisor.answers(address, "/readyz", ssl.create_default_context()) is False

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the terminal: streams, errors, exit codes."""
+
+import io
+import json
+
+import click
+import pytest
+
+from handfast import errors
+from handfast.cli import output
+
+
+def failing(error):
+    @click.command()
+    @output.format_option
+    def command(form):
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    "error, code, lines",
+    [
+        (errors.Refused("no", reason="Nope", hint="ask"), 1, ["error: no", "hint: ask", "reason: Nope"]),
+        (errors.Refused("no"), 1, ["error: no", "reason: Refused"]),
+        (errors.Unavailable("later"), 3, ["error: later", "reason: ServiceUnavailable"]),
+        (output.Usage("wrong"), 2, ["error: wrong", "reason: Usage"]),
+        (click.ClickException("odd"), 1, ["error: odd", "reason: Failed"]),
+        (KeyboardInterrupt(), 1, ["error: interrupted", "reason: Interrupted"]),
+    ],
+)
+def test_errors_on_stderr_with_reason_last(error, code, lines, capsys):
+    assert output.run(failing(error), []) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.strip().splitlines() == lines
+
+
+def test_as_json_when_json_was_asked_for(capsys):
+    assert output.run(failing(errors.Refused("no", reason="Nope", hint="ask")), ["-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().err) == {"error": "no", "hint": "ask", "reason": "Nope"}
+
+
+@pytest.mark.parametrize("error", [ValueError("hunter2"), errors.Misuse("hunter2")])
+def test_a_bug_shows_its_place_and_neither_its_text_nor_a_trace(error, capsys, monkeypatch):
+    monkeypatch.delenv(output.DEBUG_VARIABLE, raising=False)
+    assert output.run(failing(error), []) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: internal error: {type(error).__name__} in command, line ")
+    assert "HANDFAST_DEBUG=1" in err
+    assert err.splitlines()[-1] == "reason: InternalError"
+    assert "Traceback" not in err
+    assert "hunter2" not in err
+
+
+def test_a_bug_shows_all_when_debugging(capsys, monkeypatch):
+    monkeypatch.setenv(output.DEBUG_VARIABLE, "1")
+    assert output.run(failing(ValueError("details")), []) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "ValueError: details" in err
+    assert err.splitlines()[-1] == "reason: InternalError"
+
+
+def test_an_error_that_was_never_raised_has_no_place():
+    assert output.describe(ValueError())[0]["error"] == "internal error: ValueError"
+
+
+@pytest.mark.parametrize(
+    "arguments, message", [(["--nope"], "no such option"), (["extra"], "got unexpected extra argument")]
+)
+def test_wrong_usage(arguments, message, capsys):
+    assert output.run(failing(ValueError()), arguments) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith(f"error: {message}")
+    assert lines[-2:] == ["hint: `handfast --help` shows what is allowed", "reason: Usage"]
+
+
+def test_usage_errors_without_a_context_have_no_hint():
+    assert output.describe(click.UsageError("Bad thing."))[0] == {"error": "bad thing", "reason": "Usage"}
+
+
+def test_a_command_may_choose_its_code():
+    @click.command()
+    def command():
+        return 3
+
+    assert output.run(command, []) == 3
+
+
+def test_nobody_reads_stderr(monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    assert output.show_error(errors.Refused("x")) == 1
+    output.event("info", "x")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_events_are_for_people_on_a_terminal_and_json_elsewhere():
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        output.event("warning", "it ended", stream, why="x")
+    assert terminal.getvalue() == "it ended (why: x)\n"
+    line = json.loads(pipe.getvalue())
+    assert line.pop("time").endswith("Z")
+    assert line == {"event": "it ended", "level": "warning", "logger": "handfast.supervisor", "why": "x"}
+
+
+def test_documents():
+    assert json.loads(output.document({"a": [1]}, "json")) == {"a": [1]}
+    assert output.document({"b": 1, "a": [1]}, "yaml") == "b: 1\na:\n- 1"
+
+
+def test_table():
+    assert output.table(("A", "LONG"), [("xyz", "1"), ("y", "")]) == "A     LONG\nxyz   1\ny"
+
+
+def test_quoted_for_a_shell():
+    assert output.quoted("/a b") == "'/a b'"

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast serve`: what is refused before anything runs, and what the hidden preparation prints."""
+
+import json
+import socket
+
+import pytest
+
+from handfast.cli import main, output
+from handfast.runtime import files
+
+
+def run(*arguments):
+    return output.run(main.command, ["serve", *map(str, arguments)])
+
+
+def test_several_roles_are_refused_with_a_way_out(capsys):
+    assert run("apiserver,controllers") == 2
+    err = capsys.readouterr().err
+    assert '"apiserver,controllers"' in err
+    assert "handfast up" in err
+
+
+def test_an_unknown_role(capsys):
+    assert run("kitchen") == 2
+    assert "kitchen" in capsys.readouterr().err
+
+
+def test_help_shows_roles_and_no_hidden_flags(capsys):
+    assert run("--help") == 0
+    assert "prepare" not in capsys.readouterr().out
+    assert run("apiserver", "--help") == 0
+    out = capsys.readouterr().out
+    assert "--listen" in out
+    assert "--listen-fd" not in out
+    assert "--supervised" not in out
+
+
+def test_a_directory_that_is_in_use(tmp_path, capsys):
+    lock = files.lock_directory(tmp_path)
+    assert run("apiserver", "--dir", tmp_path, "--listen", "127.0.0.1:0") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "reason: DirectoryInUse"
+    lock.release()
+
+
+def test_a_taken_port_leaves_the_directory_free(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert run("apiserver", "--dir", tmp_path, "--listen", f"127.0.0.1:{taken.getsockname()[1]}") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "reason: AddressInUse"
+    files.lock_directory(tmp_path).release()
+
+
+def test_preparation_prints_what_it_did(tmp_path, capsys):
+    assert run("prepare", "--dir", tmp_path / "d", "--listen", "127.0.0.1:1") == 0
+    assert ["pki/ca.crt", "created"] in json.loads(capsys.readouterr().out)
+    assert run("prepare", "--dir", tmp_path / "d", "--listen", "127.0.0.1:1") == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize("kubeconfig", [[], ["--kubeconfig", "/nonexistent/kubeconfig"]])
+def test_controllers_without_a_kubeconfig(tmp_path, capsys, kubeconfig):
+    assert run("controllers", "--dir", tmp_path, "--admin-listen", "127.0.0.1:0", *kubeconfig) in {1, 3}
+    err = capsys.readouterr().err
+    assert (kubeconfig[1] if kubeconfig else str(tmp_path / "controllers.conf")) in err
+    assert "Traceback" not in err

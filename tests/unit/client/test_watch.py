@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reflector against a server that does everything servers do to watches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+from tests.unit.client import scripted
+from tests.world.clock import MovableClock
+
+from handfast.client import api, cache, partial, watch
+
+THINGS = api.Resource("example.dev", "v1", "things", True)
+SOURCE = watch.Source(resource=THINGS, view=partial.Partial)
+
+
+class Following:
+    """An informer being fed, with a log of what changed."""
+
+    def __init__(self, informer: cache.Informer[partial.Partial], clock: MovableClock) -> None:
+        self.informer = informer
+        self.clock = clock
+        self.changes: list[str] = []
+        informer.subscribe(self._changed)
+
+    def _changed(self, old: partial.Partial | None, new: partial.Partial | None) -> None:
+        item = new or old
+        assert item is not None
+        sign = "+" if old is None else "-" if new is None else "~"
+        self.changes.append(sign + item.metadata.name)
+
+    def names(self) -> list[str]:
+        return sorted(item.metadata.name for item in self.informer)
+
+
+@contextlib.asynccontextmanager
+async def following(
+    server: scripted.Server, source: watch.Source[partial.Partial] = SOURCE
+) -> AsyncIterator[Following]:
+    clock = MovableClock()
+    async with scripted.client_of(server, clock) as client:
+        informer = cache.Informer(source)
+        reflector = watch.Reflector(client, source, informer, clock=clock, random=lambda: 0.0)
+        task = asyncio.create_task(reflector.run())
+        try:
+            yield Following(informer, clock)
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def advance_until(server: scripted.Server, clock: MovableClock, requests: int) -> float:
+    """Jump from one sleep's end to the next until so many requests have come; returns how far the clock moved."""
+    began = clock.monotonic()
+    while len(server.requests) < requests:
+        await asyncio.sleep(0.001)
+        if clock._sleepers:
+            await clock.advance(clock._sleepers[0][0] - clock.monotonic())
+    return clock.monotonic() - began
+
+
+async def test_lists_then_watches_from_the_lists_version():
+    async with (
+        scripted.serving(
+            scripted.listing("10", scripted.thing("a", 7)),
+            scripted.stream(scripted.event("ADDED", "b", 11), scripted.event("DELETED", "a", 12), then="hold"),
+        ) as server,
+        following(server) as follower,
+    ):
+        await server.saw(2)
+        while follower.names() != ["b"]:
+            await asyncio.sleep(0.001)
+        assert follower.changes == ["+a", "+b", "-a"]
+        assert follower.informer.has_synced
+        first, second = server.requests
+        assert first.params == {"limit": "500"}
+        assert second.params["resourceVersion"] == "10"
+        assert second.params["watch"] == "true"
+        assert second.params["allowWatchBookmarks"] == "true"
+
+
+@pytest.mark.parametrize("then", ["close", "reset"])
+async def test_watches_again_from_the_last_event_or_bookmark(then: str):
+    async with (
+        scripted.serving(
+            scripted.listing("10"),
+            scripted.stream(scripted.event("ADDED", "a", 11), scripted.bookmark(40), then=then),
+            scripted.stream(scripted.event("MODIFIED", "a", 41), then=then),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server) as follower,
+    ):
+        with capture_logs():
+            await advance_until(server, follower.clock, 4)
+        assert [request.params.get("resourceVersion") for request in server.requests] == [None, "10", "40", "41"]
+        assert follower.changes == ["+a", "~a"]
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [
+        scripted.stream(
+            {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+        ),
+        scripted.stream(
+            scripted.event("MODIFIED", "b", 11),
+            {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure"}},
+        ),
+        scripted.status(410, "Expired"),
+    ],
+    ids=["event", "event-after-events", "http"],
+)
+async def test_410_lists_anew_at_once_and_tells_what_is_gone(expired: scripted.Step):
+    async with (
+        scripted.serving(
+            scripted.listing("10", scripted.thing("a", 1), scripted.thing("b", 2)),
+            expired,
+            scripted.listing("50", scripted.thing("b", 2), scripted.thing("c", 45)),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server) as follower,
+    ):
+        await server.saw(4)
+        assert follower.names() == ["b", "c"]
+        assert follower.changes[:2] == ["+a", "+b"]
+        assert sorted(set(follower.changes[2:]) - {"~b"}) == ["+c", "-a"]
+        assert server.requests[2].params == {"limit": "500"}
+        assert server.requests[3].params["resourceVersion"] == "50"
+
+
+async def test_410_again_and_again_is_waited_for():
+    async with (
+        scripted.serving(
+            scripted.listing("10"),
+            scripted.status(410, "Expired"),
+            scripted.listing("10"),
+            scripted.status(410, "Expired"),
+            scripted.listing("10"),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server) as follower,
+    ):
+        await server.saw(4)
+        assert await advance_until(server, follower.clock, 6) == pytest.approx(0.4)
+
+
+async def test_500_and_silence_are_waited_for_longer_each_time():
+    async with (
+        scripted.serving(
+            scripted.status(500, "InternalError"),
+            # aiohttp itself tries once more on a new connection when a kept one is dropped.
+            scripted.drop(),
+            scripted.drop(),
+            scripted.answer(503, raw=b"no Status here"),
+            scripted.listing("10"),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server) as follower,
+    ):
+        await server.saw(1)
+        with capture_logs() as lines:
+            waits = [await advance_until(server, follower.clock, count) for count in (2, 3, 5)]
+        assert waits == sorted(waits)
+        assert sum(waits) >= 0.2 + 0.4 + 0.8 - 0.1
+        assert [line["reason"] for line in lines] == ["InternalError", "Unreachable", "ServiceUnavailable"][
+            -len(lines) :
+        ]
+
+
+async def test_429_waits_as_long_as_it_says():
+    async with (
+        scripted.serving(
+            scripted.listing("10"),
+            scripted.answer(429, {"kind": "Status", "reason": "TooManyRequests", "code": 429}, Retry_After="7"),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server) as follower,
+    ):
+        await server.saw(2)
+        with capture_logs():
+            assert await advance_until(server, follower.clock, 3) == pytest.approx(7)
+
+
+async def test_a_server_that_closes_at_once_is_not_hammered():
+    async with (
+        scripted.serving(
+            scripted.listing("10"), *[scripted.stream() for _ in range(8)], scripted.stream(then="hold")
+        ) as server,
+        following(server) as follower,
+    ):
+        await server.saw(2)
+        # 0.2 + 0.4 + … + 25.6: doubling each time.
+        assert await advance_until(server, follower.clock, 10) == pytest.approx(0.2 * (2**8 - 1))
+
+
+async def test_a_list_comes_in_pages_and_an_expired_page_starts_it_over():
+    async with (
+        scripted.serving(
+            scripted.listing("10", scripted.thing("a", 1), more="next"),
+            scripted.status(410, "Expired"),
+            scripted.listing("12", scripted.thing("a", 1), more="more"),
+            scripted.listing("12", scripted.thing("b", 1)),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server) as follower,
+    ):
+        await server.saw(5)
+        assert [request.params.get("continue") for request in server.requests[:4]] == [None, "next", None, "more"]
+        assert follower.names() == ["a", "b"]
+        assert follower.changes == ["+a", "+b"]
+
+
+async def test_a_line_split_over_reads_and_garbage():
+    whole = b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"11"}}}\n'
+    async with (
+        scripted.serving(
+            scripted.listing("10"),
+            scripted.stream(whole[:20], whole[20:], b"not json\n"),
+            scripted.stream({"type": "ODD", "object": {}}),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server) as follower,
+    ):
+        with capture_logs() as lines:
+            await advance_until(server, follower.clock, 4)
+        assert follower.changes == ["+a"]
+        assert {line["reason"] for line in lines} == {"BadAnswer"}
+        assert server.requests[2].params["resourceVersion"] == "11"
+
+
+async def test_scope_and_metadata_go_onto_the_wire():
+    scope = api.Scope(namespace="n s", label_selector="a=b", field_selector="metadata.name=x")
+    source = watch.Source(resource=THINGS, view=partial.Partial, scope=scope, metadata=True)
+    async with (
+        scripted.serving(scripted.listing("10"), scripted.stream(then="hold")) as server,
+        following(server, source),
+    ):
+        await server.saw(2)
+        for request in server.requests:
+            assert request.path == "/apis/example.dev/v1/namespaces/n%20s/things"
+            assert request.params["labelSelector"] == "a=b"
+            assert request.params["fieldSelector"] == "metadata.name=x"
+        assert "as=PartialObjectMetadataList" in server.requests[0].headers["accept"]
+        assert "as=PartialObjectMetadata;" in server.requests[1].headers["accept"]

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trust bundles as sets; it does not test chains, but for the rollover."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.pki import making
+from tests.unit.pki.making import DAY, NOW
+
+from handfast import errors
+from handfast.pki import bundles, certificates, chains
+
+OLD = making.ca("ca", not_before=NOW - 5 * DAY)
+NEW = making.ca("ca", not_before=NOW - DAY, not_after=NOW + 9 * DAY)
+
+
+def mark(made: making.Made) -> str:
+    return certificates.fingerprint(made.der)
+
+
+def test_equal_sets_are_equal_bundles():
+    one, two = bundles.TrustBundle.of([OLD.der, NEW.der]), bundles.TrustBundle.of([NEW.der, OLD.der, NEW.der])
+    assert one == two
+    assert one.to_pem() == two.to_pem() == OLD.pem + NEW.pem
+    assert one.digest == two.digest != bundles.TrustBundle.of([OLD.der]).digest
+    assert bundles.TrustBundle.from_pem(b"# two\n" + NEW.pem + b"\n" + OLD.pem) == one
+
+
+def test_empty():
+    empty = bundles.TrustBundle.of([])
+    assert (empty.anchors, empty.to_pem()) == ((), b"")
+    assert empty.add(OLD.der) == bundles.TrustBundle.of([OLD.der])
+
+
+def test_rollover():
+    old_leaf, new_leaf = making.leaf(OLD, making.CLIENT), making.leaf(NEW, making.CLIENT)
+    before = bundles.TrustBundle.of([OLD.der])
+    during = before.add(NEW.der)
+    after = during.retire(mark(OLD))
+    for bundle, leaf, good in (
+        (before, old_leaf, True),
+        (before, new_leaf, False),
+        (during, old_leaf, True),
+        (during, new_leaf, True),
+        (after, old_leaf, False),
+        (after, new_leaf, True),
+    ):
+        if good:
+            chains.verify([leaf.der], bundle, chains.Client(), NOW)
+        else:
+            with pytest.raises(chains.ChainRefused):
+                chains.verify([leaf.der], bundle, chains.Client(), NOW)
+    assert len({before.digest, during.digest, after.digest}) == 3
+
+
+def test_in_force_and_expired():
+    both = bundles.TrustBundle.of([OLD.der, NEW.der])
+    assert [anchor.fingerprint for anchor in both.in_force(NOW)] == [mark(OLD), mark(NEW)]
+    assert [anchor.fingerprint for anchor in both.in_force(NOW - 2 * DAY)] == [mark(OLD)]
+    assert [anchor.fingerprint for anchor in both.in_force(NOW + 2 * DAY)] == [mark(NEW)]
+    assert both.without_expired(NOW) == both
+    assert both.without_expired(NOW + 2 * DAY) == bundles.TrustBundle.of([NEW.der])
+    assert both.without_expired(NOW + 99 * DAY) == both
+
+
+def test_retire_refused():
+    bundle = bundles.TrustBundle.of([OLD.der])
+    with pytest.raises(errors.Refused) as caught:
+        bundle.retire(mark(NEW))
+    assert caught.value.reason == "UnknownAnchor"
+    with pytest.raises(errors.Refused) as caught:
+        bundle.retire(mark(OLD))
+    assert caught.value.reason == "LastAnchor"
+
+
+@pytest.mark.parametrize(
+    ("der", "words"),
+    [
+        (making.certificate("x").der, "certificate 2: the certificate is not one of a CA"),
+        (b"x", "certificate 2: not a"),
+    ],
+)
+def test_anchor_refused(der: bytes, words: str):
+    with pytest.raises(errors.Refused, match=words):
+        bundles.TrustBundle.of([OLD.der, der])

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files: whole or not at all, private from the start, one owner per directory."""
+
+import errno
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from handfast import errors
+from handfast.runtime import files
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class TestWriteAtomically:
+    def test_writes_and_replaces(self, tmp_path):
+        path = tmp_path / "a"
+        files.write_atomically(path, b"one")
+        files.write_atomically(path, b"two")
+        assert path.read_bytes() == b"two"
+        assert mode(path) == 0o600
+        assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+    def test_mode_is_the_callers_whatever_the_umask(self, tmp_path):
+        before = os.umask(0o077)
+        try:
+            files.write_atomically(tmp_path / "a", b"", mode=0o644)
+        finally:
+            os.umask(before)
+        assert mode(tmp_path / "a") == 0o644
+
+    def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(self, tmp_path, monkeypatch):
+        path = tmp_path / "a"
+        files.write_atomically(path, b"old")
+
+        def no_space(descriptor):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", no_space)
+        with pytest.raises(errors.Unavailable) as caught:
+            files.write_atomically(path, b"new")
+        assert caught.value.reason == "NoSpace"
+        assert str(path) in caught.value.message
+        assert path.read_bytes() == b"old"
+        assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+    def test_the_file_is_synced_before_the_rename_and_the_directory_after(self, tmp_path, monkeypatch):
+        steps = []
+        sync, replace = os.fsync, pathlib.Path.replace
+
+        def fsync(descriptor):
+            steps.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+            sync(descriptor)
+
+        def rename(self, target):
+            steps.append("rename")
+            return replace(self, target)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(pathlib.Path, "replace", rename)
+        files.write_atomically(tmp_path / "a", b"x")
+        assert steps == ["file", "rename", "directory"]
+
+    def test_leftovers_of_a_crash_are_removed_and_nothing_else(self, tmp_path):
+        (tmp_path / ".a.x1.tmp").write_bytes(b"half")
+        (tmp_path / "a").write_bytes(b"whole")
+        (tmp_path / ".lock").write_bytes(b"1")
+        files.remove_leftovers(tmp_path)
+        assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", "a"]
+
+
+class TestCreateDirectory:
+    def test_new_ones_are_private_and_known_as_new(self, tmp_path):
+        path = tmp_path / "x" / "y"
+        assert files.create_directory(path) is True
+        assert files.create_directory(path) is False
+        assert mode(path) == 0o700
+
+    @pytest.mark.parametrize("below", ["", "further/down"])
+    def test_a_file_in_the_way_is_named(self, tmp_path, below):
+        (tmp_path / "file").write_bytes(b"")
+        with pytest.raises(errors.Refused) as caught:
+            files.create_directory(tmp_path / "file" / below)
+        assert caught.value.reason == "NotADirectory"
+        assert str(tmp_path / "file") in caught.value.message
+
+    def test_one_that_may_not_be_written(self, tmp_path, monkeypatch):
+        def denied(self, *arguments, **named):
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+        monkeypatch.setattr(pathlib.Path, "mkdir", denied)
+        with pytest.raises(errors.Refused) as caught:
+            files.create_directory(tmp_path / "x")
+        assert caught.value.reason == "PermissionDenied"
+        assert caught.value.hint is not None
+
+    def test_what_is_not_foreseen_is_unavailable(self, tmp_path):
+        error = files.explain(OSError(errno.EIO, "Input/output error"), "read", tmp_path)
+        assert isinstance(error, errors.Unavailable)
+        assert error.reason == "FileSystemError"
+
+
+class TestRead:
+    def test_up_to_the_limit(self, tmp_path):
+        (tmp_path / "a").write_bytes(b"12345")
+        assert files.read(tmp_path / "a", limit=5) == b"12345"
+        with pytest.raises(errors.Refused) as caught:
+            files.read(tmp_path / "a", limit=4)
+        assert caught.value.reason == "FileTooLarge"
+
+    def test_missing(self, tmp_path):
+        with pytest.raises(errors.Refused) as caught:
+            files.read(tmp_path / "a", limit=5)
+        assert caught.value.reason == "FileNotFound"
+
+    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path):
+        os.mkfifo(tmp_path / "p")
+        with pytest.raises(errors.Refused) as caught:
+            files.read(tmp_path / "p", limit=5)
+        assert caught.value.reason == "NotAFile"
+
+    @pytest.mark.parametrize("open_mode", [0o644, 0o640, 0o604, 0o620])
+    def test_a_private_file_that_others_may_open_is_refused(self, tmp_path, open_mode):
+        path = tmp_path / "key"
+        path.write_bytes(b"secret")
+        path.chmod(open_mode)
+        with pytest.raises(errors.Refused) as caught:
+            files.read_private(path, limit=100)
+        assert caught.value.reason == "FileNotPrivate"
+        assert f"chmod 600 {path}" in (caught.value.hint or "")
+        path.chmod(0o600)
+        assert files.read_private(path, limit=100) == b"secret"
+
+
+class TestLock:
+    def test_the_second_is_refused_and_told_who(self, tmp_path):
+        lock = files.lock_directory(tmp_path)
+        with pytest.raises(errors.Refused) as caught:
+            files.lock_directory(tmp_path)
+        assert caught.value.reason == "DirectoryInUse"
+        assert str(os.getpid()) in caught.value.message
+        assert str(tmp_path) in caught.value.message
+        lock.release()
+        files.lock_directory(tmp_path).release()
+
+    def test_what_children_of_a_dead_owner_still_hold_is_waited_for(self, tmp_path):
+        lock = files.lock_directory(tmp_path)
+        dead = subprocess.Popen([sys.executable, "-c", ""])
+        dead.wait()
+        (tmp_path / files.LOCK_NAME).write_text(f"{dead.pid}\n")
+        with pytest.raises(errors.Refused) as caught:
+            files.lock_directory(tmp_path, patience=0.1)
+        assert str(dead.pid) in caught.value.message
+        lock.release()
+        files.lock_directory(tmp_path, patience=0).release()
+
+    def test_an_owner_that_has_not_written_its_id_yet(self, tmp_path):
+        lock = files.lock_directory(tmp_path)
+        (tmp_path / files.LOCK_NAME).write_text("")
+        with pytest.raises(errors.Refused, match="process unknown"):
+            files.lock_directory(tmp_path)
+        lock.release()
+
+    def test_an_owner_of_another_user_is_alive(self, tmp_path, monkeypatch):
+        def not_ours(pid, number):
+            raise PermissionError
+
+        monkeypatch.setattr(os, "kill", not_ours)
+        lock = files.lock_directory(tmp_path)
+        with pytest.raises(errors.Refused):
+            files.lock_directory(tmp_path)
+        lock.release()
+
+    def test_a_directory_that_is_not_there(self, tmp_path):
+        with pytest.raises(errors.Refused) as caught:
+            files.lock_directory(tmp_path / "absent")
+        assert caught.value.reason == "FileNotFound"

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A SQLite store in a fresh directory. It does not test anything."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from handfast.store import sqlite
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+async def store(path: pathlib.Path) -> AsyncIterator[sqlite.SqliteStore]:
+    opened = await sqlite.open_store(str(path))
+    yield opened
+    await opened.close()

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the SQLite store adds to the contract: arguments checked, the epoch, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+
+import pytest
+
+from handfast import errors
+from handfast.store import protocol, sqlite
+
+
+async def test_it_is_a_store(store: sqlite.SqliteStore) -> None:
+    as_store: protocol.Store = store
+    assert await as_store.current_revision() == 0
+
+
+async def test_wrong_arguments_are_named(store: sqlite.SqliteStore) -> None:
+    with pytest.raises(errors.Misuse, match="empty"):
+        await store.create("", b"")
+    with pytest.raises(errors.Misuse, match=r"'a\\udc80'"):
+        await store.create("a\udc80", b"")
+    with pytest.raises(errors.Misuse, match="UTF-8"):
+        store.watch("\udc80", after=0)
+    with pytest.raises(errors.Misuse, match="limit: -1"):
+        await store.list_at("", limit=-1)
+    with pytest.raises(errors.Misuse, match="by: 0"):
+        await store.raise_epoch(0)
+    assert await store.current_revision() == 0
+
+
+async def test_a_new_epoch_moves_versions_up_and_ends_the_past(path: pathlib.Path) -> None:
+    store = await sqlite.open_store(str(path))
+    assert store.epoch_offset == 0
+    first = await store.create("a", b"")
+    last = await store.create("b", b"")
+    assert await store.raise_epoch() == 10**9
+    assert store.epoch_offset == 10**9
+    await store.close()
+    store = await sqlite.open_store(str(path))
+    assert store.epoch_offset == 10**9
+    assert await store.raise_epoch(5) == 10**9 + 5
+    for older in (first, last - 10**9):
+        with pytest.raises(protocol.Compacted):
+            await store.watch("", after=older).next()
+        with pytest.raises(protocol.Compacted):
+            await store.list_at("", revision=older)
+    watch = store.watch("", after=last)
+    assert await store.create("c", b"") == last + 1
+    events, _ = await watch.next()
+    assert [event.key for event in events] == ["c"]
+    await store.close()
+
+
+async def test_a_failing_read_is_unavailable(store: sqlite.SqliteStore) -> None:
+    await store.create("a", b"")
+    store._file.reading.set_progress_handler(lambda: True, 1)
+    with pytest.raises(protocol.StoreUnavailable, match="interrupted"):
+        await store.list_at("")
+    store._file.reading.set_progress_handler(None)
+    assert len((await store.list_at("")).entries) == 1
+
+
+async def test_closing_from_two_sides_waits_for_one_end(path: pathlib.Path) -> None:
+    store = await sqlite.open_store(str(path))
+    await asyncio.gather(store.close(), store.close())
+    assert [file.name for file in path.parent.iterdir()] == ["store.db"]
+
+
+async def test_reads_under_way_are_answered_when_closing(path: pathlib.Path) -> None:
+    store = await sqlite.open_store(str(path))
+    await store.create("a", b"v")
+    reading = asyncio.ensure_future(store.get("a"))
+    await asyncio.sleep(0)
+    await store.close()
+    assert await reading == protocol.Entry("a", b"v", 1, 1)

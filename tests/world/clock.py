@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A clock that stands still until a test moves it; whoever sleeps on it wakes when its time has come."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import heapq
+import itertools
+
+# About now, because TLS clients in tests compare certificates with the machine's own clock.
+START = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+
+
+class MovableClock:
+    """`advance` moves both the wall clock and the monotonic one."""
+
+    def __init__(self, start: datetime.datetime = START) -> None:
+        self._start = start
+        self._elapsed = 0.0
+        self._order = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> datetime.datetime:
+        return self._start + datetime.timedelta(seconds=self._elapsed)
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), future))
+        await future
+
+    async def advance(self, seconds: float) -> None:
+        """Move time on, waking sleepers in order, each at its own instant."""
+        until = self._elapsed + seconds
+        while self._sleepers and self._sleepers[0][0] <= until:
+            due, _, future = heapq.heappop(self._sleepers)
+            self._elapsed = max(self._elapsed, due)
+            if not future.done():
+                future.set_result(None)
+            await settle()
+        self._elapsed = until
+        await settle()
+
+
+async def settle(turns: int = 5) -> None:
+    """Let what is ready run."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
