@@ -84,8 +84,11 @@ _POD_STATUS = {
         }
     ],
 }
-_LABELS = {"app": "web"}
-_TEMPLATE = {"metadata": {"labels": _LABELS}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}
+_LABELS: dict[str, Any] = {"app": "web"}
+_TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": _LABELS},
+    "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+}
 _JOB_TEMPLATE = {**_TEMPLATE, "spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}
 _SELECTOR = {"matchLabels": _LABELS, "matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}
 _APPS = {"replicas": 2, "selector": _SELECTOR, "template": _TEMPLATE}

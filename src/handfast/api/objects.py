@@ -58,9 +58,13 @@ def dns_1035_label(name: str) -> str | None:
 
 
 def path_segment(name: str) -> str | None:
-    """RBAC objects may have any name that fits into a path."""
+    """RBAC objects may have any name that fits into a path; unlike in Kubernetes, of what can be printed."""
     if name in {".", ".."}:
         return f"may not be '{name}'"
+    if len(name) > 253:
+        return "must be no more than 253 bytes"
+    if not name.isprintable():
+        return "may not contain characters that cannot be printed"
     for character in "/%":
         if character in name:
             return f"may not contain '{character}'"

@@ -24,7 +24,7 @@ _DEFAULT_CLASS = (
 def certificatesigningrequest(document: dict[str, Any], now: dt.datetime) -> list[Any]:
     spec = jsonpath.mapping(document, "spec")
     seconds = jsonpath.number(spec, "expirationSeconds")
-    # A day's worth of seconds too many for a timedelta is no lifetime anyone asked for.
+    # What does not fit the field's int32 is no lifetime anyone asked for.
     known = 0 < seconds < 2**31
     return [
         age(document, now),

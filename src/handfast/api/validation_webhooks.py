@@ -16,6 +16,7 @@ from handfast.api.validation_workloads import label_selector
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _VERSIONS = ("v1", "v1beta1")
+_WORDS = {"apiGroups": "API groups", "apiVersions": "API versions"}
 
 
 def validating(document: dict[str, Any]) -> fields.Causes:
@@ -79,9 +80,6 @@ def _rule(path: str, rule: dict[str, Any]) -> fields.Causes:
         if key != "resources" and "*" in values and len(values) > 1:
             yield fields.invalid(f"{path}.{key}", values, f"if '*' is present, must not specify other {_WORDS[key]}")
     yield from fields.optional_one_of(f"{path}.scope", rule.get("scope"), ("*", "Cluster", "Namespaced"))
-
-
-_WORDS = {"apiGroups": "API groups", "apiVersions": "API versions"}
 
 
 def _review_versions(path: str, versions: Any) -> fields.Causes:

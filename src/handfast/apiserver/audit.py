@@ -35,7 +35,8 @@ class Audit:
         elif error.code == 403:
             self._note(asked, "authorise", "Forbidden", error.message)
         elif error.code == 429:
-            self._note(asked, "ratelimit", "TooManyRequests", error.message)
+            # Counted only: a line for each would turn a flood of requests into one of writes.
+            self._metrics.refused.labels("ratelimit", "TooManyRequests").inc()
 
     def failed(self, asked: call.Call, error: BaseException) -> None:
         """A bug: the caller gets a bare 500 with the request id, the log gets the rest."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Station: decode. The body of a request -> a document of the kind the URL names, with its fields checked.
 
-1. The body is at most `limits.body_bytes` long (413) and arrives within `limits.body_seconds`.
+1. The body is at most `limits.body_bytes` long (413), not compressed (415), and arrives within `limits.body_seconds`.
 2. Its content type is one we read (415), it parses, and it is an object (400): `api.decode`.
 3. Its apiVersion and kind are those of the URL; absent ones are filled in (400).
 4. Fields have the types of the schema (400).
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import aiohttp
 from aiohttp import web
 
 from handfast.api import decode, kinds, objects, status, structs
@@ -31,12 +32,19 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
         raise _too_large(limit)
     if not http.can_read_body:
         return b""
+    coding = http.headers.get("Content-Encoding", "identity")
+    if coding.lower() != "identity":
+        raise status.StatusError(
+            "UnsupportedMediaType", f'the body has the content encoding "{coding}": send it as it is, without one'
+        )
     if http.content.is_eof():
         # It arrived with the head, as small bodies do: no need to wait, nor for a timer.
         body = http.content.read_nowait()
         if len(body) > limit:
             raise _too_large(limit)
         return body
+    if "Expect" in http.headers:
+        await _invite(http)
     parts: list[bytes] = []
     size = 0
     try:
@@ -53,6 +61,17 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
     except web.RequestPayloadError as error:
         raise status.bad_request(f"the body cannot be read: {error}") from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _invite(http: web.BaseRequest) -> None:
+    """Tell a client that waits to be asked for the body (RFC 9110, section 10.1.1) to go on."""
+    expectation = http.headers["Expect"]
+    if expectation.lower() != "100-continue":
+        raise status.StatusError("BadRequest", f'the expectation "{expectation}" cannot be met', code=417)
+    if http.version >= aiohttp.HttpVersion11:
+        await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # What the answer itself writes is counted from here.
+        http.writer.output_size = 0
 
 
 def _too_large(limit: int) -> status.StatusError:
@@ -77,10 +96,11 @@ def validation_mode(info: request.RequestInfo) -> str:
     return mode
 
 
-def document(body: bytes, content_type: str, kind: str, api_version: str) -> objects.Document:
-    """Steps 2 and 3: a document of that kind."""
+def document(body: bytes, content_type: str, kind: str, api_version: str, message: str) -> objects.Document:
+    """Steps 2 to 4: a document of that kind, whose fields have the types of the message."""
     found = decode.document(body, content_type)
     require_type(found, kind, api_version)
+    check_fields(found, message, IGNORE)
     return found
 
 
@@ -108,10 +128,15 @@ def _wrong_type(field: str, value: object, kind: str, api_version: str) -> statu
 
 
 def check_fields(found: objects.Document, message: str, mode: str, repeated: Sequence[str] = ()) -> list[str]:
-    """Steps 4 and 5: raises for wrong types and, in Strict mode, odd fields; returns the warnings to send."""
+    """Steps 4 and 5: raises for wrong types and, in Strict mode, odd fields; returns the warnings to send.
+
+    Unknown fields that are not refused are dropped: nothing is stored that the schema does not know.
+    """
     findings = structs.check(message, found) if message else structs.Findings()
     if findings.type_error is not None:
         raise status.bad_request(findings.type_error)
+    if findings.unknown and mode != STRICT:
+        structs.prune(message, found)
     if mode == IGNORE:
         return []
     problems = [f'unknown field "{path}"' for path in findings.unknown]
@@ -127,4 +152,8 @@ def for_kind(body: bytes, content_type: str, kind: kinds.Kind, mode: str) -> tup
     # Before anything is filled in: the search for repeated keys compares the document with the body.
     repeated = [] if mode == IGNORE else decode.duplicate_fields(body, content_type, found)
     require_type(found, kind.kind, kind.api_version)
-    return found, check_fields(found, kind.message, mode, repeated)
+    try:
+        return found, check_fields(found, kind.message, mode, repeated)
+    except status.StatusError as error:
+        why = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error.message}'
+        raise status.bad_request(why) from None

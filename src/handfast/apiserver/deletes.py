@@ -17,7 +17,7 @@ import datetime
 from dataclasses import dataclass
 
 from handfast.api import decode, kinds, objects, status
-from handfast.apiserver import admission, call, envelope, replica, storage, writes
+from handfast.apiserver import admission, bodies, call, envelope, replica, storage, writes
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -26,6 +26,8 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _POLICIES = ("Background", "Foreground", "Orphan")
 _DEFAULT_GRACE = 30
+# Longer ones mean the same: nobody waits 68 years, and the end must still be a date.
+_MAX_GRACE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,10 @@ def parse_options(asked: call.Call, body: bytes) -> DeleteOptions:
     found: objects.Document = {}
     if body:
         found = decode.document(body, asked.header("Content-Type"))
-        if found.get("kind") not in {None, "", "DeleteOptions"}:
+        # A tuple, because what is no text may have no hash.
+        if found.get("kind") not in (None, "", "DeleteOptions"):
             raise status.bad_request(f"expected DeleteOptions in the body of a delete, found kind {found['kind']!r}")
+        bodies.check_fields(found, "meta.v1.DeleteOptions", bodies.IGNORE)
         if found.get("dryRun") and not query.get("dryRun"):
             query["dryRun"] = "All" if found["dryRun"] == ["All"] else str(found["dryRun"])
     grace = found.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
@@ -193,7 +197,5 @@ def _grace_for(kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -
     # Nobody has to stop what no node runs.
     if not spec.get("nodeName") or (old.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
         return 0
-    if wanted.grace is not None:
-        return wanted.grace
-    given = spec.get("terminationGracePeriodSeconds")
-    return int(given) if given is not None else _DEFAULT_GRACE
+    given = spec.get("terminationGracePeriodSeconds") if wanted.grace is None else wanted.grace
+    return min(int(given), _MAX_GRACE) if given is not None else _DEFAULT_GRACE

@@ -18,6 +18,12 @@ from handfast.apiserver import negotiate
 
 _encode = msgspec.json.Encoder().encode
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+# What clients ask for, and what they are told: a media type may hold no "@", and Go's parser insists.
+_OPENAPI_V2_ACCEPT = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+OPENAPI_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_OPENAPI_V2 = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1"}, "paths": {}}
+# The same document as a gnostic `openapi.v2.Document`: swagger 1, info 2 {title 1, version 2}, paths 8.
+_OPENAPI_V2_ENCODED = b"\x0a\x032.0\x12\x10\x0a\x0aKubernetes\x12\x02v1\x42\x00"
 # The Kubernetes release whose API the schema describes; clients compare it.
 KUBERNETES_VERSION = "v1.37.0"
 
@@ -36,6 +42,17 @@ def version_document(handfast_version: str) -> dict[str, str]:
         "compiler": platform.python_implementation().lower(),
         "platform": f"{platform.system().lower()}/{platform.machine()}",
     }
+
+
+def open_api_v2(accept: str) -> tuple[bytes, str]:
+    """/openapi/v2, body and content type: the old form of the schema, empty.
+
+    kubectl asks for it when v3 does not know a kind, or when it is too old for v3. Without an answer it refuses to go on;
+    with an empty one it leaves the check of fields to the server, and says itself that a kind does not exist.
+    """
+    if _OPENAPI_V2_ACCEPT in accept or OPENAPI_V2_PROTOBUF in accept:
+        return _OPENAPI_V2_ENCODED, OPENAPI_V2_PROTOBUF
+    return _encode(_OPENAPI_V2), "application/json"
 
 
 class Discovery:

@@ -134,12 +134,12 @@ class Tabular:
         return b'{"cells":%s,"object":%s}' % (cells, shown)
 
     def whole(self, item: replica.Item, *, first: bool = True) -> bytes:
+        # No newline inside: watch events are lines.
         metadata = {"resourceVersion": str(item.version)}
         if first:
-            return self.open(metadata) + self.item(item) + CLOSE
-        return _list_head(negotiate.TABLE, self._version, metadata, b'"columnDefinitions":null,"rows":') + (
-            self.item(item) + b"]}"
-        )
+            return self.open(metadata) + self.item(item) + b"]}"
+        head = _list_head(negotiate.TABLE, self._version, metadata, b'"columnDefinitions":null,"rows":')
+        return head + self.item(item) + b"]}"
 
 
 def shape_for(kind: kinds.Kind, accept: str, include: str, now: Callable[[], datetime.datetime]) -> Shape:

@@ -31,6 +31,8 @@ from handfast.runtime import crowd
 _NO_CHECK_TIME = 0x200000
 # _ssl.ENCODING_DER
 _DER = 2
+# How aiohttp's parser says that a line is too long, or that there are too many.
+_HEAD_TOO_LARGE = ("Got more than", "Too many headers")
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 ErrorHandler = Callable[[int, str], web.StreamResponse]
 
@@ -96,13 +98,17 @@ class Connection(web.RequestHandler):
             self._expect_head()
 
     def handle_error(
-        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+        self,
+        request: web.BaseRequest,  # noqa: ARG002  aiohttp's signature
+        status: int = 500,
+        exc: BaseException | None = None,  # noqa: ARG002  its text may quote the bytes
+        message: str | None = None,
     ) -> web.StreamResponse:
         """What is not HTTP, and what escaped the pipeline: a Status like any other, then the connection ends."""
-        text = type(exc).__name__ if exc is not None else ""
-        if text in {"LineTooLong", "ContentLengthError"} or "Got more than" in (message or ""):
+        message = message or ""
+        if message.startswith(_HEAD_TOO_LARGE):
             status = 431
-        response = self._on_error(status, message or "")
+        response = self._on_error(status, message)
         response.force_close()
         return response
 
@@ -164,6 +170,7 @@ class Listener:
         self._server = _Server(handler, limits, on_error)
         self._handshakes = crowd.Crowd("handshakes")
         self._loop = asyncio.get_running_loop()
+        self._in_flight = 0
         self._paused = False
         self.refused = 0
 
@@ -192,7 +199,7 @@ class Listener:
 
     def _accept(self) -> None:
         for _ in range(64):
-            if len(self._handshakes) >= self._limits.handshakes_in_flight:
+            if self._in_flight >= self._limits.handshakes_in_flight:
                 # The kernel's backlog holds the rest until a handshake ends.
                 self._pause()
                 return
@@ -206,6 +213,7 @@ class Listener:
                 self._loop.call_later(0.1, self._resume)
                 return
             if self._admit(address[0] if isinstance(address, tuple) else "unix"):
+                self._in_flight += 1
                 self._handshakes.start(self._handshake(sock))
             else:
                 self.refused += 1
@@ -234,6 +242,8 @@ class Listener:
             # A failed handshake is the peer's affair: TLS told it why.
             sock.close()
         finally:
+            # Counted here and not by the tasks that are left: those end only after the next look at the socket.
+            self._in_flight -= 1
             self._resume()
 
     def _pause(self) -> None:

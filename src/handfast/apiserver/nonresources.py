@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 _TEXT = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 _JSON = {"Content-Type": "application/json"}
 _HEALTH = frozenset({"healthz", "livez", "readyz"})
-_ROOTS = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+_ROOTS = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
 
 
 class NonResources:
@@ -50,8 +50,9 @@ class NonResources:
         info = asked.info
         if info.verb not in {"get", "head"}:
             raise status.StatusError("MethodNotAllowed", f"the server does not allow {info.verb} on {info.path}")
-        first = info.path.strip("/").split("/")[0]
-        row = self._rows.get(first)
+        segments = info.path.split("/")[1:]
+        # The path that was authorised is the one that is served: no segment is skipped.
+        row = None if "" in segments[:-1] else self._rows.get(segments[0] if segments else "/")
         if row is None:
             raise status.StatusError("NotFound", "the server could not find the requested resource")
         return row(asked)
@@ -77,4 +78,8 @@ class NonResources:
         return web.Response(body=body, headers=headers)
 
     def _open_api(self, asked: call.Call) -> web.Response:
-        return web.Response(body=self._discovery.open_api(asked.info.path.rstrip("/")), headers=_JSON)
+        path = asked.info.path.rstrip("/")
+        if path == "/openapi/v2":
+            body, content_type = discovery.open_api_v2(asked.header("Accept"))
+            return web.Response(body=body, headers={"Content-Type": content_type, "Vary": "Accept"})
+        return web.Response(body=self._discovery.open_api(path), headers=_JSON)

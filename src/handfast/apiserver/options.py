@@ -55,7 +55,7 @@ class Continue(msgspec.Struct, frozen=True):
             found = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
         except (ValueError, msgspec.DecodeError):
             raise status.bad_request("continue key is not valid: it does not decode") from None
-        if found.v != "meta.k8s.io/v1" or "\0" in found.start or found.rv < INCONSISTENT:
+        if found.v != "meta.k8s.io/v1" or "\0" in found.start or found.rv == 0 or found.rv < INCONSISTENT:
             raise status.bad_request("continue key is not valid: it was not made by this server")
         return found
 

@@ -48,6 +48,7 @@ class Patcher:
             served = conversion.to_served(kind, document)
             if asked.info.subresource == "scale":
                 wanted = change(strategies.scale_of(kind, served))
+                bodies.check_fields(wanted, "autoscaling.v1.Scale", bodies.IGNORE)
                 return strategies.set_scale(wanted, document)
             result = change(served)
             _require_same_object(kind, result, document)
@@ -57,12 +58,13 @@ class Patcher:
         return patched
 
     async def _apply(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> tuple[replica.Item, bool]:
-        manager = asked.info.query.get("fieldManager", "")
-        if not manager:
+        manager = writes.field_manager(asked)
+        if not asked.info.query.get("fieldManager"):
             cause = status.Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
             raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
         applied, asked.warnings = bodies.for_kind(body, decode.YAML, kind, bodies.validation_mode(asked.info))
         applied["metadata"].setdefault("name", asked.info.name)
+        _require_place(applied["metadata"], asked.info.name, asked.info.namespace if kind.namespaced else "")
 
         def merged(live: objects.Document | None) -> objects.Document:
             document, _ = apply.server_side_apply(
@@ -91,10 +93,18 @@ def _require_same_object(kind: kinds.Kind, result: objects.Document, document: o
     metadata = result.get("metadata")
     if not isinstance(metadata, dict):
         raise status.bad_request(f"the patch leaves no metadata in the {kind.kind}")
-    name = document["metadata"]["name"]
+    bodies.require_type(result, kind.kind, kind.api_version)
+    _require_place(metadata, document["metadata"]["name"], document["metadata"].get("namespace", ""))
+
+
+def _require_place(metadata: dict[str, Any], name: str, namespace: str) -> None:
     if metadata.get("name") != name:
         raise status.bad_request(
             f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
+        )
+    if (metadata.get("namespace") or namespace) != namespace:
+        raise status.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
 
 

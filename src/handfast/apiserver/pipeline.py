@@ -21,8 +21,10 @@ from __future__ import annotations
 import itertools
 import math
 import secrets
+from collections.abc import Iterator, Sequence
 from typing import cast
 
+import aiohttp
 import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
@@ -32,6 +34,9 @@ from handfast.apiserver import audit, authn, authz, call, limits, listener, nonr
 from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
+# Characters of one warning, and of all of an answer: clients refuse long headers.
+_WARNING_LENGTH = 1024
+_WARNINGS_TOTAL = 4096
 
 
 class Pipeline:
@@ -83,9 +88,8 @@ class Pipeline:
         self._audit.answered(asked, response.status, self._clock.monotonic() - started)
         if not response.prepared:
             response.headers["Audit-Id"] = asked.id
-            for warning in asked.warnings:
-                text = warning.replace("\\", "\\\\").replace('"', '\\"')
-                response.headers.add("Warning", f'299 - "{text}"')
+            for warning in warning_headers(asked.warnings):
+                response.headers.add("Warning", warning)
         return response
 
     async def _stations(self, asked: call.Call, connection: listener.Connection) -> web.StreamResponse:
@@ -94,6 +98,8 @@ class Pipeline:
         # 1 rate limit
         if not connection.peer.chain and not self._limits.lifted:
             self._limit(connection.peer.address)
+        if http.version < aiohttp.HttpVersion10:
+            raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         asked.info = request.parse(http.method, http._message.path)
         # 2 authenticate
         asked.user = self._authenticator.authenticate(connection.peer, authorization, self._clock.now())
@@ -114,6 +120,18 @@ class Pipeline:
             )
 
 
+def warning_headers(warnings: Sequence[str]) -> Iterator[str]:
+    """Warnings as header values. They quote what the client sent, so they are made printable and bounded."""
+    left = _WARNINGS_TOTAL
+    for warning in warnings:
+        shown = "".join(character if character.isprintable() else " " for character in warning[:_WARNING_LENGTH])
+        left -= len(shown)
+        if left < 0:
+            return
+        text = shown.replace("\\", "\\\\").replace('"', '\\"')
+        yield f'299 - "{text}"'
+
+
 def error_response(error: status.StatusError) -> web.Response:
     """A Status as an HTTP answer."""
     headers = CIMultiDict({"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
@@ -127,7 +145,9 @@ def protocol_error(code: int, message: str) -> web.StreamResponse:
     if code == 431:
         error = status.StatusError("BadRequest", "request header fields too large", code=431)
     elif code < 500:
-        error = status.StatusError("BadRequest", message.splitlines()[0][:200] if message else "malformed HTTP request")
+        # The first line names the fault; what follows quotes the bytes.
+        fault = message.partition("\n")[0].rstrip(": ")[:200]
+        error = status.StatusError("BadRequest", fault or "malformed HTTP request")
     else:
         error = status.StatusError("InternalError", "Internal error occurred")
     return error_response(error)

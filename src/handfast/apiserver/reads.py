@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 
 from handfast.api import kinds, status
@@ -154,8 +155,11 @@ class Reader:
                 return web.Response(body=part, headers=JSON_HEADERS)
             if response is None:
                 response = web.StreamResponse(headers=JSON_HEADERS)
-                response.enable_chunked_encoding()
+                if http.version >= aiohttp.HttpVersion11:
+                    response.enable_chunked_encoding()
                 await response.prepare(http)
+                if http.method == "HEAD":
+                    return response
             if last:
                 rest = part
             else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
 import msgspec
 from aiohttp import web
 
@@ -32,6 +33,7 @@ from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
 Answer = Awaitable[web.StreamResponse]
+_READS = frozenset({"get", "list", "watch"})
 
 
 class Resources:
@@ -86,6 +88,9 @@ class Resources:
             raise status.StatusError(
                 "MethodNotAllowed", "the server does not allow this method on the requested resource"
             )
+        if info.verb not in _READS:
+            # Before anything is written: a 406 must not hide that something was.
+            self._shape(asked, kind)
         return await self._verbs[info.verb](asked, kind)
 
     def _find(self, asked: call.Call) -> kinds.Kind:
@@ -122,6 +127,11 @@ class Resources:
         return await self._reader.send(asked.http, page, shape)
 
     async def _watch(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+        # Events are written as chunks, which neither the answer to a HEAD nor HTTP/1.0 can carry.
+        if asked.http.method != "GET":
+            raise status.StatusError("MethodNotAllowed", "a watch is asked for with GET")
+        if asked.http.version < aiohttp.HttpVersion11:
+            raise status.bad_request("a watch needs HTTP/1.1")
         shape = self._shape(asked, kind)
         wanted = options.parse(kind, asked.info, watch=True)
         return await self._hub.serve(asked.http, kind, _space(asked, kind), shape, wanted)

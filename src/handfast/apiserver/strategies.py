@@ -97,9 +97,21 @@ def prepare_update(kind: kinds.Kind, document: objects.Document, old: objects.Do
         _copy_field(document, old, "status")
     if kind.resource == _CSR:
         _copy_field(document, old, "spec")
+    if kind.resource == ("", "services"):
+        _keep_cluster_ip(document, old)
     if kind.has_generation and _spec_changed(document, old):
         document["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return document
+
+
+def _keep_cluster_ip(document: objects.Document, old: objects.Document) -> None:
+    """A Service keeps its addresses when an update leaves them out, unless it stops having any."""
+    spec, before = document.get("spec"), old.get("spec") or {}
+    if not isinstance(spec, dict) or spec.get("type") == "ExternalName":
+        return
+    for field in ("clusterIP", "clusterIPs"):
+        if field in before and not spec.get(field):
+            spec[field] = before[field]
 
 
 def _copy_field(document: objects.Document, old: objects.Document, field: str) -> None:
@@ -155,11 +167,22 @@ def _finalize(_: kinds.Kind, document: objects.Document, old: objects.Document) 
     return merged
 
 
+def _binding(_: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
+    """A write through /binding of a Pod: the node and the condition that says so, both set by the server."""
+    merged = copy.copy(old)
+    merged["spec"] = {**(old.get("spec") or {}), "nodeName": document["spec"]["nodeName"]}
+    merged["status"] = document["status"]
+    return merged
+
+
+# Writes whose change the server itself made: the rules for what a client may change do not apply to them.
+SERVER_MADE = frozenset({"binding"})
 SUBRESOURCES: dict[str, Callable[[kinds.Kind, objects.Document, objects.Document], objects.Document]] = {
     "": prepare_update,
     "status": _status,
     "approval": _approval,
     "finalize": _finalize,
+    "binding": _binding,
 }
 
 

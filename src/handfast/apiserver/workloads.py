@@ -31,7 +31,7 @@ class Workloads:
         return strategies.scale_of(kind, item.document())
 
     async def put_scale(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> objects.Document:
-        scale = bodies.document(body, asked.header("Content-Type"), "Scale", "autoscaling/v1")
+        scale = bodies.document(body, asked.header("Content-Type"), "Scale", "autoscaling/v1", "autoscaling.v1.Scale")
         version = str(scale["metadata"].get("resourceVersion") or "")
         item = await self._writer.change(
             asked, kind, lambda document: strategies.set_scale(scale, document), version=version
@@ -40,7 +40,7 @@ class Workloads:
 
     async def bind(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> None:
         """Assign a Pod to a node, once."""
-        binding = bodies.document(body, asked.header("Content-Type"), "Binding", "v1")
+        binding = bodies.document(body, asked.header("Content-Type"), "Binding", "v1", "core.v1.Binding")
         node = (binding.get("target") or {}).get("name")
         if not isinstance(node, str) or not node:
             cause = status.Cause("FieldValueRequired", "Required value", "target.name")
@@ -62,7 +62,7 @@ class Workloads:
 
     async def evict(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> replica.Item:
         """Delete a Pod on request of an eviction; there are no disruption budgets to ask."""
-        eviction = bodies.document(body, asked.header("Content-Type"), "Eviction", "policy/v1")
+        eviction = bodies.document(body, asked.header("Content-Type"), "Eviction", "policy/v1", "policy.v1.Eviction")
         given = eviction.get("deleteOptions") or {}
         wanted = deletes.DeleteOptions(
             grace=given.get("gracePeriodSeconds"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from handfast.api import apply, conversion, defaults, kinds, objects, status, validation
 from handfast.apiserver import admission, bodies, call, envelope, replica, storage, strategies
@@ -17,6 +17,7 @@ from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
 _TRIES = 8
+_MANAGER_BYTES = 128
 Change = Callable[[objects.Document], objects.Document]
 
 
@@ -113,7 +114,8 @@ class Writer:
         stored = kinds.stored_row(kind)
         defaults.apply(stored, document)
         self._admit(admission.UPDATE, asked, kind, document, old)
-        _require(kind, document, validation.update(stored, document, old))
+        if subresource not in strategies.SERVER_MADE:
+            _require(kind, document, validation.update(stored, document, old))
         _keep_finalizers_closed(kind, document, old)
         # An apply wrote the record itself; `track_update` finds nothing changed by others then.
         if "managedFields" in old["metadata"] and not _is_apply(asked):
@@ -130,6 +132,7 @@ class Writer:
                 document["metadata"]["managedFields"] = managed
             else:
                 document["metadata"].pop("managedFields", None)
+        _keep_times(document, old)
         return document
 
     async def _store(
@@ -191,7 +194,18 @@ def is_dry_run(asked: call.Call) -> bool:
 
 def field_manager(asked: call.Call) -> str:
     """Who a write belongs to: the parameter, else the first word of the User-Agent, as Kubernetes has it."""
-    return asked.info.query.get("fieldManager") or asked.header("User-Agent").partition("/")[0][:128] or "unknown"
+    given = asked.info.query.get("fieldManager", "")
+    if len(given.encode()) > _MANAGER_BYTES:
+        text = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
+        _refuse_manager(status.Cause("FieldValueTooLong", text, "fieldManager"))
+    if not given.isprintable():
+        text = f"Invalid value: {given!a}: should only contain printable characters"
+        _refuse_manager(status.Cause("FieldValueInvalid", text, "fieldManager"))
+    return given or asked.header("User-Agent").partition("/")[0][:_MANAGER_BYTES] or "unknown"
+
+
+def _refuse_manager(cause: status.Cause) -> NoReturn:
+    raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
 
 
 def is_finished(kind: kinds.Kind, document: objects.Document) -> bool:
@@ -202,6 +216,23 @@ def is_finished(kind: kinds.Kind, document: objects.Document) -> bool:
     if kind.resource == ("", "namespaces") and (document.get("spec") or {}).get("finalizers"):
         return False
     return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _keep_times(document: objects.Document, old: objects.Document) -> None:
+    """A write that changes nothing but the times in the record of owners is no change: the old times stay."""
+    written, before = (each["metadata"].get("managedFields") for each in (document, old))
+    if written and before and written != before and _without_times(document) == _without_times(old):
+        document["metadata"]["managedFields"] = before
+
+
+def _without_times(document: objects.Document) -> tuple[objects.Document, dict[str, Any], list[Any]]:
+    metadata = {
+        key: value for key, value in document["metadata"].items() if key not in {"managedFields", "resourceVersion"}
+    }
+    rows = [
+        {key: value for key, value in row.items() if key != "time"} for row in document["metadata"]["managedFields"]
+    ]
+    return {**document, "metadata": None}, metadata, sorted(rows, key=str)
 
 
 def _is_apply(asked: call.Call) -> bool:

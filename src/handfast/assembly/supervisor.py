@@ -24,7 +24,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -172,12 +172,13 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self.interrupt, number)
         async with asyncio.TaskGroup() as group:
-            await self._prepare(group)
+            if self._first is not None:
+                await self._unless_stopped(group, self._run_first(self._first))
             for role in self._roles:
                 if self._stopping.is_set():
                     break
                 group.create_task(self._keep(role), name=role.name)
-                await self._until_ready(role)
+                await self._unless_stopped(group, self._until_ready(role))
             if not self._stopping.is_set():
                 self._events.ready()
             await self._stopping.wait()
@@ -185,14 +186,12 @@ class Supervisor:
         if self._failure is not None:
             raise self._failure
 
-    async def _prepare(self, group: asyncio.TaskGroup) -> None:
-        """Run the first child to its end, or to the stop, whichever comes first."""
-        if self._first is None:
-            return
-        work = group.create_task(self._run_first(self._first))
+    async def _unless_stopped(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work` to its end, or to the stop, whichever comes first."""
+        task = group.create_task(work)
         stop = group.create_task(self._stopping.wait())
-        await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
-        work.cancel()
+        await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+        task.cancel()
         stop.cancel()
 
     async def _run_first(self, role: Role) -> None:
@@ -232,10 +231,11 @@ class Supervisor:
             outcome = child.outcome()
             if self._stopping.is_set():
                 return
-            if loop.time() - begun >= self._timing.young:
+            if loop.time() - begun < self._timing.young:
+                deaths += 1
+            else:
                 deaths = 0
                 delays.reset()
-            deaths += 1
             if deaths >= self._timing.give_up:
                 self._fail(_given_up(role, deaths, outcome))
                 return
@@ -250,16 +250,14 @@ class Supervisor:
             return
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timing.ready
-        while not self._stopping.is_set() and not await role.ready():
-            if loop.time() >= deadline:
-                self._fail(
-                    errors.Unavailable(
-                        f"the {role.name} was not ready within {self._timing.ready:g} s",
-                        reason="NotReady",
-                        hint="its own messages are above",
-                    )
-                )
-            await self._pause(self._timing.poll)
+        try:
+            while not self._stopping.is_set() and not await role.ready():
+                if loop.time() >= deadline:
+                    self._fail(_never_ready(role, self._timing.ready))
+                    return
+                await self._pause(self._timing.poll)
+        except errors.HandfastError as error:
+            self._fail(error)
 
     async def _stop_children(self) -> None:
         """Rule 3: the last started stops first; whoever is left at the deadline is killed."""
@@ -284,6 +282,12 @@ class Supervisor:
 async def _ended(child: Child, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(child.process.wait(), seconds)
+
+
+def _never_ready(role: Role, seconds: float) -> errors.HandfastError:
+    return errors.Unavailable(
+        f"the {role.name} was not ready within {seconds:g} s", reason="NotReady", hint="its own messages are above"
+    )
 
 
 def _given_up(role: Role, deaths: int, outcome: errors.HandfastError) -> errors.HandfastError:

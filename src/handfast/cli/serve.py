@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import click
@@ -41,13 +41,20 @@ def command() -> None:
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`; a signal cancels it, which is a good end."""
+    """Run `work`; a signal cancels it, which is a good end. Only a second Ctrl-C also cuts the stopping short."""
     task = asyncio.current_task()
     if task is None:
         raise errors.Misuse("a role runs inside a task")
+    seen: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        if not seen or number is signal.SIGINT:
+            task.cancel()
+        seen.append(number)
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, stop, number)
     with contextlib.suppress(asyncio.CancelledError):
         await work
 
@@ -68,6 +75,20 @@ def _configuration(
     return settings.load(place, flags, config_file).configuration if tie is None else settings.from_flags(flags)
 
 
+@contextlib.contextmanager
+def _owned(place: layout.Layout, tie: int | None) -> Iterator[layout.Layout]:
+    """The directory as this process's own; a supervised child shares its supervisor's ownership."""
+    if tie is not None:
+        yield place
+        return
+    files.create_directory(place.root)
+    lock = files.lock_directory(place.root)
+    try:
+        yield place
+    finally:
+        lock.release()
+
+
 @command.command(name="apiserver", short_help="The Kubernetes API over HTTPS.")
 @settings.directory_option(_DIRECTORY)
 @settings.config_option
@@ -78,11 +99,11 @@ def apiserver_command(
     directory: str, config_file: str | None, listen_fd: int | None, tie: int | None, **flags: Any
 ) -> None:
     """Serve the Kubernetes API from a data directory, which is made if it is not there."""
-    with supervised.tied(tie), contextlib.ExitStack() as stack:
-        place = layout.Layout.at(directory)
-        if tie is None:
-            files.create_directory(place.root)
-            stack.callback(files.lock_directory(place.root).release)
+    with (
+        supervised.tied(tie),
+        _owned(layout.Layout.at(directory), tie) as place,
+        contextlib.ExitStack() as stack,
+    ):
         chosen = _configuration(place, flags, config_file, tie)
         if listen_fd is None:
             sock = stack.enter_context(endpoints.listen(chosen.listen, "--listen"))
@@ -140,7 +161,6 @@ def _prepare(place: layout.Layout, server: endpoints.Address, chosen: config.Con
 @supervised.option
 def prepare_command(directory: str, tie: int | None, **flags: Any) -> None:
     """Make the data directory of `handfast up` whole, and print what was done."""
-    with supervised.tied(tie):
+    with supervised.tied(tie), _owned(layout.Layout.at(directory), tie) as place:
         chosen = settings.from_flags(flags)
-        done = _prepare(layout.Layout.at(directory), chosen.listen, chosen)
-        click.echo(json.dumps(done))
+        output.result(json.dumps(_prepare(place, chosen.listen, chosen)))

@@ -31,7 +31,8 @@ _TOKEN_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
 USER_AGENT = f"handfast/0.1 ({platform.system().lower()}/{platform.machine()})"
 
-_REASONS = {code: reason for reason, code in reversed(status.CODES.items())}
+# Of several reasons for one code, what an answer without a Status most likely means.
+_REASONS = {code: reason for reason, code in reversed(status.CODES.items())} | {409: "Conflict", 410: "Expired"}
 
 
 class Body(Protocol):

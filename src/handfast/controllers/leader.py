@@ -153,7 +153,5 @@ class Lock:
 
 
 async def _then_end(work: Callable[[], Coroutine[Any, Any, None]], group: tasks.Group) -> None:
-    try:
-        await work()
-    finally:
-        group.end()
+    await work()
+    group.end()

@@ -19,6 +19,7 @@ from handfast.store import protocol, sqlite_reader
 PENDING_EVENTS = 4096
 PENDING_BYTES = 16 * 2**20
 
+# Answers no further than the feed has passed on by then, so that `_head` never lies behind what was read.
 ReadHistory = Callable[[str, int], Awaitable[sqlite_reader.History]]
 
 
@@ -146,7 +147,6 @@ class LogWatch:
         self._position = history.revision
         if self._pending is not None:
             self._pending = [event for event in self._pending if event.revision > history.revision]
-            self._head = max(self._head, history.revision)
         return history.events
 
     def _rouse(self) -> None:

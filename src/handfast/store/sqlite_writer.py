@@ -87,7 +87,7 @@ class Transaction:
             return 0
         # The row at `first` was looked at before, but as the floor itself: if a delete, it can go only now.
         self._connection.execute(
-            "DELETE FROM log WHERE rev IN (SELECT prev_rev FROM log WHERE rev BETWEEN ?1 AND ?2 AND prev_rev > 0"
+            "DELETE FROM log WHERE rev IN (SELECT prev_rev FROM log WHERE rev BETWEEN ?1 AND ?2"
             " UNION ALL SELECT rev FROM log WHERE rev BETWEEN ?1 AND ?3 AND op = 'delete')",
             (first, last, min(last, self.floor - 1)),
         )

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.properties import sample_documents
 
@@ -22,7 +24,7 @@ def test_a_kind_without_defaults_is_left_alone():
 
 def test_a_custom_resource_is_left_alone():
     kind = kinds.Kind(group="a.b", version="v1", kind="W", plural="ws", singular="w", namespaced=True)
-    document = {"spec": {}}
+    document: dict[str, Any] = {"spec": {}}
     defaults.apply(kind, document)
     assert document == {"spec": {}}
 
@@ -198,7 +200,7 @@ def test_a_job_selects_its_pods_by_its_uid():
 
 
 def test_cron_job():
-    document = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {}}}}}}
+    document: dict[str, Any] = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {}}}}}}
     spec = _applied("batch", "cronjobs", document)["spec"]
     assert spec.pop("jobTemplate")["spec"]["template"]["spec"]["restartPolicy"] == "Always"
     assert spec == {

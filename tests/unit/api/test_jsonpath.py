@@ -66,3 +66,8 @@ def test_reads_of_odd_values_are_empty():
     assert jsonpath.text(odd, "a") == ""
     assert jsonpath.number(odd, "a") == 1
     assert jsonpath.number(odd, "yes") == 0
+
+
+def test_a_hostile_expression_is_refused_at_once():
+    with pytest.raises(errors.Refused):
+        jsonpath.parse(".a[?(@." + "\\" * 4000)

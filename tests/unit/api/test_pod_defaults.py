@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.properties import sample_documents
 
@@ -120,7 +122,7 @@ def test_a_pod_without_spec_gets_none():
 
 
 def test_a_template_has_no_service_links():
-    owner = {"template": {"spec": {"containers": []}}}
+    owner: dict[str, Any] = {"template": {"spec": {"containers": []}}}
     pod_defaults.template(owner)
     assert owner["template"]["spec"]["restartPolicy"] == "Always"
     assert "enableServiceLinks" not in owner["template"]["spec"]

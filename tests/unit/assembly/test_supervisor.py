@@ -190,6 +190,30 @@ async def test_one_that_is_never_ready_ends_the_attempt(world):
     assert not world.is_ready.is_set()
 
 
+async def test_a_stop_does_not_wait_for_a_question_that_is_not_answered(world):
+    async def hangs():
+        await asyncio.sleep(3600)
+        return True
+
+    role = world.role("a", SERVES)
+    role = supervisor.Role(name="a", argv=role.argv, ready=hangs)
+    run = asyncio.create_task(supervisor.Supervisor([role], world, QUICK).run())
+    await world.until("a started")
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(run, 10)
+    assert world.told() == ["a started", "a stopped"]
+
+
+async def test_a_question_that_cannot_be_asked_ends_the_attempt(world):
+    async def broken():
+        raise errors.Refused("no CA", reason="FileNotFound")
+
+    role = supervisor.Role(name="a", argv=world.role("a", SERVES).argv, ready=broken)
+    with pytest.raises(errors.Refused, match="no CA"):
+        await asyncio.wait_for(supervisor.Supervisor([role], world, QUICK).run(), 10)
+    assert all(gone(pid) for pid in world.pids.values())
+
+
 async def test_a_program_that_does_not_exist(world):
     role = supervisor.Role(name="a", argv=("/nonexistent/program",))
     with pytest.raises(errors.Unavailable, match="cannot start the a: no such file"):

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import threading
+from collections.abc import Callable, Coroutine
 
 import pytest
 
 from handfast import errors
-from handfast.store import protocol, sqlite
+from handfast.store import protocol, sqlite, sqlite_writer
 
 
 async def test_it_is_a_store(store: sqlite.SqliteStore) -> None:
@@ -61,6 +63,42 @@ async def test_a_failing_read_is_unavailable(store: sqlite.SqliteStore) -> None:
         await store.list_at("")
     store._file.reading.set_progress_handler(None)
     assert len((await store.list_at("")).entries) == 1
+
+
+@pytest.mark.parametrize("question", ["get", "list_at", "stats", "watch"])
+async def test_nobody_is_told_of_a_commit_before_it_is_passed_on(
+    store: sqlite.SqliteStore, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader sees a commit before the event loop has heard of it; here the loop is kept from hearing."""
+    committed = threading.Event()
+    kept: list[Callable[[], None]] = []
+    pass_on = store._writer._on_loop
+
+    def keep(callback: Callable[..., None], *args: sqlite_writer.Commit) -> None:
+        kept.append(lambda: pass_on(callback, *args))
+        committed.set()
+
+    await store.create("a", b"")
+    monkeypatch.setattr(store._writer, "_on_loop", keep)
+    writing = asyncio.ensure_future(store.create("b", b""))
+    await asyncio.to_thread(committed.wait)
+    monkeypatch.undo()
+    questions: dict[str, Callable[[], Coroutine[None, None, object]]] = {
+        "get": lambda: store.get("b"),
+        "list_at": lambda: store.list_at(""),
+        "stats": store.stats,
+        "watch": store.watch("", after=0).next,
+    }
+    reading = asyncio.ensure_future(questions[question]())
+    await asyncio.sleep(0)
+    await asyncio.get_running_loop().run_in_executor(store._reads, lambda: None)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert await store.current_revision() == 1
+    assert not reading.done()
+    kept[0]()
+    await asyncio.gather(reading, writing)
+    assert await store.current_revision() == 2
 
 
 async def test_closing_from_two_sides_waits_for_one_end(path: pathlib.Path) -> None:

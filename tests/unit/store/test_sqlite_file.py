@@ -226,10 +226,19 @@ async def test_a_file_that_appears_during_creation_is_not_replaced(
 
 
 async def test_a_second_store_in_this_process_is_refused(store: sqlite.SqliteStore, path: pathlib.Path) -> None:
+    def sqlite_locks() -> list[str]:
+        inode = f":{path.stat().st_ino} "
+        return [
+            line for line in pathlib.Path("/proc/locks").read_text().splitlines() if "POSIX" in line and inode in line
+        ]
+
+    assert await store.create("a", b"") == 1
+    before = sqlite_locks()
+    assert before
     with pytest.raises(protocol.StoreUnavailable, match="in use") as refusal:
         await sqlite.open_store(str(path))
     assert str(path) in refusal.value.message
-    assert await store.create("a", b"") == 1
+    assert len(sqlite_locks()) == len(before)  # closing a second descriptor would have dropped them
 
 
 async def test_a_locked_file_is_refused_and_free_after_release(path: pathlib.Path) -> None:

@@ -56,18 +56,6 @@ async def test_what_is_committed_during_the_read_follows_once() -> None:
     assert script.asked == [0]
 
 
-async def test_a_read_that_is_ahead_of_the_feed_is_not_repeated_by_it() -> None:
-    script = Script(3)
-    watch = script.feed.watch("", 0)
-    waiting = await started(watch)
-    script.say(1, 2, 3, 4, upto=4)
-    assert await waiting == ([1, 2, 3, 4], 4)
-    following = await started(watch)
-    assert not following.done()
-    script.feed.publish(5, [event(5)])
-    assert await following == ([5], 5)
-
-
 async def test_a_long_history_is_read_on_before_going_live() -> None:
     script = Script(9)
     watch = script.feed.watch("", 0)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much is measured: the sizes of a full run and of a quick one. It measures nothing."""
+
+from __future__ import annotations
+
+import pathlib
+from dataclasses import dataclass
+
+from bench import servers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Rounds, and operations per round."""
+
+    rounds: int
+    warm_up: int
+    idle_seconds: float
+    gets: int
+    creates: int
+    connections: int
+    watchers: int
+    updates: int
+    updates_per_second: float
+    list_objects: int
+    list_seconds: float
+    few_objects: int
+    many_objects: int
+    growth_gets: int
+    growth_creates: int
+    growth_lists: int
+    start_objects: int
+    starts: int
+
+
+FULL = Sizes(
+    rounds=5,
+    warm_up=1000,
+    idle_seconds=0.5,
+    gets=8000,
+    creates=3200,
+    connections=120,
+    watchers=200,
+    updates=60,
+    updates_per_second=50.0,
+    list_objects=10_000,
+    list_seconds=4.0,
+    few_objects=1000,
+    many_objects=100_000,
+    growth_gets=5000,
+    growth_creates=1500,
+    growth_lists=400,
+    start_objects=50_000,
+    starts=5,
+)
+QUICK = Sizes(
+    rounds=2,
+    warm_up=200,
+    idle_seconds=0.2,
+    gets=1000,
+    creates=640,
+    connections=40,
+    watchers=50,
+    updates=20,
+    updates_per_second=50.0,
+    list_objects=2000,
+    list_seconds=1.0,
+    few_objects=1000,
+    many_objects=10_000,
+    growth_gets=500,
+    growth_creates=200,
+    growth_lists=50,
+    start_objects=5000,
+    starts=1,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An empty control plane and the floor beside it."""
+
+    plane: servers.Server
+    floor: servers.Server
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: how much, and a directory to work in."""
+
+    sizes: Sizes
+    directory: pathlib.Path

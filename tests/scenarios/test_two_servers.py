@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two API servers on one store: a write on one is seen by the very next read on the other.
+
+The store here holds the second server's events back, as a slow network would, so that the promise rests on
+`current_revision` and not on luck.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from tests.world import world as worlds
+
+from handfast.store import protocol, sqlite
+
+
+class HeldWatch:
+    """A watch that delivers nothing while it is held."""
+
+    def __init__(self, inner: protocol.Watch, gate: asyncio.Event) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    async def next(self) -> tuple[Sequence[protocol.Event], int]:
+        found = await self._inner.next()
+        await self._gate.wait()
+        return found
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class SharedStore:
+    """One engine seen by one of several servers: closing is the owner's, and events can be held back."""
+
+    def __init__(self, engine: sqlite.SqliteStore) -> None:
+        self._engine = engine
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def watch(self, prefix: str, *, after: int) -> HeldWatch:
+        return HeldWatch(self._engine.watch(prefix, after=after), self.gate)
+
+    async def close(self) -> None:
+        return None
+
+
+Pair = tuple[worlds.World, worlds.World, SharedStore]
+
+
+@pytest.fixture
+async def pair(tmp_path: pathlib.Path) -> AsyncIterator[Pair]:
+    engine = await sqlite.open_store(str(tmp_path / "store.db"))
+    first, second = SharedStore(engine), SharedStore(engine)
+    async with (
+        worlds.world(tmp_path / "d", store=first) as one,
+        worlds.world(tmp_path / "d", store=second) as other,
+    ):
+        yield one, other, second
+    await engine.close()
+
+
+async def test_a_read_waits_for_a_write_acknowledged_elsewhere(pair: Pair) -> None:
+    one, other, held = pair
+    held.gate.clear()
+    await one.create_config_map("new", k="v")
+    reading = asyncio.ensure_future(other.get("/api/v1/namespaces/default/configmaps/new"))
+    # The copy behind `other` has not seen the write: the answer must wait for it, not say 404.
+    done, _ = await asyncio.wait([reading], timeout=0.2)
+    assert not done
+    held.gate.set()
+    assert (await reading).status == 200
+
+
+async def test_a_list_waits_too_and_shows_the_write(pair: Pair) -> None:
+    one, other, held = pair
+    held.gate.clear()
+    await one.create_config_map("new")
+    listing = asyncio.ensure_future(other.get("/api/v1/namespaces/default/configmaps"))
+    await asyncio.wait([listing], timeout=0.1)
+    held.gate.set()
+    names = [item["metadata"]["name"] for item in (await listing).json()["items"]]
+    assert "new" in names
+
+
+async def test_resource_version_zero_does_not_wait(pair: Pair) -> None:
+    one, other, held = pair
+    held.gate.clear()
+    await one.create_config_map("new")
+    answer = await other.get("/api/v1/namespaces/default/configmaps/new?resourceVersion=0")
+    held.gate.set()
+    assert answer.status == 404
+
+
+async def test_two_writers_of_one_object_one_wins(pair: Pair) -> None:
+    one, other, _ = pair
+    made = await one.create_config_map("shared", n="0")
+    path = "/api/v1/namespaces/default/configmaps/shared"
+    answers = await asyncio.gather(
+        one.request("PUT", path, {**made, "data": {"n": "1"}}),
+        other.request("PUT", path, {**made, "data": {"n": "2"}}),
+    )
+    assert sorted(answer.status for answer in answers) == [200, 409]
+
+
+async def test_a_namespace_made_on_one_can_be_used_on_the_other_at_once(pair: Pair) -> None:
+    one, other, _ = pair
+    for number in range(20):
+        name = f"team-{number}"
+        made = await one.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        assert made.status == 201
+        await other.create_config_map("first", namespace=name)
+
+
+async def test_counter_incremented_from_both_sides_loses_nothing(pair: Pair) -> None:
+    one, other, _ = pair
+    await one.create_config_map("counter", n="0")
+    path = "/api/v1/namespaces/default/configmaps/counter"
+
+    async def add(side: worlds.World) -> None:
+        for _ in range(25):
+            while True:
+                found = (await side.get(path)).json()
+                found["data"]["n"] = str(int(found["data"]["n"]) + 1)
+                if (await side.request("PUT", path, found)).status == 200:
+                    break
+
+    await asyncio.gather(add(one), add(other))
+    assert (await one.get(path)).json()["data"]["n"] == "50"

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The house rules of CONTRIBUTING.md that no linter knows, and that the gate on coverage can fail.
+
+Every rule is a function from one file to what is wrong with it, so that each can be shown to see what it is for.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import pathlib
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "handfast"
+UNIT = ROOT / "tests" / "unit"
+SPDX = "# SPDX-License-Identifier: Apache-2.0"
+MAX_MODULE = 500
+MAX_FUNCTION = 50
+DRAWERS = frozenset({"util", "utils", "helper", "helpers", "common", "base", "manager", "misc"})
+# Spelt in halves, so that this file does not contain them.
+LEFT_OVER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
+
+# Files of tests/unit that test no module of the same name, each with its reason. One that is gone, or that has its
+# module after all, fails.
+NO_SUCH_MODULE: Mapping[str, str] = {}
+
+
+def python_files(*folders: str) -> Iterator[pathlib.Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+@functools.cache
+def text(path: pathlib.Path) -> str:
+    return path.read_text()
+
+
+@functools.cache
+def source() -> tuple[pathlib.Path, ...]:
+    return tuple(python_files("src/handfast"))
+
+
+def first_line(content: str) -> list[str]:
+    return [] if content.split("\n", 1)[0] == SPDX else [f"the first line is not `{SPDX}`"]
+
+
+def docstring(content: str) -> list[str]:
+    """First what the file decides or does, then at least one sentence more: what it does not do, or where that is."""
+    found = ast.get_docstring(ast.parse(content))
+    if not found:
+        return ["no module docstring"]
+    first = found.split("\n\n", 1)[0]
+    wrong = []
+    if first[-1] not in ".?!:":
+        wrong.append("the docstring's first sentence does not end")
+    if len(re.findall(r"[.?!:](?=\s|$)", found)) < 2:
+        wrong.append("the docstring says only one thing; what does the file not do?")
+    return wrong
+
+
+def length(content: str) -> list[str]:
+    lines = content.count("\n")
+    return [f"{lines} lines, at most {MAX_MODULE} are allowed"] if lines > MAX_MODULE else []
+
+
+def functions(content: str) -> list[str]:
+    """The body counts, without its docstring."""
+    wrong = []
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+            lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+            if lines > MAX_FUNCTION:
+                wrong.append(f"{node.name} has {lines} lines, at most {MAX_FUNCTION} are allowed")
+    return wrong
+
+
+def left_over(content: str) -> list[str]:
+    return [f"says {found[0]}" for found in LEFT_OVER.finditer(content)]
+
+
+def names(path: pathlib.PurePath) -> list[str]:
+    """Modules are nouns for what they hold; a drawer says nothing."""
+    words = {word for part in (path.stem, *path.parent.parts) for word in part.strip("_").split("_")}
+    return [f"`{word}` says nothing about what is inside" for word in sorted(words & DRAWERS)]
+
+
+def depth(path: pathlib.PurePath) -> list[str]:
+    """`<room>/<file>.py`, and no third level."""
+    return ["lies deeper than <room>/<file>.py"] if len(path.parts) > 2 else []
+
+
+def mirrored(path: pathlib.PurePath) -> list[str]:
+    """tests/unit/<room>/test_<module>.py is for src/handfast/<room>/<module>.py."""
+    if not path.name.startswith("test_"):
+        return []
+    module = path.with_name(path.name.removeprefix("test_"))
+    if (SOURCE / module).is_file() or str(path) in NO_SUCH_MODULE:
+        return []
+    return [f"there is no src/handfast/{module}"]
+
+
+def broken(files: Iterator[pathlib.Path] | tuple[pathlib.Path, ...], rule: Callable[[str], list[str]]) -> list[str]:
+    return [f"{path.relative_to(ROOT)}: {wrong}" for path in files for wrong in rule(text(path))]
+
+
+def test_there_is_source():
+    """Without any, every rule below would be kept."""
+    assert len(source()) > 50
+
+
+def test_the_licence_comes_first():
+    written = (path for path in python_files("src", "tests", "bench") if text(path))
+    assert broken(written, first_line) == []
+
+
+def test_every_module_says_what_it_does_and_what_it_does_not():
+    assert broken(tuple(path for path in source() if path.name != "__init__.py"), docstring) == []
+
+
+def test_packages_hold_no_code():
+    """What is imported from a room is imported from one of its modules."""
+    packages = [path for path in source() if path.name == "__init__.py"]
+    assert [str(path.relative_to(ROOT)) for path in packages if ast.parse(text(path)).body] == []
+
+
+def test_modules_are_short():
+    assert broken(source(), length) == []
+
+
+def test_functions_are_short():
+    assert broken(source(), functions) == []
+
+
+def test_nothing_is_left_for_later():
+    mine = pathlib.Path(__file__)
+    assert broken((path for path in python_files("src", "tests", "bench", "scripts") if path != mine), left_over) == []
+
+
+def test_names_say_something():
+    paths = [path.relative_to(SOURCE) for path in source()]
+    assert [f"{path}: {wrong}" for path in paths for wrong in names(path)] == []
+
+
+def test_rooms_have_one_level():
+    paths = [path.relative_to(SOURCE) for path in source()]
+    assert [f"{path}: {wrong}" for path in paths for wrong in depth(path)] == []
+
+
+def test_unit_tests_mirror_the_source():
+    paths = [path.relative_to(UNIT) for path in python_files("tests/unit")]
+    assert paths
+    assert [f"tests/unit/{path}: {wrong}" for path in paths for wrong in mirrored(path)] == []
+
+
+def test_the_exceptions_are_needed():
+    for name, reason in NO_SUCH_MODULE.items():
+        path = pathlib.PurePath(name)
+        assert (UNIT / path).is_file(), f"{name} is gone"
+        assert not (SOURCE / path.with_name(path.name.removeprefix("test_"))).is_file(), f"{name} has its module"
+        assert reason, name
+
+
+@pytest.mark.parametrize(
+    ("rule", "content"),
+    [
+        (first_line, "# Copyright\n"),
+        (first_line, f"#!/usr/bin/env python3\n{SPDX}\n"),
+        (docstring, f"{SPDX}\n"),
+        (docstring, '"""Reads a thing"""'),
+        (docstring, '"""Reads a thing."""'),
+        (docstring, '"""Reads a thing\n\nand writes. It sings.\n"""'),
+        (length, "x = 1\n" * 501),
+        (functions, "def f():\n" + "    x = 1\n" * 51),
+        (functions, "class A:\n    async def f(self):\n        '''Doc.'''\n" + "        x = 1\n" * 51),
+        (left_over, "x = 1  # TO" + "DO later"),
+    ],
+)
+def test_a_broken_rule_is_seen(rule, content):
+    assert rule(content)
+
+
+@pytest.mark.parametrize(
+    ("rule", "content"),
+    [
+        (first_line, SPDX),
+        (docstring, '"""Reads a thing. It writes nothing."""'),
+        (length, "x = 1\n" * 500),
+        (functions, "def f():\n    '''" + "Doc.\n" * 9 + "'''\n" + "    x = 1\n" * 50),
+        (functions, "def f():\n    '''Doc.'''\n"),
+        (left_over, "todos = mastodon"),
+    ],
+)
+def test_a_kept_rule_passes(rule, content):
+    assert rule(content) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "path"),
+    [
+        (names, "api/utils.py"),
+        (names, "common/words.py"),
+        (names, "node/cert_manager.py"),
+        (names, "api/_helpers.py"),
+        (depth, "api/deep/words.py"),
+        (mirrored, "api/test_no_such_thing.py"),
+    ],
+)
+def test_a_wrong_place_is_seen(rule, path):
+    assert rule(pathlib.PurePath(path))
+
+
+@pytest.mark.parametrize(
+    ("rule", "path"),
+    [
+        (names, "api/database.py"),
+        (depth, "api/words.py"),
+        (depth, "errors.py"),
+        (mirrored, "api/test_kinds.py"),
+        (mirrored, "pki/making.py"),
+    ],
+)
+def test_a_right_place_passes(rule, path):
+    assert rule(pathlib.PurePath(path)) == []
+
+
+@pytest.fixture(scope="module")
+def gate() -> types.ModuleType:
+    """scripts/coverage_gate.py, which is no module of a package."""
+    spec = importlib.util.spec_from_file_location("coverage_gate", ROOT / "scripts" / "coverage_gate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Its dataclasses look their module up by name.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+    return module
+
+
+def report(**reached: int) -> Mapping[str, object]:
+    """A `coverage json` report in which each room has one module of 100 lines, so many of them reached."""
+    return {
+        "files": {
+            f"src/handfast/{room}/words.py": {
+                "summary": {
+                    "num_statements": 80,
+                    "covered_lines": lines - 20,
+                    "num_branches": 20,
+                    "covered_branches": 20,
+                }
+            }
+            for room, lines in reached.items()
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("reached", "wrong"),
+    [
+        ({"api": 100, "store": 100}, []),
+        ({"api": 98, "store": 85}, []),
+        ({"api": 97, "store": 100}, ["deciding half: 97.00 %", "  src/handfast/api/words.py: 3 lines"]),
+        ({"api": 100, "store": 84}, ["doing half: 84.00 %", "  src/handfast/store/words.py: 16 lines"]),
+        ({"api": 100}, ["store: not in the coverage data"]),
+    ],
+)
+def test_the_coverage_gate_judges(gate, monkeypatch, reached, wrong):
+    monkeypatch.setattr(gate, "DECIDING_FLOOR", 98.0)
+    monkeypatch.setattr(gate, "DOING_FLOOR", 85.0)
+    _, found = gate.judge(gate.counts(report(**reached)), ["api", "store"])
+    assert len(found) == len(wrong)
+    assert all(line.startswith(start) for line, start in zip(found, wrong, strict=True))
+
+
+def test_the_coverage_gate_knows_rooms(gate):
+    assert gate.room_of("src/handfast/api/kinds.py") == "api"
+    assert gate.room_of("/somewhere/src/handfast/api/kinds.py") == "api"
+    assert gate.room_of("src/handfast/errors.py") == "handfast"
+    assert gate.room_of("tests/world/world.py") is None
+    assert set(gate.DECIDING) <= set(gate.rooms_present())
+
+
+def test_the_coverage_gate_needs_data(gate, tmp_path, capsys):
+    assert gate.main([str(tmp_path / "none")]) == 2
+    assert "no coverage data" in capsys.readouterr().err

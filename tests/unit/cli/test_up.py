@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast up`: what it says, and what it refuses before anything starts."""
+
+import io
+import json
+import os
+import sys
+
+import pytest
+
+from handfast.assembly import endpoints, layout, up
+from handfast.cli import main, output
+from handfast.cli import up as up_command
+from handfast.runtime import files
+
+FREE = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+FOUND = endpoints.Endpoints(
+    apiserver="https://a:1", controllers_admin="http://b:2", supervisor=7, pids={"apiserver": 8}
+)
+
+
+def run(*arguments):
+    return output.run(main.command, ["up", *map(str, arguments)])
+
+
+class Stop(Exception):
+    """Stands for the end of a control plane."""
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """What would have been run."""
+    calls = []
+
+    async def fake(place, lock, chosen, console):
+        os.fstat(lock.descriptor)
+        calls.append((place, chosen, console))
+        console.prepared(json.dumps([["pki/ca.crt", "created"]]).encode())
+        console.event("info", "an event", role="x")
+        console.ready(FOUND)
+
+    monkeypatch.setattr(up, "run", fake)
+    return calls
+
+
+def test_says_where_everything_is(started, tmp_path, capsys):
+    directory = tmp_path / "with space"
+    assert run("--dir", directory, *FREE) == 0
+    out, err = capsys.readouterr()
+    assert "https://a:1" in out
+    assert "http://b:2" in out
+    assert f"export KUBECONFIG='{directory}/admin.conf'" in out
+    assert "kill 7" in out
+    events = [json.loads(line)["event"] for line in err.splitlines()]
+    assert events == [f"created {directory}/pki/ca.crt", "an event"]
+    files.lock_directory(directory).release()
+
+
+def test_says_it_for_machines(started, tmp_path, capsys):
+    assert run("--dir", tmp_path, *FREE, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "apiserver": "https://a:1",
+        "controllersAdmin": "http://b:2",
+        "pids": {"supervisor": 7, "apiserver": 8},
+        "directory": str(tmp_path),
+        "kubeconfig": str(tmp_path / "admin.conf"),
+    }
+
+
+def test_nobody_reads_along(tmp_path, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    up_command._Console(layout.Layout.at(tmp_path), "text").ready(FOUND)
+
+
+def test_a_bad_flag_leaves_no_directory(started, tmp_path, capsys):
+    assert run("--dir", tmp_path / "d", "--listen", "x") == 2
+    assert not (tmp_path / "d").exists()
+    assert not started
+
+
+def test_a_directory_in_use(started, tmp_path, capsys):
+    lock = files.lock_directory(tmp_path)
+    assert run("--dir", tmp_path, *FREE, "-o", "json") == 1
+    assert json.loads(capsys.readouterr().err)["reason"] == "DirectoryInUse"
+    assert not started
+    lock.release()
+
+
+def test_a_failure_gives_the_directory_back(tmp_path, monkeypatch, capsys):
+    async def fail(*arguments):
+        raise Stop
+
+    monkeypatch.setattr(up, "run", fail)
+    assert run("--dir", tmp_path, *FREE) == 1
+    files.lock_directory(tmp_path).release()

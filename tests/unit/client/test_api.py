@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from handfast.api import kinds
+from handfast.client import api, partial
+from tests.unit.client import scripted
+
+THINGS = api.Resource("example.dev", "v1", "things", True)
+
+
+@pytest.mark.parametrize(
+    ("resource", "more", "expected"),
+    [
+        (api.Resource("", "v1", "nodes", False), {}, "/api/v1/nodes"),
+        (api.Resource("", "v1", "nodes", False), {"namespace": "x", "name": "n"}, "/api/v1/nodes/n"),
+        (api.Resource("", "v1", "pods", True), {}, "/api/v1/pods"),
+        (THINGS, {"namespace": "ns"}, "/apis/example.dev/v1/namespaces/ns/things"),
+        (
+            THINGS,
+            {"namespace": "ns", "name": "a", "subresource": "status"},
+            "/apis/example.dev/v1/namespaces/ns/things/a/status",
+        ),
+        (
+            api.Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False),
+            {"name": "system:a/b c?"},
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%2Fb%20c%3F",
+        ),
+    ],
+)
+def test_paths(resource: api.Resource, more: dict[str, str], expected: str):
+    assert api.path(resource, **more) == expected
+
+
+def test_a_row_of_the_table_is_a_resource():
+    row = next(row for row in kinds.builtin() if row.plural == "configmaps")
+    assert api.path(row, namespace="a", name="b") == "/api/v1/namespaces/a/configmaps/b"
+
+
+async def test_verbs_on_the_wire():
+    document: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ns"}, "data": 1}
+    ok = scripted.answer(200, {"ok": True})
+    async with scripted.serving(*[ok] * 10) as server, scripted.client_of(server) as client:
+        assert await client.get(THINGS, "a", namespace="ns", metadata=True) == {"ok": True}
+        await client.create(THINGS, document, namespace="ns")
+        await client.create(THINGS, document, namespace="ns", name="a", subresource="token")
+        await client.update(THINGS, document)
+        await client.update_status(THINGS, document)
+        await client.patch(THINGS, "a", {"x": None}, namespace="ns")
+        await client.patch(THINGS, "a", [{"op": "test"}], namespace="ns", content_type=api.JSON_PATCH)
+        await client.delete(THINGS, "a", namespace="ns")
+        await client.delete(
+            THINGS, "a", namespace="ns", uid="u", resource_version="7", propagation=api.FOREGROUND, grace_seconds=0
+        )
+        await client.delete_collection(THINGS, api.Scope(namespace="ns", label_selector="x=y"))
+    at = "/apis/example.dev/v1/namespaces/ns/things"
+    assert [(request.method, request.path.removeprefix(at)) for request in server.requests] == [
+        ("GET", "/a"),
+        ("POST", ""),
+        ("POST", "/a/token"),
+        ("PUT", "/a"),
+        ("PUT", "/a/status"),
+        ("PATCH", "/a"),
+        ("PATCH", "/a"),
+        ("DELETE", "/a"),
+        ("DELETE", "/a"),
+        ("DELETE", ""),
+    ]
+    got, _, _, put, _, merge, patch, plain, guarded, collection = server.requests
+    assert got.headers["accept"].startswith("application/json;as=PartialObjectMetadata;")
+    assert msgspec.json.decode(put.body) == document
+    assert (merge.headers["content-type"], merge.body) == (api.MERGE_PATCH, b'{"x":null}')
+    assert (patch.headers["content-type"], patch.body) == (api.JSON_PATCH, b'[{"op":"test"}]')
+    assert msgspec.json.decode(plain.body) == {"kind": "DeleteOptions", "apiVersion": "v1"}
+    assert msgspec.json.decode(guarded.body) == {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "preconditions": {"uid": "u", "resourceVersion": "7"},
+        "propagationPolicy": "Foreground",
+        "gracePeriodSeconds": 0,
+    }
+    assert collection.params == {"labelSelector": "x=y"}
+
+
+async def test_a_list_is_read_page_by_page():
+    async with (
+        scripted.serving(
+            scripted.listing("5", scripted.thing("a", 1), more="next"), scripted.listing("5", scripted.thing("b", 2))
+        ) as server,
+        scripted.client_of(server) as client,
+    ):
+        found = await client.list(THINGS, api.Scope(namespace="ns"))
+    assert [item["metadata"]["name"] for item in found] == ["a", "b"]
+    assert [request.params for request in server.requests] == [{"limit": "500"}, {"limit": "500", "continue": "next"}]
+
+
+async def test_a_view_decodes_only_what_it_names():
+    decoder = msgspec.json.Decoder(partial.OwnedPartial)
+    owners = [{"uid": "o", "kind": "K", "name": "n", "apiVersion": "v1", "controller": True}]
+    document = scripted.thing("a", 1, ownerReferences=owners, finalizers=None, labels={"x": "y"}, odd=[1])
+    async with scripted.serving(scripted.answer(200, document)) as server, scripted.client_of(server) as client:
+        found = await client.view(THINGS, "a", decoder, namespace="ns", metadata=True)
+    assert found.metadata.key == ("ns", "a")
+    assert found.metadata.finalizers is None
+    assert found.metadata.owner_references == (
+        partial.OwnerReference(uid="o", kind="K", name="n", api_version="v1", controller=True),
+    )

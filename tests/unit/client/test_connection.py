@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import base64
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from handfast import errors
+from handfast.client import connection
+
+
+def write(directory: pathlib.Path, cluster: dict[str, Any], user: dict[str, Any] | None = None) -> str:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", **({"user": "u"} if user is not None else {})}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://192.0.2.1:6443", **cluster}}],
+        "users": [{"name": "u", "user": user}] if user is not None else [],
+    }
+    path = directory / "kubeconfig"
+    path.write_text(json.dumps(document))
+    path.chmod(0o600)
+    return str(path)
+
+
+def test_data_in_the_document(tmp_path: pathlib.Path):
+    encoded = {name: base64.b64encode(name.encode()).decode() for name in ("ca", "cert", "key")}
+    path = write(
+        tmp_path,
+        {"certificate-authority-data": encoded["ca"], "tls-server-name": "kubernetes"},
+        {"client-certificate-data": encoded["cert"], "client-key-data": encoded["key"]},
+    )
+    assert connection.load(path) == connection.Connection(
+        server="https://192.0.2.1:6443",
+        ca_pem=b"ca",
+        cert_pem=b"cert",
+        key_pem=b"key",
+        tls_server_name="kubernetes",
+    )
+
+
+def test_files_beside_the_document(tmp_path: pathlib.Path):
+    for name in ("ca.crt", "client.crt", "client.key"):
+        (tmp_path / name).write_text(name)
+        (tmp_path / name).chmod(0o600)
+    path = write(
+        tmp_path,
+        {"certificate-authority": "ca.crt"},
+        {"client-certificate": str(tmp_path / "client.crt"), "client-key": "client.key", "tokenFile": "token"},
+    )
+    found = connection.load(path)
+    assert (found.ca_pem, found.cert_pem, found.key_pem) == (b"ca.crt", b"client.crt", b"client.key")
+    assert found.token_file == str(tmp_path / "token")
+
+
+def test_nobody_in_particular(tmp_path: pathlib.Path):
+    assert connection.load(write(tmp_path, {})) == connection.Connection(server="https://192.0.2.1:6443")
+
+
+@pytest.mark.parametrize("field", ["insecure-skip-tls-verify", "proxy-url"])
+def test_what_would_be_ignored_is_refused(tmp_path: pathlib.Path, field: str):
+    value: Any = True if field.startswith("insecure") else "http://proxy"
+    with pytest.raises(errors.Refused, match=f"{field} is not supported"):
+        connection.load(write(tmp_path, {field: value}))
+
+
+def test_files_that_cannot_be_read(tmp_path: pathlib.Path):
+    with pytest.raises(errors.HandfastError, match="nowhere"):
+        connection.load(str(tmp_path / "nowhere"))
+    path = write(tmp_path, {"certificate-authority": "missing.crt"})
+    with pytest.raises(errors.HandfastError, match=r"missing\.crt"):
+        connection.load(path)
+    pathlib.Path(path).write_bytes(b"\xff\xfe")
+    with pytest.raises(errors.Refused, match="UTF-8"):
+        connection.load(path)

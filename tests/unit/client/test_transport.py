@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import pathlib
+
+import pytest
+
+from handfast import errors
+from handfast.api import status
+from handfast.client import connection, transport
+from tests.unit.client import scripted
+from tests.world.clock import MovableClock
+
+
+async def test_a_refusal_becomes_a_status_error():
+    causes = [{"reason": "FieldValueRequired", "message": "Required value", "field": "spec.x"}]
+    async with (
+        scripted.serving(
+            scripted.status(422, "Invalid", name="n", group="g", kind="K", causes=causes, retryAfterSeconds=3)
+        ) as server,
+        scripted.client_of(server) as client,
+    ):
+        with pytest.raises(status.StatusError) as caught:
+            await client.transport.request("GET", "/x")
+    error = caught.value
+    assert (error.code, error.reason, error.message) == (422, "Invalid", "because Invalid")
+    assert (error.name, error.group, error.kind, error.retry_after) == ("n", "g", "K", 3)
+    assert error.causes == (status.Cause("FieldValueRequired", "Required value", "spec.x"),)
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "retry_after", "expected"),
+    [
+        (404, b"page not found", "", ("NotFound", 404, "page not found", 0)),
+        (409, b"", "", ("Conflict", 409, "the server answered 409 without a body", 0)),
+        (502, b"<html>", "9", ("InternalError", 502, "<html>", 9)),
+        (418, b'{"kind":"Teapot"}', "soon", ("BadRequest", 418, '{"kind":"Teapot"}', 0)),
+        (410, b'{"kind":"Status","metadata":{"continue":"c"}}', "", ("Expired", 410, "", 0)),
+        (400, b'{"kind":"Status","reason":"Own","message":"m","code":409}', "", ("Own", 409, "m", 0)),
+    ],
+)
+def test_whatever_the_body_is(code: int, body: bytes, retry_after: str, expected: tuple[str, int, str, int]):
+    error = transport.status_error(body, code, retry_after)
+    assert (error.reason, error.code, error.message, error.retry_after) == expected
+    assert error.continue_token == ("c" if code == 410 else "")
+
+
+async def test_no_server_is_unavailable():
+    async with scripted.serving() as server:
+        pass
+    async with scripted.client_of(server) as client:
+        with pytest.raises(errors.Unavailable, match="cannot be reached") as caught:
+            await client.transport.request("GET", "/x")
+    assert caught.value.reason == "Unreachable"
+
+
+async def test_a_server_that_does_not_answer_is_unavailable():
+    async with scripted.serving() as server:
+        link = transport.Transport(connection.Connection(server=server.url), clock=MovableClock(), seconds=0.05)
+        with pytest.raises(errors.Unavailable) as caught:
+            await link.request("GET", "/x")
+        await link.close()
+    assert caught.value.reason == "Timeout"
+
+
+async def test_headers_on_the_wire():
+    async with (
+        scripted.serving(scripted.answer(200, raw=b"{}"), scripted.answer(200, raw=b"{}")) as server,
+        scripted.client_of(server, token="secret-token") as client,
+    ):
+        await client.transport.request("GET", "/a%2Fb", params={"x": "1 2"})
+        await client.transport.request("POST", "/c", body=b"[]", content_type="text/x")
+    first, second = server.requests
+    assert (first.path, first.params) == ("/a%2Fb", {"x": "1 2"})
+    assert first.headers["authorization"] == "Bearer secret-token"
+    assert first.headers["user-agent"].startswith("handfast/")
+    assert first.headers["accept-encoding"] == "identity"
+    assert "content-type" not in first.headers
+    assert (second.headers["content-type"], second.body) == ("text/x", b"[]")
+
+
+async def test_a_token_file_is_read_again(tmp_path: pathlib.Path):
+    path = tmp_path / "token"
+    path.write_text("one\n")
+    clock = MovableClock()
+    async with (
+        scripted.serving(*[scripted.answer(200, raw=b"{}") for _ in range(4)]) as server,
+        scripted.client_of(server, clock, token_file=str(path)) as client,
+    ):
+        await client.transport.request("GET", "/")
+        path.write_text("two\n")
+        await client.transport.request("GET", "/")
+        await clock.advance(11)
+        await client.transport.request("GET", "/")
+        path.unlink()
+        await clock.advance(11)
+        await client.transport.request("GET", "/")
+    assert [request.headers["authorization"] for request in server.requests] == [
+        "Bearer one",
+        "Bearer one",
+        "Bearer two",
+        "Bearer two",
+    ]
+
+
+async def test_a_refused_token_that_has_been_replaced_is_tried_once_more(tmp_path: pathlib.Path):
+    path = tmp_path / "token"
+    path.write_text("old")
+    denied = scripted.status(401, "Unauthorized")
+    async with (
+        scripted.serving(scripted.answer(200, raw=b"{}"), denied, scripted.answer(200, raw=b"{}"), denied) as server,
+        scripted.client_of(server, token_file=str(path)) as client,
+    ):
+        await client.transport.request("GET", "/")
+        path.write_text("new")
+        await client.transport.request("GET", "/")
+        with pytest.raises(status.StatusError, match="because Unauthorized"):
+            await client.transport.request("GET", "/")
+    tokens = [request.headers["authorization"].removeprefix("Bearer ") for request in server.requests]
+    assert tokens == ["old", "old", "new", "new"]
+
+
+async def test_no_token_file_is_unavailable(tmp_path: pathlib.Path):
+    async with (
+        scripted.serving() as server,
+        scripted.client_of(server, token_file=str(tmp_path / "none")) as client,
+    ):
+        with pytest.raises(errors.Unavailable, match="token file"):
+            await client.transport.request("GET", "/")
+
+
+async def test_a_stream_arrives_as_it_is_written():
+    async with (
+        scripted.serving(scripted.stream(b"one\n", then="hold")) as server,
+        scripted.client_of(server) as client,
+        client.transport.stream("/", params={}, accept="x/y", idle_seconds=5) as body,
+    ):
+        assert await asyncio.wait_for(body.readany(), 5) == b"one\n"
+
+
+async def test_a_silent_stream_is_given_up():
+    async with scripted.serving(scripted.stream(b"one\n", then="hold")) as server, scripted.client_of(server) as client:
+        with pytest.raises(errors.Unavailable):
+            async with client.transport.stream("/", params={}, accept="x/y", idle_seconds=0.05) as body:
+                while await body.readany():
+                    pass
+
+
+def test_secrets_do_not_print():
+    place = connection.Connection(server="https://x", token="hidden1", cert_pem=b"hidden2", key_pem=b"hidden3")
+    assert "hidden" not in repr(place)
