@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 
-from bench import growth, lists, load, measure, preload, requests, servers, settings, watches
+from bench import growth, lists, measure, requests, servers, settings, watches
 
 # These share one control plane and one floor.
 _PAIRED: dict[str, Callable[[settings.Pair, settings.Sizes], Awaitable[list[measure.Figure]]]] = {

@@ -84,4 +84,5 @@ async def serve(certificate: str, key: str, client_ca: str, body: bytes) -> None
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as floor_runner:
-        floor_runner.run(serve(*sys.argv[1:4], pathlib.Path(sys.argv[4]).read_bytes()))
+        certificate_file, key_file, ca_file, object_file = sys.argv[1:]
+        floor_runner.run(serve(certificate_file, key_file, ca_file, pathlib.Path(object_file).read_bytes()))

@@ -77,7 +77,8 @@ async def _listing(plane: servers.Server, listed: list[float]) -> AsyncIterator[
     try:
         yield
     finally:
-        printed, _ = await process.communicate()
+        # An empty input, not None: that would leave it open.
+        printed, _ = await process.communicate(b"")
     if process.returncode or not printed:
         raise load.UnexpectedAnswer("the list client failed")
     listed += [float(line) for line in printed.split()]

@@ -16,7 +16,7 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 MIB = 1 << 20
 # A process clock of Linux is (~pid << 3) | CPUCLOCK_SCHED: nanoseconds of all its threads, those that ended included.
@@ -53,7 +53,7 @@ class Meter:
         self._before: dict[str, float] = {}
         self.used: dict[str, float] = {}
 
-    async def __aenter__(self) -> Meter:
+    async def __aenter__(self) -> Self:
         await settle(tuple(self._pids.values()))
         self._before = {name: cpu_seconds(pid) for name, pid in self._pids.items()}
         return self

@@ -40,7 +40,7 @@ async def idle(run: settings.Run) -> list[measure.Figure]:
         roles = {role: measure.pss(pid) / measure.MIB for role, pid in plane.pids.items()}
     return [
         measure.Figure("idle.memory", "empty: PSS of all processes", "MiB", sums, IDLE_LIMIT_MIB),
-        *(measure.Figure(f"idle.memory.{role}", f"  the {role}'s", "MiB", [size]) for role, size in roles.items()),
+        *(measure.Figure(f"idle.memory.{role}", f"  of it the {role}", "MiB", [size]) for role, size in roles.items()),
         measure.Figure("idle.cpu", "  CPU of doing nothing", "%", shares),
     ]
 
@@ -119,7 +119,9 @@ async def create(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Fig
 
 async def connections(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Figure]:
     """A new TLS connection with a client certificate and one GET. Below the limit per source, so rates mean little."""
-    total, floors, planes = sizes.connections, [], []
+    total = sizes.connections
+    floors: list[float] = []
+    planes: list[float] = []
     rounds = ((pair.floor, "/object", floors), (pair.plane, f"{preload.COLLECTION}/{OBJECT}", planes))
     for _ in range(sizes.rounds):
         for server, path, used in rounds:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kubernetes import client, config
@@ -36,7 +37,22 @@ def core(api: client.ApiClient) -> client.CoreV1Api:
 
 
 @pytest.fixture
-def namespace(core: client.CoreV1Api) -> str:
+def apps(api: client.ApiClient) -> client.AppsV1Api:
+    return client.AppsV1Api(api)
+
+
+@pytest.fixture
+def rules(api: client.ApiClient) -> client.RbacAuthorizationV1Api:
+    return client.RbacAuthorizationV1Api(api)
+
+
+@pytest.fixture
+def coordination(api: client.ApiClient) -> client.CoordinationV1Api:
+    return client.CoordinationV1Api(api)
+
+
+@pytest.fixture
+def namespace(core: Any) -> str:
     """A namespace of the test's own, with what the controllers put into each."""
     name = f"test-{next(_numbers)}"
     core.create_namespace({"metadata": {"name": name}})

@@ -70,20 +70,22 @@ def test_client_side_removes_what_left_the_manifest(kubectl):
 
 def test_client_side_keeps_what_others_added(kubectl):
     kubectl("apply", "-f", "-", stdin=manifests.USUAL)
-    kubectl("scale", "deployment", "web", "--replicas=7")
     kubectl("label", "cm", "settings", "team=blue")
-    without_replicas = _LESS.replace("  replicas: 4\n", "")
-    kubectl("apply", "-f", "-", stdin=without_replicas)
-    assert kubectl.json("get", "cm", "settings")["metadata"]["labels"] == {"team": "blue"}
+    kubectl("patch", "deployment", "web", "--type=merge", "-p", '{"spec": {"paused": true}}')
+    kubectl("apply", "-f", "-", stdin=manifests.USUAL.replace("replicas: 2", "replicas: 5"))
+    assert kubectl.json("get", "cm", "settings")["metadata"]["labels"] == {"app": "web", "team": "blue"}
+    spec = kubectl.json("get", "deployment", "web")["spec"]
+    assert (spec["replicas"], spec["paused"]) == (5, True)
 
 
 def test_dry_run_on_the_server_changes_nothing(kubectl):
     kubectl.needs(18, "--dry-run=server")
     kubectl("apply", "-f", "-", stdin=manifests.USUAL)
     before = _versions(kubectl)
-    assert "configmap/settings configured (server dry run)" in kubectl(
-        "apply", "-f", "-", "--dry-run=server", stdin=_LESS
-    ).lines
+    assert (
+        "configmap/settings configured (server dry run)"
+        in kubectl("apply", "-f", "-", "--dry-run=server", stdin=_LESS).lines
+    )
     assert _versions(kubectl) == before
 
 

@@ -179,4 +179,6 @@ def test_duplicate_fields_reach_the_server_only_raw_and_are_refused(kubectl):
     kubectl.needs(20, "create --raw")
     twice = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"two"},"data":{"a":"b","a":"c"}}'
     path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps?fieldValidation=Strict"
-    assert 'strict decoding error: duplicate field "data.a"' in kubectl.fails("create", "--raw", path, "-f", "-", stdin=twice)
+    assert 'strict decoding error: duplicate field "data.a"' in kubectl.fails(
+        "create", "--raw", path, "-f", "-", stdin=twice
+    )

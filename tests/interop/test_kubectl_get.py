@@ -73,7 +73,9 @@ def test_label_columns_headers_and_kinds(full):
     shown = full("get", "cm", "-L", "app", "--show-labels").out
     assert re.search(r"NAME +DATA +AGE +APP +LABELS", shown)
     assert re.search(r"settings +2 +\d+s +web +app=web", shown)
-    assert re.fullmatch(r"configmap/settings +2 +\d+s\n", full("get", "cm", "settings", "--no-headers", "--show-kind").out)
+    assert re.fullmatch(
+        r"configmap/settings +2 +\d+s\n", full("get", "cm", "settings", "--no-headers", "--show-kind").out
+    )
 
 
 def test_all_namespaces_adds_a_column(full):
@@ -98,7 +100,7 @@ def test_label_and_field_selectors(full):
 
 
 def test_wrong_selectors_are_refused_in_kubernetes_words(full):
-    assert 'field label not supported: colour' in full.fails("get", "pods", "--field-selector", "colour=red")
+    assert "field label not supported: colour" in full.fails("get", "pods", "--field-selector", "colour=red")
     known = 'is not a known field selector: only "metadata.name", "metadata.namespace"'
     assert known in full.fails("get", "cm", "--field-selector", "colour=red")
     assert "found '=', expected: ',' or 'end of string'" in full.fails("get", "cm", "-l", "a=b=c")

@@ -78,9 +78,14 @@ def killed_after(path: pathlib.Path, seconds: float) -> list[str]:
 
 
 class Judge:
-    """Remembers all that was ever acknowledged."""
+    """Remembers all that was ever acknowledged, or found committed though nobody had been told.
+
+    The second matters over several rounds: a delete that one victim did not live to acknowledge may be compacted by
+    the next, and is then no loss.
+    """
 
     def __init__(self) -> None:
+        self.heard = 0
         self.acknowledged: dict[int, tuple[str, str, str]] = {}
         self.last: dict[str, int] = {}
 
@@ -90,6 +95,7 @@ class Judge:
             assert int(revision) not in self.acknowledged, f"revision {revision} was given out twice"
             self.acknowledged[int(revision)] = (op, key, value)
             self.last[key] = int(revision)
+            self.heard += 1
 
     def judge(self, database: apsw.Connection) -> None:
         assert database.pragma("integrity_check") == "ok"
@@ -115,6 +121,9 @@ class Judge:
         superseded = {row[0] for row in database.execute("SELECT prev_rev FROM log WHERE rev <= ?", (meta["swept"],))}
         assert not below & superseded
         assert not any(log[revision][0] == "delete" for revision in below)
+        for revision, write in sorted(log.items()):
+            self.acknowledged[revision] = write
+            self.last[write[1]] = max(revision, self.last.get(write[1], 0))
 
 
 @pytest.mark.slow
@@ -134,7 +143,7 @@ def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path: pathlib.Path) -> None:
         copy.close()
     assert floors == sorted(floors)
     assert floors[-1] > 0
-    assert len(judge.acknowledged) > 100 * ROUNDS
+    assert judge.heard > 100 * ROUNDS
 
 
 if __name__ == "__main__":

@@ -142,3 +142,27 @@ def test_open_watches_do_not_hold_the_stop(directory):
         assert (code, seconds < 10) == (0, True)
         response.close()
         connection.close()
+
+
+def test_each_role_runs_alone_and_stops_on_its_own_signal(directory):
+    environment = up_world.environment()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        log = directory.parent / f"{number.name}.log"
+        with log.open("wb") as stream:
+            words = [*up_world.COMMAND, "serve", "apiserver", "--dir", str(directory), "--listen", "127.0.0.1:0"]
+            process = subprocess.Popen(words, stdout=stream, stderr=stream, env=environment)
+        with process:
+            up_world.until(lambda log=log: b'"serving"' in log.read_bytes(), what=log)
+            controllers = subprocess.Popen(
+                [*up_world.COMMAND, "serve", "controllers", "--dir", str(directory), "--admin-listen", "127.0.0.1:0"],
+                stderr=subprocess.PIPE,
+                env=environment,
+            )
+            with controllers:
+                assert controllers.stderr is not None
+                assert b"controllers started" in controllers.stderr.readline()
+                controllers.send_signal(number)
+                assert controllers.wait(10) == 0
+            process.send_signal(number)
+            assert process.wait(10) == 0, log.read_text()
+        assert "error" not in log.read_text()

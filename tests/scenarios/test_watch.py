@@ -160,7 +160,9 @@ async def test_a_version_before_the_start_of_this_server_is_expired(tmp_path: pa
 
 
 async def test_a_version_from_the_future_is_refused_after_a_wait(world: worlds.World) -> None:
-    answer = await world.get(f"{PATH}?watch=1&resourceVersion=99999999")
+    asking = asyncio.ensure_future(world.get(f"{PATH}?watch=1&resourceVersion=99999999"))
+    await world.pass_time_until(asking)
+    answer = await asking
     assert answer.status == 504
     assert answer.json()["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 

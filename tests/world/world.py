@@ -7,6 +7,7 @@ Certificates are made on the spot by the same code that `handfast up` uses. Verb
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import pathlib
 import ssl
@@ -102,6 +103,12 @@ class World:
 
     async def get(self, path: str, **options: Any) -> Answer:
         return await self.request("GET", path, **options)
+
+    async def pass_time_until(self, task: asyncio.Future[Any], step: float = 1.0) -> None:
+        """Move the clock on, while the network goes at its own pace, until `task` is done."""
+        while not task.done():
+            await self.movable().advance(step)
+            await asyncio.wait([task], timeout=0.01)
 
     async def create_config_map(self, name: str, namespace: str = "default", **data: str) -> Any:
         path = f"/api/v1/namespaces/{namespace}/configmaps"

@@ -26,7 +26,10 @@ class Audit:
         if kind is None:
             self._metrics.request(info.verb, "", "", "", code, seconds)
         else:
-            self._metrics.request(info.verb, kind.group, kind.plural, info.subresource, code, seconds)
+            # Only what exists becomes a label: callers must not invent time series.
+            sub = info.subresource
+            known = sub if not sub or kind.subresource(sub) is not None else "other"
+            self._metrics.request(info.verb, kind.group, kind.plural, known, code, seconds)
 
     def refused(self, asked: call.Call, error: status.StatusError) -> None:
         """Tell the operator why somebody was turned away."""

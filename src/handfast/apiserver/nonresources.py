@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from handfast.api import status
-from handfast.apiserver import call, discovery
+from handfast.apiserver import authn, call, discovery
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
 
@@ -60,14 +60,16 @@ class NonResources:
     def _check(self, asked: call.Call) -> web.Response:
         endpoint, _, name = asked.info.path.strip("/").partition("/")
         query = asked.info.query
+        # Reasons may name files and peers: only who logged in gets them.
+        withhold = asked.user is authn.ANONYMOUS
         if name:
-            found = self._health.one(endpoint, name)
+            found = self._health.one(endpoint, name, withhold=withhold)
             if found is None:
                 raise status.StatusError("NotFound", f"{endpoint} has no check named {name!r}")
             well, text = found
         else:
             exclude = query.get("exclude", "").split(",")
-            well, text = self._health.report(endpoint, exclude=exclude, verbose="verbose" in query)
+            well, text = self._health.report(endpoint, exclude=exclude, verbose="verbose" in query, withhold=withhold)
         return web.Response(status=200 if well else 500, text=text, headers=_TEXT)
 
     def _discover(self, asked: call.Call) -> web.Response:

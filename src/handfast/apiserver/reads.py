@@ -69,7 +69,7 @@ class Reader:
         if version is None:
             await self._replica.fresh()
         elif version > self._replica.version:
-            await watch.reach(self._replica, version)
+            await watch.reach(self._replica, version, self._clock)
 
     async def _continued(
         self, kind: kinds.Kind, namespace: str, asked: options.ListOptions, token: options.Continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import collections
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -113,6 +114,58 @@ class Change:
 Listener = Callable[[Change], None]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Index:
+    """A field that must equal `value` in whatever a listener is told of; `paths` are the kind's selectable fields."""
+
+    field: str
+    value: str
+    paths: tuple[tuple[str, str], ...] = ()
+
+
+class Listeners:
+    """Who is told of the changes of a collection.
+
+    Thousands of nodes each follow their own Pods: those that ask for one value of a field are found by that value, so
+    that a change costs what it concerns and not what is open.
+    """
+
+    def __init__(self) -> None:
+        self._everyone: dict[object, Listener] = {}
+        self._by_field: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, dict[object, Listener]]] = {}
+        self._indexes: dict[object, Index] = {}
+
+    def add(self, owner: object, listener: Listener, index: Index | None) -> None:
+        if index is None:
+            self._everyone[owner] = listener
+            return
+        self._indexes[owner] = index
+        by_value = self._by_field.setdefault((index.field, index.paths), {})
+        by_value.setdefault(index.value, {})[owner] = listener
+
+    def remove(self, owner: object) -> None:
+        self._everyone.pop(owner, None)
+        index = self._indexes.pop(owner, None)
+        if index is None:
+            return
+        by_value = self._by_field[index.field, index.paths]
+        del by_value[index.value][owner]
+        if not by_value[index.value]:
+            del by_value[index.value]
+        if not by_value:
+            del self._by_field[index.field, index.paths]
+
+    def tell(self, change: Change) -> None:
+        for listener in tuple(self._everyone.values()):
+            listener(change)
+        for (field, paths), by_value in tuple(self._by_field.items()):
+            # The value before counts too: who followed it must hear that the object left.
+            items = (item for item in (change.before, change.after) if item is not None)
+            for value in {item.fields(paths)[field] for item in items}:
+                for listener in tuple(by_value.get(value, {}).values()):
+                    listener(change)
+
+
 class Bucket:
     """The objects of one namespace, by name and in name order."""
 
@@ -152,7 +205,7 @@ class Collection:
         self.window = start
         self.history: collections.deque[Change] = collections.deque()
         self._history_bytes = 0
-        self.listeners: dict[object, Listener] = {}
+        self._listeners = Listeners()
 
     def get(self, namespace: str, name: str) -> Item | None:
         bucket = self.buckets.get(namespace)
@@ -218,9 +271,15 @@ class Collection:
         change = Change(version, before, after)
         self.changed = version
         self._remember(change)
-        for listener in tuple(self.listeners.values()):
-            listener(change)
+        self._listeners.tell(change)
         return change
+
+    def listen(self, owner: object, listener: Listener, index: Index | None = None) -> None:
+        """Call `listener` for changes until `forget`; with an index, only for those that touch its value."""
+        self._listeners.add(owner, listener, index)
+
+    def forget(self, owner: object) -> None:
+        self._listeners.remove(owner)
 
     def since(self, version: int) -> list[Change]:
         """Changes after `version`, oldest first."""

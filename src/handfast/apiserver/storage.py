@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from collections.abc import Awaitable
+
 from handfast.api import kinds, objects, status
 from handfast.apiserver import envelope, replica
 from handfast.store import protocol
@@ -36,6 +38,8 @@ class Storage:
         self._store = store
         self._envelopes = envelopes
         self.replica = copy
+        # Why the last write could not be taken, until one is: what /readyz says.
+        self.trouble: str | None = None
 
     async def find(self, kind: kinds.Kind, namespace: str, name: str) -> replica.Item | None:
         """The current state: linearizable."""
@@ -45,7 +49,7 @@ class Storage:
     async def create(self, kind: kinds.Kind, document: objects.Document) -> replica.Item:
         """Store a new object; Mismatch if the key is taken."""
         namespace, name, key, payload, value = self._prepare(kind, document)
-        revision = await self._store.create(key, value)
+        revision = await self._write(self._store.create(key, value))
         return replica.Item(namespace, name, revision + self._store.epoch_offset, payload)
 
     async def replace(self, kind: kinds.Kind, document: objects.Document, old: replica.Item) -> replica.Item:
@@ -55,14 +59,25 @@ class Storage:
             envelope.with_resource_version(payload, envelope.metadata_at(payload), old.version), old.body
         ):
             return old
-        revision = await self._store.update(key, value, expected=old.version - self._store.epoch_offset)
+        expected = old.version - self._store.epoch_offset
+        revision = await self._write(self._store.update(key, value, expected=expected))
         return replica.Item(namespace, name, revision + self._store.epoch_offset, payload)
 
     async def delete(self, kind: kinds.Kind, old: replica.Item) -> replica.Item:
         """Remove an object; its last state under the version of the removal."""
         key = kind.key(old.namespace, old.name)
-        revision = await self._store.delete(key, expected=old.version - self._store.epoch_offset)
+        expected = old.version - self._store.epoch_offset
+        revision = await self._write(self._store.delete(key, expected=expected))
         return old.at_version(revision + self._store.epoch_offset)
+
+    async def _write(self, writing: Awaitable[int]) -> int:
+        try:
+            revision = await writing
+        except protocol.StoreUnavailable as error:
+            self.trouble = error.message
+            raise
+        self.trouble = None
+        return revision
 
     async def page_at(
         self, kind: kinds.Kind, version: int, namespace: str, after: str, limit: int

@@ -22,12 +22,15 @@ from aiohttp import web
 from handfast.api import kinds, status
 from handfast.apiserver import encode, listener, options, replica
 from handfast.runtime import clock as clock_module
+from handfast.runtime import tasks
 
 _encode = msgspec.json.Encoder().encode
 BOOKMARK_SECONDS = 60.0
 # Without timeoutSeconds a watch ends after a random time in this range, as in Kubernetes, so that load evens out.
 TIMEOUT_RANGE = (1800.0, 3600.0)
 _CHUNK = 128 << 10
+# How long a read waits for a version that this server has not seen.
+FUTURE_SECONDS = 3.0
 
 
 def chunk(frame: bytes) -> bytes:
@@ -49,7 +52,9 @@ class Watcher:
         namespace: str,
         wanted: options.Selection,
         buffer_cap: int,
+        touched: list[Watcher],
     ) -> None:
+        self._touched = touched
         self._transport = transport
         self._shape = shape
         self._namespace = namespace
@@ -91,6 +96,8 @@ class Watcher:
     def offer(self, change: replica.Change) -> None:
         found = self.event(change)
         if found is not None:
+            if not self._pending:
+                self._touched.append(self)
             self._pending.append(found)
 
     def flush(self) -> None:
@@ -127,6 +134,8 @@ class Hub:
         self._cap = buffer_cap
         self._watchers: dict[Watcher, bytes] = {}
         self._bookmarked: set[Watcher] = set()
+        # Those that got something in this batch: only they are written to at its end.
+        self._touched: list[Watcher] = []
         self._closing = False
         self.dropped = 0
         copy.on_batch.append(self._flush)
@@ -166,7 +175,7 @@ class Hub:
         connection = cast("listener.Connection", http.protocol)
         if connection.transport is None:
             return response
-        watcher = Watcher(connection.transport, shape, namespace, asked.selection, self._cap)
+        watcher = Watcher(connection.transport, shape, namespace, asked.selection, self._cap, self._touched)
         connection.closed_hooks.add(watcher.end)
         try:
             try:
@@ -176,7 +185,7 @@ class Hub:
                 return response
             await self._run(watcher, shape, kind, asked)
         finally:
-            collection.listeners.pop(watcher, None)
+            collection.forget(watcher)
             self._watchers.pop(watcher, None)
             self._bookmarked.discard(watcher)
             connection.closed_hooks.discard(watcher.end)
@@ -188,7 +197,7 @@ class Hub:
         if asked.version is None or asked.initial_events:
             await self._replica.fresh()
         if asked.version and asked.version > self._replica.version:
-            await reach(self._replica, asked.version)
+            await reach(self._replica, asked.version, self._clock)
 
     async def _begin(
         self,
@@ -225,7 +234,7 @@ class Hub:
         watcher.flush()
         if send_state and asked.initial_events:
             watcher.write(chunk(self._bookmark(_bookmark_kind(kind, shape), initial_end=True)))
-        collection.listeners[watcher] = watcher.offer
+        collection.listen(watcher, watcher.offer, _index(namespace, asked.selection))
         self._watchers[watcher] = _bookmark_kind(kind, shape)
         if asked.bookmarks:
             self._bookmarked.add(watcher)
@@ -245,7 +254,9 @@ class Hub:
             watcher.end()
 
     def _flush(self) -> None:
-        for watcher in tuple(self._watchers):
+        touched = self._touched[:]
+        self._touched.clear()
+        for watcher in touched:
             watcher.flush()
 
     def _bookmark(self, kind: bytes, *, initial_end: bool = False) -> bytes:
@@ -253,6 +264,18 @@ class Hub:
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         return _frame(b"BOOKMARK", b'{%s,"metadata":%s}' % (kind, _encode(metadata)))
+
+
+def _index(namespace: str, wanted: options.Selection) -> replica.Index | None:
+    """The most telling field that must have one value, if there is any."""
+    for field in sorted(wanted.fields.fields, key=lambda name: name != "metadata.name"):
+        value = wanted.fields.requires_exact(field)
+        if value is not None:
+            return replica.Index(field, value, wanted.paths if field not in _ALWAYS else ())
+    return replica.Index("metadata.namespace", namespace) if namespace else None
+
+
+_ALWAYS = frozenset({"metadata.name", "metadata.namespace"})
 
 
 def _bookmark_kind(kind: kinds.Kind, shape: encode.Shape) -> bytes:
@@ -279,10 +302,7 @@ def _parts(watcher: Watcher, items: list[replica.Item], wanted: options.Selectio
         yield b"".join(gathered)
 
 
-async def reach(copy: replica.Replica, version: int) -> None:
+async def reach(copy: replica.Replica, version: int, clock: clock_module.Clock) -> None:
     """Wait a little for a version from the future (another server may have written it), then refuse."""
-    try:
-        async with asyncio.timeout(3.0):
-            await copy.reached(version)
-    except TimeoutError:
-        raise status.too_large_resource_version(version, copy.version) from None
+    if not await tasks.within(copy.reached(version), clock, FUTURE_SECONDS):
+        raise status.too_large_resource_version(version, copy.version)

@@ -127,7 +127,10 @@ class ApiServer:
     def _checks(self) -> health_module.Health:
         return health_module.Health(
             live={"replica": lambda: None if self.replica.failed is None else "the copy of the store has stopped"},
-            ready={"shutdown": lambda: "the server is stopping" if self._stopping else None},
+            ready={
+                "store": lambda: self.storage.trouble,
+                "shutdown": lambda: "the server is stopping" if self._stopping else None,
+            },
         )
 
     def _gauges(self) -> None:

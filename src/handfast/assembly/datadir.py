@@ -38,6 +38,7 @@ SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "
 ADMIN = names.Subject(common_name="kubernetes-admin", organizations=("system:masters",))
 CONTROLLERS = names.Subject(common_name="system:kube-controller-manager")
 _MAX_BYTES = 1 << 20
+_RESTORE = "restore it from a backup; it is not made anew, because what depends on it would be lost"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,10 +91,10 @@ def _authority(work: _Work) -> authority.Authority:
         _require_nothing_issued(work, place.ca_certificate if has_key else place.ca_key)
         return _new_authority(work, has_key=has_key)
     key = _private_key(place.ca_key)
-    der = _certificate(place.ca_certificate)
+    found = _certificate(place.ca_certificate)
     # 3.
     try:
-        ca = authority.Authority(der, key)
+        ca = authority.Authority(found.der, key)
     except errors.Refused as refused:
         raise _unfit(place.ca_certificate, place.ca_key, refused, hint=_RESTORE) from None
     if not ca.certificate.not_before <= work.now <= ca.certificate.not_after:
@@ -134,12 +135,12 @@ def _require_nothing_issued(work: _Work, missing: pathlib.Path) -> None:
 def _seal_key(work: _Work) -> None:
     path = work.place.encryption_key
     if path.exists():
+        data = files.read_private(path, limit=_MAX_BYTES)
         try:
-            seal.Sealer.from_text(files.read_private(path, limit=_MAX_BYTES).decode("ascii"))
-        except UnicodeDecodeError:
-            raise errors.Refused(f"{path}: not text", reason="DataDirectoryInconsistent", hint=_RESTORE) from None
+            # What is not ASCII is no key either, and is refused as such.
+            seal.Sealer.from_text(data.decode("ascii", "replace"))
         except errors.Refused as refused:
-            raise _in_file(path, refused) from None
+            raise _in_file(path, refused, hint=_RESTORE) from None
         return
     # 4.
     store = work.place.store(work.store)
@@ -184,19 +185,16 @@ def _serving_pair(work: _Work, ca: authority.Authority) -> None:
             reason="DataDirectoryIncomplete",
             hint=f"restore it from a backup, or remove {certificate_path} to have both made anew",
         )
-    verb = "created"
+    verb, hint = "created", f"remove {certificate_path} and {key_path} to have both made anew"
     if key_path.exists():
-        key = _private_key(key_path)
+        key = _private_key(key_path, hint=hint)
     else:
         key = keys.generate()
         work.write(key_path, key.to_pem(), verb)
     if certificate_path.exists():
-        try:
-            found = certificates.read(_certificate(certificate_path))
-        except errors.Refused as refused:
-            raise _in_file(certificate_path, refused) from None
+        found = _certificate(certificate_path, hint=hint)
         # 5.
-        _require_ours(work, ca, found, key, (certificate_path, key_path))
+        _require_ours(work, ca, found, key, hint)
         if _fresh(found, work.now) and set(wanted.texts()) <= set(found.sans.texts()):
             return
         verb = "renewed"
@@ -207,23 +205,19 @@ def _serving_pair(work: _Work, ca: authority.Authority) -> None:
 
 
 def _require_ours(
-    work: _Work,
-    ca: authority.Authority,
-    found: certificates.Certificate,
-    key: keys.PrivateKey,
-    paths: tuple[pathlib.Path, pathlib.Path],
+    work: _Work, ca: authority.Authority, found: certificates.Certificate, key: keys.PrivateKey, hint: str
 ) -> None:
-    hint = f"remove {paths[0]} and {paths[1]} to have both made anew"
+    certificate_path, key_path = work.place.apiserver_certificate, work.place.apiserver_key
     if found.public_key.spki != key.public.spki:
         mismatch = errors.Refused("the certificate and the private key do not belong together")
-        raise _unfit(paths[0], paths[1], mismatch, hint=hint)
+        raise _unfit(certificate_path, key_path, mismatch, hint=hint)
     # Judged at an instant inside its life, since whether it has expired is another question.
     instant = min(max(work.now, found.not_before), found.not_after)
     try:
         chains.verify([found.der], bundles.TrustBundle.of([ca.certificate.der]), chains.Server("localhost"), instant)
     except errors.Refused as refused:
         raise errors.Refused(
-            f"{paths[0]}: not a serving certificate of {work.place.ca_certificate}: {refused.message}",
+            f"{certificate_path}: not a serving certificate of {work.place.ca_certificate}: {refused.message}",
             reason="DataDirectoryInconsistent",
             hint=hint,
         ) from None
@@ -290,31 +284,24 @@ def _credentials(data: bytes) -> tuple[kubeconfig.Kubeconfig, certificates.Certi
     return found, certificates.read(der), keys.private_from_pem(user.client_key_data)
 
 
-def _private_key(path: pathlib.Path) -> keys.PrivateKey:
+def _private_key(path: pathlib.Path, *, hint: str = _RESTORE) -> keys.PrivateKey:
     data = files.read_private(path, limit=_MAX_BYTES)
     try:
         return keys.private_from_pem(data)
     except errors.Refused as refused:
-        raise _in_file(path, refused) from None
+        raise _in_file(path, refused, hint=hint) from None
 
 
-def _certificate(path: pathlib.Path) -> bytes:
+def _certificate(path: pathlib.Path, *, hint: str = _RESTORE) -> certificates.Certificate:
+    data = files.read(path, limit=_MAX_BYTES)
     try:
-        return pem.one(files.read(path, limit=_MAX_BYTES), pem.CERTIFICATE)
+        return certificates.read(pem.one(data, pem.CERTIFICATE))
     except errors.Refused as refused:
-        if str(path) in refused.message:
-            raise
-        raise _in_file(path, refused) from None
+        raise _in_file(path, refused, hint=hint) from None
 
 
-_RESTORE = "restore it from a backup; it is not made anew, because what depends on it would be lost"
-
-
-def _in_file(path: pathlib.Path, refused: errors.Refused) -> errors.Refused:
-    """The same refusal with the file's name, unless it has it already."""
-    if str(path) in refused.message:
-        return refused
-    return errors.Refused(f"{path}: {refused.message}", reason="DataDirectoryInconsistent", hint=_RESTORE)
+def _in_file(path: pathlib.Path, refused: errors.Refused, *, hint: str) -> errors.Refused:
+    return errors.Refused(f"{path}: {refused.message}", reason="DataDirectoryInconsistent", hint=hint)
 
 
 def _unfit(certificate: pathlib.Path, key: pathlib.Path, refused: errors.Refused, *, hint: str) -> errors.Refused:

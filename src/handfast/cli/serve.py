@@ -107,8 +107,9 @@ def apiserver_command(
         chosen = _configuration(place, flags, config_file, tie)
         if listen_fd is None:
             sock = stack.enter_context(endpoints.listen(chosen.listen, "--listen"))
-            listen_fd = sock.fileno()
             _prepare(place, endpoints.bound(sock, chosen.listen), chosen)
+            # From here on it is the server's to close.
+            listen_fd = sock.detach()
         from handfast.assembly import apiserver
 
         options = apiserver.ApiServerOptions(

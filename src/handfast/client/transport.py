@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import aiohttp
 import msgspec
+import structlog
 import yarl
 
 from handfast import errors
@@ -29,6 +30,8 @@ from handfast.runtime import tls
 # How long a token read from a file is used before the file is looked at again; kubelets rewrite it hours ahead.
 _TOKEN_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
+# The reasons of Unavailable when nobody answered.
+NO_ANSWER = frozenset({"Timeout", "Unreachable"})
 USER_AGENT = f"handfast/0.1 ({platform.system().lower()}/{platform.machine()})"
 
 # Of several reasons for one code, what an answer without a Status most likely means.
@@ -59,6 +62,8 @@ class _Status(msgspec.Struct, rename="camel"):
     details: _Details | None = None
     metadata: dict[str, Any] | None = None
 
+
+_log = structlog.get_logger("handfast.client")
 
 _status_decoder = msgspec.json.Decoder(_Status)
 
@@ -125,6 +130,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._token = connection.token
         self._token_read_at: float | None = None
+        self._reachable = True
 
     async def request(
         self,
@@ -160,13 +166,27 @@ class Transport:
                 answer.release()
                 answer = await self._send(method, path, **more)
             async with answer:
+                self._heard()
                 if answer.status >= 400:
                     raise status_error(await answer.read(), answer.status, answer.headers.get("Retry-After", ""))
                 yield answer
         except TimeoutError as error:
+            self._unheard("did not answer in time")
             raise errors.Unavailable(f"{self._base} did not answer in time", reason="Timeout") from error
         except (aiohttp.ClientError, OSError) as error:
+            self._unheard(str(error))
             raise errors.Unavailable(f"{self._base} cannot be reached: {error}", reason="Unreachable") from error
+
+    def _heard(self) -> None:
+        if not self._reachable:
+            self._reachable = True
+            _log.info("the API server answers again", server=self._base)
+
+    def _unheard(self, why: str) -> None:
+        # Once for each outage: dozens of watches share this transport and all of them fail.
+        if self._reachable:
+            self._reachable = False
+            _log.warning("the API server cannot be reached", server=self._base, error=why)
 
     async def _send(self, method: str, path: str, headers: dict[str, str], **more: Any) -> aiohttp.ClientResponse:
         if self._session is None:

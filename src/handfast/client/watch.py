@@ -128,7 +128,9 @@ class Reflector(Generic[V]):
                 again, self._expired, self._version = self._expired, True, None
                 return wait if again else 0.0
             wait = max(wait, float(error.retry_after))
-        _log.warning(
+        # An unreachable server is told of once, by the transport.
+        write: Any = _log.debug if error.reason in transports.NO_ANSWER else _log.warning
+        write(
             "watch interrupted",
             resource=self._source.resource.plural,
             reason=error.reason,

@@ -21,7 +21,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
+from handfast import errors
 from handfast.api import status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import events, loop, ownership, served
@@ -37,7 +39,12 @@ class Owner(enum.Enum):
     WAITING = "waiting"
 
 
+_log = structlog.get_logger("handfast.garbage-collector")
+
 _metas = msgspec.json.Decoder(partial.OwnedPartial)
+_lists = msgspec.json.Decoder(api.Listing[partial.OwnedPartial])
+# From this many owners of one kind on, a list of the kind costs less than a read of each.
+_MANY = 50
 
 
 class GarbageCollector:
@@ -58,6 +65,30 @@ class GarbageCollector:
 
     def unknow(self, resource: served.Served) -> None:
         self._resources.pop((resource.group, resource.kind), None)
+
+    async def prime(self) -> None:
+        """Learn from a list or two which owners are there, instead of by a read for each of thousands."""
+        missing: dict[served.Served, set[str]] = {}
+        for node in self._graph.nodes.values():
+            for ref in node.owners:
+                resource = self._resource(ref)
+                if resource is not None and ref.uid not in self._graph.present:
+                    missing.setdefault(resource, set()).add(ref.uid)
+        for resource, uids in missing.items():
+            if len(uids) >= _MANY:
+                await self._prime(resource)
+
+    async def _prime(self, resource: served.Served) -> None:
+        losses = self._graph.losses
+        try:
+            async for page in self._client.pages(resource, api.EVERYTHING, _lists, metadata=True):
+                # Whoever went while the page was on its way may still be on it.
+                if losses == self._graph.losses:
+                    for item in page.items:
+                        self._graph.saw(resource, item.metadata)
+                losses = self._graph.losses
+        except (errors.Refused, errors.Unavailable) as error:
+            _log.info("owners are looked up one by one", resource=resource.plural, error=error.message)
 
     async def reconcile(self, uid: str) -> None:
         node = self._graph.nodes.get(uid)
@@ -121,8 +152,7 @@ class GarbageCollector:
                 raise
 
     async def _owner(self, place: ownership.Place, live: partial.OwnedMeta, ref: partial.OwnerReference) -> Owner:
-        group = ref.api_version.rpartition("/")[0]
-        resource = self._resources.get((group, ref.kind))
+        resource = self._resource(ref)
         if resource is None:
             return Owner.SOLID
         if resource.namespaced and not place.namespace:
@@ -143,6 +173,9 @@ class GarbageCollector:
             self._graph.present[ref.uid] = owner
         waits = found.deletion_timestamp is not None and ownership.FOREGROUND in (found.finalizers or ())
         return Owner.WAITING if waits else Owner.SOLID
+
+    def _resource(self, ref: partial.OwnerReference) -> served.Served | None:
+        return self._resources.get((ref.api_version.rpartition("/")[0], ref.kind))
 
     async def _warn(self, place: ownership.Place, live: partial.OwnedMeta, ref: partial.OwnerReference) -> None:
         resource = place.resource
@@ -212,6 +245,16 @@ def _propagation(live: partial.OwnedMeta) -> str:
     return api.FOREGROUND if ownership.FOREGROUND in finalizers else api.BACKGROUND
 
 
+class _Primer:
+    """Makes the controller wait until the owners are known; it comes after everything it looks at."""
+
+    def __init__(self, collector: GarbageCollector) -> None:
+        self._collector = collector
+
+    async def wait_synced(self) -> None:
+        await self._collector.prime()
+
+
 class _CustomResources:
     """Follows what CustomResourceDefinitions serve, while they serve it."""
 
@@ -240,6 +283,10 @@ def source(resource: served.Served) -> watch.Source[partial.OwnedPartial]:
     return watch.Source(resource=resource, view=partial.OwnedPartial, metadata=True)
 
 
+def definitions() -> watch.Source[served.Definition]:
+    return watch.Source(resource=served.DEFINITIONS, view=served.Definition)
+
+
 def build(context: loop.Context) -> loop.Controller[str]:
     def changed(uid: str) -> None:
         controller.queue.add(uid)
@@ -255,7 +302,8 @@ def build(context: loop.Context) -> loop.Controller[str]:
             sink = ownership.ResourceSink(graph, resource)
             context.informers.follow(source(resource), sink)
             controller.needs(sink)
-    definitions = context.informers.get(watch.Source(resource=served.DEFINITIONS, view=served.Definition))
-    definitions.subscribe(_CustomResources(context.informers, graph, collector).changed)
-    controller.needs(definitions)
+    informer = context.informers.get(definitions())
+    informer.subscribe(_CustomResources(context.informers, graph, collector).changed)
+    controller.needs(informer)
+    controller.needs(_Primer(collector))
     return controller

@@ -76,11 +76,16 @@ class Graph:
         # A uid never comes back, so what was found absent once stays so.
         self.absent = Memory()
 
-    def is_owner(self, uid: str) -> bool:
-        return uid in self._dependents
-
     def dependents(self, uid: str) -> Sequence[Node]:
         return [self.nodes[dependent] for dependent in self._dependents.get(uid, ())]
+
+    def saw(self, resource: served.Served, meta: partial.Meta) -> bool:
+        """An object is there; returns whether anyone names it as an owner."""
+        if meta.uid not in self._dependents:
+            return False
+        if meta.uid not in self.present:
+            self.present[meta.uid] = Place(resource, meta.namespace, meta.name, meta.uid)
+        return True
 
     def store(self, node: Node) -> None:
         """A node is new or may have changed."""
@@ -157,10 +162,7 @@ class ResourceSink:
             graph.store(_node(self._resource, meta))
         elif uid in graph.nodes:
             graph.drop(uid)
-        if graph.is_owner(uid):
-            kept = True
-            if uid not in graph.present:
-                graph.present[uid] = Place(self._resource, meta.namespace, meta.name, uid)
+        kept = graph.saw(self._resource, meta) or kept
         if kept and self._seen is not None:
             self._seen.add(uid)
 

@@ -101,15 +101,21 @@ async def deadline(seconds: float) -> AsyncIterator[None]:
 
 async def wait_for_event(event: asyncio.Event, clock: clocks.Clock, seconds: float) -> bool:
     """Until `event` is set (True) or `seconds` have passed on `clock` (False)."""
-    if event.is_set():
-        return True
-    waiting = asyncio.create_task(event.wait(), name="event")
+    return event.is_set() or await within(event.wait(), clock, seconds)
+
+
+async def within(work: Coroutine[Any, Any, Any], clock: clocks.Clock, seconds: float) -> bool:
+    """Until `work` is done (True; its error is raised) or `seconds` have passed on `clock` (False; it is cancelled)."""
+    working = asyncio.create_task(work, name="work")
     sleeping = asyncio.create_task(clock.sleep(seconds), name="sleep")
     try:
-        await asyncio.wait([waiting, sleeping], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([working, sleeping], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            return False
+        working.result()
+        return True
     finally:
-        await _cancel([waiting, sleeping])
-    return event.is_set()
+        await _cancel([working, sleeping])
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:

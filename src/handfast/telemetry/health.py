@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 Check = Callable[[], str | None]
+WITHHELD = "reason withheld"
 
 
 @dataclass(slots=True)
@@ -22,8 +23,10 @@ class Health:
     def names(self, endpoint: str) -> dict[str, Check]:
         return {**self.live, **self.ready} if endpoint == "readyz" else self.live
 
-    def report(self, endpoint: str, *, exclude: Collection[str] = (), verbose: bool = False) -> tuple[bool, str]:
-        """Whether all is well, and the text to answer with."""
+    def report(
+        self, endpoint: str, *, exclude: Collection[str] = (), verbose: bool = False, withhold: bool = False
+    ) -> tuple[bool, str]:
+        """Whether all is well, and the text to answer with; `withhold` keeps reasons from who did not log in."""
         lines = ["[+]ping ok"]
         well = True
         for name, check in self.names(endpoint).items():
@@ -35,13 +38,13 @@ class Health:
                 lines.append(f"[+]{name} ok")
             else:
                 well = False
-                lines.append(f"[-]{name} failed: {problem}")
+                lines.append(f"[-]{name} failed: {WITHHELD if withhold else problem}")
         if well and not verbose:
             return True, "ok"
         lines.append(f"{endpoint} check {'passed' if well else 'failed'}")
         return well, "\n".join(lines) + "\n"
 
-    def one(self, endpoint: str, name: str) -> tuple[bool, str] | None:
+    def one(self, endpoint: str, name: str, *, withhold: bool = False) -> tuple[bool, str] | None:
         """A single check; None if there is none of that name."""
         if name == "ping":
             return True, "ok"
@@ -49,4 +52,4 @@ class Health:
         if check is None:
             return None
         problem = check()
-        return (True, "ok") if problem is None else (False, f"{name} failed: {problem}\n")
+        return (True, "ok") if problem is None else (False, f"{name} failed: {WITHHELD if withhold else problem}\n")

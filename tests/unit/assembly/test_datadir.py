@@ -209,8 +209,10 @@ class TestRefused:
         error = refused(made, "CertificateExpired", now=NOW + dt.timedelta(days=3660))
         assert str(made.ca_certificate) in error.message
 
-    @pytest.mark.parametrize("name", ["pki/ca.key", "pki/ca.crt", "encryption.key", "pki/apiserver.key", "admin.conf"])
-    @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff\xfe"])
+    @pytest.mark.parametrize(
+        "name", ["pki/ca.key", "pki/ca.crt", "encryption.key", "pki/apiserver.key", "pki/apiserver.crt", "admin.conf"]
+    )
+    @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff\xfe", pem.encode(pem.CERTIFICATE, b"not DER")])
     def test_a_broken_file_is_named(self, made, name, content):
         path = made.root / name
         path.write_bytes(content)

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.client import scripted
 
 from handfast.api import kinds
 from handfast.client import api, partial
-from tests.unit.client import scripted
 
 THINGS = api.Resource("example.dev", "v1", "things", True)
 

@@ -20,13 +20,16 @@ def thing(name: str, version: int, namespace: str = "ns") -> partial.Partial:
     return partial.Partial(metadata=meta)
 
 
+def told(item: partial.Partial | None) -> str | None:
+    return None if item is None else f"{item.metadata.name}@{item.metadata.resource_version}"
+
+
 def informer() -> tuple[cache.Informer[partial.Partial], list[tuple[str | None, str | None]]]:
     found = cache.Informer(SOURCE, {"initial": lambda item: [item.metadata.name[0], item.metadata.resource_version]})
     changes: list[tuple[str | None, str | None]] = []
 
     def changed(old: partial.Partial | None, new: partial.Partial | None) -> None:
-        versions = [item and f"{item.metadata.name}@{item.metadata.resource_version}" for item in (old, new)]
-        changes.append((versions[0], versions[1]))
+        changes.append((told(old), told(new)))
 
     found.subscribe(changed)
     return found, changes

@@ -5,12 +5,12 @@ import asyncio
 import pathlib
 
 import pytest
+from tests.unit.client import scripted
+from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.api import status
 from handfast.client import connection, transport
-from tests.unit.client import scripted
-from tests.world.clock import MovableClock
 
 
 async def test_a_refusal_becomes_a_status_error():
@@ -141,10 +141,14 @@ async def test_a_stream_arrives_as_it_is_written():
 
 async def test_a_silent_stream_is_given_up():
     async with scripted.serving(scripted.stream(b"one\n", then="hold")) as server, scripted.client_of(server) as client:
-        with pytest.raises(errors.Unavailable):
+
+        async def read_all() -> None:
             async with client.transport.stream("/", params={}, accept="x/y", idle_seconds=0.05) as body:
                 while await body.readany():
                     pass
+
+        with pytest.raises(errors.Unavailable):
+            await read_all()
 
 
 def test_secrets_do_not_print():

@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.controllers import event_ttl
-from tests.unit.controllers.fake_api import FakeClient
-from tests.world.clock import START, MovableClock
 
+START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 T0, T10, T20 = "2030-01-01T00:00:00Z", "2030-01-01T00:10:00.5Z", "2030-01-01T00:20:00Z"
 
 
@@ -38,7 +39,7 @@ def test_an_event_without_any_time_is_old():
 
 
 async def test_deleted_when_due_and_not_before():
-    client, clock = FakeClient(), MovableClock()
+    client, clock = FakeClient(), MovableClock(START)
     client.put("events", "e", "ns", lastTimestamp=T10)
     handler = event_ttl.EventTTL(client, clock)
     assert await handler.reconcile(("ns", "e")) == 4200.5
@@ -49,7 +50,7 @@ async def test_deleted_when_due_and_not_before():
 
 
 async def test_an_event_that_happens_again_just_then_stays():
-    client, clock = FakeClient(), MovableClock()
+    client, clock = FakeClient(), MovableClock(START)
     client.put("events", "e", "ns")
     handler = event_ttl.EventTTL(client, clock)
 
@@ -66,7 +67,7 @@ async def test_an_event_that_happens_again_just_then_stays():
 
 async def test_timers():
     timers: dict[Any, float] = {}
-    sink = event_ttl.Timers(MovableClock(), timers.__setitem__)
+    sink = event_ttl.Timers(MovableClock(START), timers.__setitem__)
     sink.begin()
     sink.put(msgspec.convert({"metadata": {"namespace": "n", "name": "e"}, "lastTimestamp": T20}, event_ttl.Event))
     sink.remove(event_ttl.Event())

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import datetime
+
 from structlog.testing import capture_logs
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.controllers import events
-from tests.unit.controllers.fake_api import FakeClient
-from tests.world.clock import MovableClock
 
 NODE = events.Regarding(api_version="v1", kind="Node", name="n" * 250, uid="u")
 
 
 async def test_the_same_said_again_is_counted():
-    client, clock = FakeClient(), MovableClock()
+    client, clock = FakeClient(), MovableClock(datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC))
     recorder = events.Recorder(client, clock, "test")
     for _ in range(3):
         await recorder.record(NODE, "Reason", "message", severity=events.WARNING)

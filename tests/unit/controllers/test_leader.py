@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock, settle
 
 from handfast import errors
 from handfast.controllers import leader
-from tests.unit.controllers.fake_api import FakeClient
-from tests.world.clock import MovableClock, settle
 
 
 class Candidate:
@@ -23,6 +23,9 @@ class Candidate:
         self.working = False
         self.terms = 0
         self.ending = asyncio.Event()
+
+    def states(self) -> tuple[bool, bool, int]:
+        return self.working, self.lock.leading, self.terms
 
     async def work(self) -> None:
         self.working = True
@@ -63,11 +66,10 @@ async def test_one_leads_and_renews():
     client, clock = FakeClient(), MovableClock()
     first, second = Candidate(client, clock, "first"), Candidate(client, clock, "second")
     async with running(first, second):
-        assert (first.working, second.working) == (True, False)
-        assert first.lock.leading
+        assert (first.states(), second.states()) == ((True, True, 1), (False, False, 0))
         began = spec(client)["renewTime"]
         await passes(clock, 60)
-        assert (first.working, second.working, first.terms) == (True, False, 1)
+        assert (first.states(), second.states()) == ((True, True, 1), (False, False, 0))
         assert spec(client)["holderIdentity"] == "first"
         assert spec(client)["leaseDurationSeconds"] == 15
         assert spec(client)["renewTime"] > began
@@ -82,9 +84,9 @@ async def test_a_silent_holder_is_succeeded_after_the_lease_has_run_out():
         await passes(clock, 5)
         found[0].cancel()
         await passes(clock, 12)
-        assert not second.working
+        assert not second.states()[0]
         await passes(clock, 6)
-        assert second.working
+        assert second.states()[0]
         assert spec(client)["holderIdentity"] == "second"
         assert spec(client)["leaseTransitions"] == 1
 
@@ -97,7 +99,7 @@ async def test_a_released_lease_is_taken_at_the_next_try():
         await settle(10)
         await first.lock.release()
         await passes(clock, 3)
-        assert second.working
+        assert second.states()[0]
         # Not its own any more: released again, nothing changes.
         await first.lock.release()
         assert spec(client)["holderIdentity"] == "second"
@@ -114,15 +116,13 @@ async def test_who_cannot_renew_stops_working_before_another_starts_and_comes_ba
         await passes(clock, 4)
         client.before = down
         await passes(clock, 9)
-        assert only.working
+        assert only.states() == (True, True, 1)
         await passes(clock, 4)
-        assert not only.working
-        assert not only.lock.leading
+        assert only.states() == (False, False, 1)
         await only.lock.release()
         client.before = lambda *_: None
         await passes(clock, 3)
-        assert only.working
-        assert only.terms == 2
+        assert only.states() == (True, True, 2)
 
 
 async def test_a_stolen_lease_stops_the_work_at_the_next_try():
@@ -131,7 +131,7 @@ async def test_a_stolen_lease_stops_the_work_at_the_next_try():
     async with running(only):
         spec(client)["holderIdentity"] = "thief"
         await passes(clock, 3)
-        assert not only.working
+        assert not only.states()[0]
 
 
 async def test_a_lost_race_for_the_lease():
@@ -147,11 +147,11 @@ async def test_a_lost_race_for_the_lease():
     client.before = race
     late = Candidate(client, clock, "late")
     async with running(late):
-        assert not late.working
+        assert not late.states()[0]
         await passes(clock, 10)
-        assert not late.working
+        assert not late.states()[0]
         await passes(clock, 8)
-        assert late.working
+        assert late.states()[0]
 
 
 async def test_the_end_of_the_work_is_the_end():

@@ -3,17 +3,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import prometheus_client
 import pytest
 from structlog.testing import capture_logs
+from tests.world.clock import MovableClock, settle
 
 from handfast import errors
 from handfast.api import status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop
-from tests.world.clock import MovableClock, settle
 
 SOURCE = watch.Source(resource=api.Resource("", "v1", "things", True), view=partial.Partial)
 
@@ -94,7 +95,7 @@ async def test_a_failure_is_tried_again_later_each_time_and_counted():
             for _ in range(100):
                 await running.clock.advance(0.02)
     assert len(attempts) == 4
-    gaps = [later - earlier for earlier, later in zip(attempts, attempts[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(attempts)]
     assert gaps == sorted(gaps)
     warnings = [line for line in lines if line["log_level"] == "warning"]
     assert [(line["item"], line["reason"], line["error"]) for line in warnings] == [

@@ -32,11 +32,14 @@ async def test_a_crash_ends_the_group_and_is_logged():
         await asyncio.sleep(0)
         raise RuntimeError("broken")
 
-    with capture_logs() as lines, pytest.raises(RuntimeError, match="broken"):
+    async def together() -> None:
         async with tasks.Group("g") as group:
             group.start(forever(log, "other"), name="other")
             group.start(crash(), name="crash")
             await group.wait()
+
+    with capture_logs() as lines, pytest.raises(RuntimeError, match="broken"):
+        await together()
     assert log == ["other"]
     assert [line["task"] for line in lines] == ["g/crash"]
 

@@ -8,6 +8,7 @@ import os
 import pathlib
 import resource
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 
@@ -312,21 +313,27 @@ async def test_a_failing_sync_acknowledges_nothing(path: pathlib.Path) -> None:
         layer.unregister()
 
 
+@pytest.fixture
+def small_disk() -> Iterator[pathlib.Path]:
+    """Two MiB. Not in pytest's own directory, which it moves about; detached even if a failed test left files open."""
+    directory = pathlib.Path(tempfile.mkdtemp())
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(directory)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
+        directory.rmdir()
+        pytest.skip("mounting a small file system is not permitted here")
+    yield directory
+    subprocess.run(["umount", "--lazy", directory], check=True)
+    directory.rmdir()
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-async def test_a_full_file_system_refuses_writes_until_there_is_room(tmp_path: pathlib.Path) -> None:
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path], check=False)
-    if mounted.returncode:
-        pytest.skip("mounting is not permitted here")
-    try:
-        store = await sqlite.open_store(str(tmp_path / "store.db"))
-        ballast = tmp_path / "ballast"
-        await store.create("k", bytes(1000))
-        free = os.statvfs(tmp_path)
-        ballast.write_bytes(bytes(free.f_bavail * free.f_bsize))
-        for _ in range(3):
-            await refused_for(store, "no space left")
-        ballast.unlink()
-        await recovered(store)
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
+async def test_a_full_file_system_refuses_writes_until_there_is_room(small_disk: pathlib.Path) -> None:
+    store = await sqlite.open_store(str(small_disk / "store.db"))
+    await store.create("k", bytes(1000))
+    ballast = small_disk / "ballast"
+    free = os.statvfs(small_disk)
+    ballast.write_bytes(bytes(free.f_bavail * free.f_bsize))
+    for _ in range(3):
+        await refused_for(store, "no space left")
+    ballast.unlink()
+    await recovered(store)

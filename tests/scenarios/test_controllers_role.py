@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controllers role as `handfast serve controllers` runs it.
+
+Proves that it becomes ready and says so, stops in time, refuses unknown names before it does anything, and that of two
+with the leader lock one works and the other takes over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.scenarios import controlled as c
+from tests.world import world as worlds
+from tests.world.clock import MovableClock
+
+from handfast import errors
+from handfast.assembly import controllers
+from handfast.client import api
+
+pytestmark = pytest.mark.slow
+LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
+
+
+class Role:
+    """One running role, and its health."""
+
+    def __init__(self, world: worlds.World, directory: pathlib.Path, **more: Any) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        path = directory / "kubeconfig"
+        text = world.place.admin_kubeconfig.read_text().replace("https://127.0.0.1:6443", world.base)
+        path.write_text(text)
+        path.chmod(0o600)
+        settings = {"leader_elect": False, "root_ca_pem": None, **more}
+        self.task = asyncio.create_task(
+            controllers.run(
+                kubeconfig_path=str(path), admin_listen=("127.0.0.1", self.port), clock=world.clock, **settings
+            )
+        )
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session:
+            try:
+                async with session.get(f"http://127.0.0.1:{self.port}{path}") as answer:
+                    return answer.status, await answer.text()
+            except aiohttp.ClientError:
+                return 0, ""
+
+    async def ready(self) -> bool:
+        return await self.get("/readyz") == (200, "ok")
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait_for(self.task, 5)
+
+
+@contextlib.asynccontextmanager
+async def served(directory: pathlib.Path) -> AsyncIterator[tuple[worlds.World, c.Story]]:
+    async with worlds.world(directory / "world") as world, c.connected(world) as client:
+        assert isinstance(world.clock, MovableClock)
+        yield world, c.Story(client, world.clock)
+
+
+async def test_ready_at_work_and_stopped(tmp_path: pathlib.Path):
+    async with served(tmp_path) as (world, story):
+        role = Role(world, tmp_path)
+        await story.eventually(role.ready)
+        assert await role.get("/readyz?verbose") == (200, "[+]ping ok\n[+]controllers ok\nreadyz check passed\n")
+
+        async def published() -> Any:
+            return await story.find(c.CONFIG_MAPS, "kube-root-ca.crt")
+
+        # Without a bundle given, the CA of the kubeconfig is published.
+        found = await story.eventually(published)
+        assert found["data"]["ca.crt"] == world.place.ca_certificate.read_text()
+        _, metrics = await role.get("/metrics")
+        assert 'handfast_controller_reconciles_total{controller="root-ca-certificate-publisher",result="ok"}' in metrics
+        await role.stop()
+        assert await role.get("/livez") == (0, "")
+        assert not [task for task in asyncio.all_tasks() if "controllers/" in task.get_name()]
+
+
+async def test_only_what_was_asked_for(tmp_path: pathlib.Path):
+    async with served(tmp_path) as (world, story):
+        role = Role(world, tmp_path, selection=["*", "-serviceaccount"])
+        await story.eventually(role.ready)
+        await story.quiet()
+        assert await story.find(c.CONFIG_MAPS, "kube-root-ca.crt") is not None
+        assert await story.find(c.SERVICE_ACCOUNTS, "default") is None
+        await role.stop()
+        refused = Role(world, tmp_path, selection=["*", "-service-account"])
+        with pytest.raises(errors.Refused, match=r"unknown controller '-service-account'; there are: namespace, "):
+            await refused.task
+
+
+async def test_one_leads_and_the_other_takes_over(tmp_path: pathlib.Path):
+    async with served(tmp_path) as (world, story):
+
+        async def holder() -> str:
+            found = await story.find(LEASES, "handfast-controllers", "kube-system")
+            return str(found["spec"]["holderIdentity"]) if found else ""
+
+        first = Role(world, tmp_path, leader_elect=True)
+        was = await story.eventually(holder)
+        second = Role(world, tmp_path, leader_elect=True)
+        await story.eventually(first.ready)
+        # Waiting for its turn is being ready.
+        await story.eventually(second.ready)
+        await story.quiet()
+        assert await holder() == was
+        await first.stop()
+        assert await holder() == ""
+
+        async def another() -> bool:
+            return await holder() not in {"", was}
+
+        await story.eventually(another)
+        await story.client.create(c.NAMESPACES, {"metadata": {"name": "later"}})
+
+        async def account() -> Any:
+            return await story.find(c.SERVICE_ACCOUNTS, "default", "later")
+
+        await story.eventually(account)
+        await second.stop()

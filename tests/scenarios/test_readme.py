@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The README, followed to the letter: `make up` in one terminal, kubectl in another, Ctrl-C to stop.
+
+Proves that what a newcomer is told to type works and prints what the README says it prints. Blocks under a comment
+`tested: … terminal` are run unchanged, in a directory that looks like the checkout; only the ports are others, by the
+documented environment variables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from tests.interop import running
+from tests.scenarios import up_world
+
+ROOT = pathlib.Path(__file__).parents[2]
+BLOCK = re.compile(r"^<!-- tested: (\w+) terminal -->\n```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = "--- this command has ended ---"
+READY = "Handfast is ready"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command and what the README says it prints."""
+
+    command: str
+    printed: str
+
+
+def steps(terminal: str, readme: str) -> list[Step]:
+    """The commands of every tested block of one terminal, in order."""
+    found = []
+    for name, block in BLOCK.findall(readme):
+        if name == terminal:
+            first, *parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
+            assert not first, "a block starts with a command"
+            pairs = [part.split("\n", 1) for part in parts]
+            found += [Step(command, printed) for command, printed in pairs]
+    return found
+
+
+def same(printed: str) -> list[list[str]]:
+    """What does not differ from run to run: the words, without their distances and without ages."""
+    return [
+        ["AGE" if re.fullmatch(r"\d+[smh]", word) else word for word in line.split()] for line in printed.splitlines()
+    ]
+
+
+def environment(home: pathlib.Path) -> dict[str, str]:
+    """A newcomer's: nothing of the make, coverage and kubectl that may run this test."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    return {
+        **kept,
+        "HOME": str(home),
+        "HANDFAST_LISTEN": "127.0.0.1:0",
+        "HANDFAST_ADMIN_LISTEN": "127.0.0.1:0",
+    }
+
+
+@pytest.fixture
+def checkout(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A directory with everything the repository has at its top, so that ./handfast-data is not the developer's own."""
+    place = tmp_path / "checkout"
+    place.mkdir()
+    for entry in ROOT.iterdir():
+        if entry.name != "handfast-data":
+            (place / entry.name).symlink_to(entry)
+    return place
+
+
+@contextlib.contextmanager
+def first_terminal(checkout: pathlib.Path, command: str) -> Iterator[subprocess.Popen[str]]:
+    """The command as the foreground job of a terminal: a process group of its own, which Ctrl-C reaches as a whole."""
+    log = checkout.parent / "first-terminal.log"
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            ["bash", "-c", command],
+            cwd=checkout,
+            env=environment(checkout.parent),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+    timer = threading.Timer(90, os.killpg, (process.pid, signal.SIGKILL))
+    timer.start()
+    assert process.stdout is not None
+    try:
+        seen = ""
+        for line in process.stdout:
+            seen += line
+            if "To stop it:" in line:
+                break
+        assert READY in seen, f"not ready:\n{seen}\n{log.read_text()}"
+        timer.cancel()
+        yield process
+    finally:
+        timer.cancel()
+        # Ended already, if all went well.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+        process.stdout.close()
+
+
+def second_terminal(checkout: pathlib.Path, commands: list[Step]) -> list[str]:
+    """What each command prints, in one shell."""
+    script = "set -eu\n" + "".join(f"{step.command}\necho '{MARK}'\n" for step in commands)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=checkout,
+        env=environment(checkout.parent),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split(f"{MARK}\n")[:-1]
+
+
+@pytest.mark.slow
+@pytest.mark.kubectl
+@pytest.mark.timeout(300)
+def test_the_readme_works_as_written(checkout):
+    running.find_kubectl()
+    installed = subprocess.run(["make", "--question", ".venv/.installed"], cwd=ROOT, check=False).returncode == 0
+    assert installed, "the virtual environment is older than the lock file: `make up` would install under running tests"
+    readme = (ROOT / "README.md").read_text()
+    (first,) = steps("first", readme)
+    second = steps("second", readme)
+    assert first.command == "make up"
+    assert any("kubectl" in step.command for step in second)
+    data = checkout / "handfast-data"
+    with first_terminal(checkout, first.command) as process:
+        for step, printed in zip(second, second_terminal(checkout, second), strict=True):
+            assert same(printed) == same(step.printed), step.command
+        assert (data / "endpoints.json").exists()
+        # Ctrl-C: the terminal signals make and what it runs.
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(30)
+        up_world.until(lambda: not (data / "endpoints.json").exists(), what="its end")
+    assert (data / "store.db").exists(), "the data stays"
+
+
+def test_the_tested_blocks_are_found():
+    readme = "<!-- tested: first terminal -->\n```console\n$ a b\nprinted 5s\n$ c\n```\n```console\n$ never\n```\n"
+    assert steps("first", readme) == [Step("a b", "printed 5s\n"), Step("c", "")]
+    assert steps("second", readme) == []
+
+
+def test_ages_and_distances_do_not_count():
+    assert same("NAME   AGE\na   5s\n") == same("NAME AGE\na 12m\n")
+    assert same("a 5s") != same("b 5s")

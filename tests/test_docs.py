@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents say what is so: links resolve, maps name real files, tables and lists agree with the source.
+
+It does not run the README: `tests/scenarios/test_readme.py` does. The pages of the CLI reference are compared with
+`--help` in `tests/unit/cli/test_main.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import pathlib
+import re
+import tomllib
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from handfast.api import kinds
+from handfast.cli import main
+
+ROOT = pathlib.Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "handfast"
+DECISIONS = ROOT / "docs" / "decisions"
+PAGES = tuple(sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))))
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+INLINE_CODE = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"(?:src|tests|docs|scripts|bench)/[\w./-]+")
+SECTIONS = ("Security", "Added", "Changed", "Deprecated", "Removed", "Fixed")
+
+
+@functools.cache
+def text(path: pathlib.Path) -> str:
+    return path.read_text()
+
+
+def prose(content: str) -> str:
+    """Without fenced blocks."""
+    return FENCE.sub("", content)
+
+
+def anchors(content: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(content), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def dead_links(page: pathlib.Path, content: str) -> list[str]:
+    wrong = []
+    for target in LINK.findall(prose(content)):
+        if target.startswith(("https://", "http://")):
+            continue
+        place, _, anchor = target.partition("#")
+        file = (page.parent / place).resolve() if place else page
+        if not file.is_relative_to(ROOT) or not file.exists():
+            wrong.append(f"{target} does not exist")
+        elif anchor and anchor not in anchors(file.read_text()):
+            wrong.append(f"{target}: no such heading")
+    return wrong
+
+
+def dead_paths(content: str) -> list[str]:
+    """Paths of the repository in inline code."""
+    found = [code for code in INLINE_CODE.findall(prose(content)) if PATH.fullmatch(code)]
+    return [f"{path} does not exist" for path in found if not (ROOT / path).exists()]
+
+
+def links(page: str, heading: str) -> list[pathlib.Path]:
+    """What the tables of one section link to, in order."""
+    _, _, rest = text(ROOT / page).partition(f"\n## {heading}\n")
+    assert rest, f"{page} has no section {heading!r}"
+    section = rest.split("\n## ", 1)[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    return [((ROOT / page).parent / target).resolve() for row in rows for target in LINK.findall(row)]
+
+
+def attack_tables() -> Iterator[tuple[pathlib.Path, list[list[str]]]]:
+    """The modules whose docstring has a table of attackers, with its rows; the last cell names what shows the check."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        docstring = ast.get_docstring(ast.parse(text(path))) or ""
+        rows = [
+            [cell.strip() for cell in line.strip("| ").split("|")]
+            for line in docstring.splitlines()
+            if line.startswith("|")
+        ]
+        if rows and rows[0][0] == "who":
+            yield path, [row for row in rows[1:] if not set("".join(row)) <= set("-| ")]
+
+
+def shown(room: str, what: str) -> bool:
+    """Whether a test of that name, or a case of that title, is among the unit tests of the room."""
+    wanted = f"def {what}(" if what.startswith("test_") else f'"{what}"'
+    return any(wanted in text(path) for path in (ROOT / "tests" / "unit" / room).glob("*.py"))
+
+
+def test_there_are_pages():
+    assert {"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"} <= {page.name for page in PAGES}
+    assert len(PAGES) > 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_paths_resolve(page):
+    assert dead_links(page, text(page)) + dead_paths(text(page)) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[x](no-such-file.md)",
+        "[x](../outside.md)",
+        "[x](README.md#no-such-heading)",
+        "[x](#nowhere)",
+        "`src/handfast/no_such.py`",
+    ],
+)
+def test_a_dead_link_is_seen(content):
+    page = ROOT / "README.md"
+    assert len(dead_links(page, content) + dead_paths(content)) == 1
+
+
+def test_good_links_pass():
+    content = "# Some heading, *here*\n[a](#some-heading-here) [b](https://example.com/x) `src/handfast/errors.py`\n"
+    assert anchors(content) == {"some-heading-here"}
+    assert dead_links(ROOT / "README.md", "[a](docs/tour.md) [b](docs/tour.md#2-the-page-to-read-first)") == []
+    assert dead_paths(content) == []
+
+
+def test_the_concept_map_is_the_only_one_and_names_modules():
+    mapped = links("docs/request-flow.md", "Where each concept lives")
+    assert len(mapped) > 15
+    assert [path for path in mapped if not path.is_file() or SOURCE not in path.parents] == []
+    assert len(mapped) == len(set(mapped)), "one line for each file"
+
+
+def test_the_concept_map_covers_trust():
+    """Every module of `pki` that decides, and every rule, is on the map."""
+    mapped = set(links("docs/request-flow.md", "Where each concept lives"))
+    rules = {path for path in (SOURCE / "rules").glob("*.py") if path.name != "__init__.py"}
+    assert sorted((rules | {path for path, _ in attack_tables()}) - mapped) == []
+
+
+def test_the_stations_are_those_of_the_pipeline():
+    docstring = ast.get_docstring(ast.parse(text(SOURCE / "apiserver" / "pipeline.py"))) or ""
+    lines = [line for line in docstring.splitlines() if line.startswith("    ")]
+    modules = [next(word for word in line.split() if (SOURCE / "apiserver" / f"{word}.py").is_file()) for line in lines]
+    table = text(ROOT / "docs" / "request-flow.md").partition("\n## ")[0]
+    linked = [target for row in table.splitlines() if row.startswith("|") for target in LINK.findall(row)]
+    assert len(modules) > 5
+    assert [pathlib.PurePath(target).stem for target in linked] == modules
+
+
+def test_the_threat_model_lists_every_table_of_attackers():
+    listed = links("docs/threat-model.md", "Where the checks are")
+    assert sorted(listed) == [path for path, _ in attack_tables()]
+
+
+def test_the_numbers_of_the_threat_model_are_those_of_the_modules():
+    page = ROOT / "docs" / "threat-model.md"
+    cited = re.findall(r"\]\(([^)]+\.py)\) (\d[\d, to]*)", text(page))
+    assert len(cited) > 10
+    for target, numbers in cited:
+        docstring = ast.get_docstring(ast.parse(text((page.parent / target).resolve()))) or ""
+        items = set(re.findall(r"^(\d+)\.", docstring, re.MULTILINE))
+        assert set(re.findall(r"\d+", numbers)) <= items, target
+
+
+@pytest.mark.parametrize(
+    ("path", "row"),
+    [(path, row) for path, rows in attack_tables() for row in rows],
+    ids=lambda value: str(value.relative_to(SOURCE)) if isinstance(value, pathlib.Path) else value[-1].strip("`"),
+)
+def test_what_a_table_of_attackers_says_is_shown(path, row):
+    assert len(row) == 5, "who | holding | tries | stopped by | shown by"
+    assert shown(path.parent.name, row[-1].strip("`")), f"no test or case named {row[-1]!r}"
+
+
+def test_the_readme_shows_every_room():
+    rooms = {path.parent.name for path in SOURCE.glob("*/*.py")}
+    readme = text(ROOT / "README.md")
+    picture = readme.partition("## The picture")[2].partition("## Where to look")[0]
+    assert [room for room in sorted(rooms) if not re.search(rf"\b{room}\b", picture)] == []
+
+
+def test_the_changelog_counts_the_kinds():
+    assert f"for {len(kinds.builtin())} built-in resources" in text(ROOT / "CHANGELOG.md")
+
+
+def test_the_changelog_is_in_order():
+    headings = re.findall(r"^(##+) (.+)$", text(ROOT / "CHANGELOG.md"), re.MULTILINE)
+    assert headings[0] == ("##", "[Unreleased]")
+    inside: list[str] = []
+    for level, title in headings:
+        if level == "##":
+            inside = []
+            continue
+        inside.append(title)
+        assert inside == [name for name in SECTIONS if name in inside]
+
+
+def test_decisions_are_numbered_and_listed():
+    files = sorted(path.name for path in DECISIONS.glob("*.md"))
+    assert [name[:5] for name in files] == [f"{number:04}-" for number in range(1, len(files) + 1)]
+    first = DECISIONS / files[0]
+    assert [target for target in LINK.findall(text(first)) if "/" not in target] == files[1:]
+
+
+@pytest.mark.parametrize("path", sorted(DECISIONS.glob("*.md")), ids=lambda path: path.stem)
+def test_a_decision_is_one_page_of_the_same_shape(path):
+    content = text(path)
+    assert content.startswith(f"# {int(path.name[:4])}. ")
+    assert re.search(r"^\*\*Status:\*\* (accepted|superseded by \[.+\]\(.+\))$", content, re.MULTILINE)
+    assert re.findall(r"^## (.+)$", content, re.MULTILINE) == ["Context", "Decision", "Consequences"]
+    assert content.count("\n") <= 60
+
+
+def test_every_runtime_dependency_has_its_line():
+    declared = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]["dependencies"]
+    names = sorted(re.split(r"[^\w.-]", requirement)[0] for requirement in declared)
+    rows = re.findall(
+        r"^\| ([\w.-]+) \| (.+) \| (.+) \| (.+) \|$", text(DECISIONS / "0002-runtime-dependencies.md"), re.MULTILINE
+    )
+    recorded = [row for row in rows if row[0] != "dependency" and not set(row[0]) <= {"-"}]
+    assert sorted(row[0] for row in recorded) == names
+    assert all(all(cell.strip() for cell in row) for row in recorded)
+
+
+def commands() -> Iterator[str]:
+    """`handfast …` as written in inline code and in console blocks."""
+    for page in PAGES:
+        content = text(page)
+        yield from (code for code in INLINE_CODE.findall(prose(content)) if code.startswith("handfast "))
+        yield from re.findall(r"^\$ (?:\S*/)?(handfast .+)$", content, re.MULTILINE)
+
+
+def unknown(written: str) -> str | None:
+    """The word of a command line that is no command, if there is one."""
+    command: click.Command = main.command
+    context = click.Context(command, info_name="handfast")
+    for word in written.split()[1:]:
+        if not isinstance(command, click.Group) or word.startswith("-") or not word.islower():
+            return None
+        found = command.get_command(context, word.rstrip(",.;:"))
+        if found is None:
+            return word
+        command, context = found, click.Context(found, info_name=word, parent=context)
+    return None
+
+
+# Named as coming, in the pages that say what is coming.
+COMING = {"join"}
+
+
+def test_commands_exist():
+    written = sorted(set(commands()))
+    assert len(written) > 3
+    assert {line: word for line in written if (word := unknown(line)) and word not in COMING} == {}
+
+
+def test_what_is_coming_is_not_there():
+    """When it has come, the pages have to say so."""
+    assert all(unknown(f"handfast {word}") == word for word in COMING)
+
+
+def test_make_targets_exist():
+    targets = set(re.findall(r"^([a-z]+):", text(ROOT / "Makefile"), re.MULTILINE))
+    named = {match for page in PAGES for match in re.findall(r"(?:`|^\$ )make ([a-z]+)", text(page), re.MULTILINE)}
+    assert {"up", "test"} <= named
+    assert sorted(named - targets) == []
+
+
+def test_the_command_line_reference_names_every_command():
+    reference = ROOT / "docs" / "reference" / "cli.md"
+    context = click.Context(main.command, info_name="handfast")
+    headings = set(re.findall(r"^### (.+)$", text(reference), re.MULTILINE))
+    names = main.command.list_commands(context)
+    assert names
+    assert [name for name in names if f"handfast {name}" not in headings] == []

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is asking. The names of the table in `apiserver/authn.py` are here; the same over real TLS is in the scenarios."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from tests.unit.pki.making import ANY, CLIENT, DAY, NOW, SERVER, Made, ca, leaf
+
+from handfast.apiserver import authn, peer
+from handfast.pki import bundles
+
+ROOT = ca("the client CA")
+OTHER = ca("another CA")
+SECOND = datetime.timedelta(seconds=1)
+
+
+def subject(common_name: str | None, *organizations: str) -> x509.Name:
+    rows = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    if common_name is not None:
+        rows.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
+    return x509.Name(rows)
+
+
+def peer_of(*chain: Made) -> peer.Peer:
+    return peer.Peer.of(tuple(made.der for made in chain), "192.0.2.1", "tls")
+
+
+def trusting(*cas: Made) -> authn.Authenticator:
+    return authn.Authenticator(bundles.TrustBundle.of(made.der for made in cas))
+
+
+def refusal(
+    authenticator: authn.Authenticator, chain: Sequence[Made], now: datetime.datetime = NOW, header: str | None = None
+) -> str:
+    """Why somebody is not let in; what they are told is always the same."""
+    with pytest.raises(authn.Unauthorized) as caught:
+        authenticator.authenticate(peer_of(*chain), header, now)
+    document = caught.value.document()
+    assert (document["code"], document["reason"], document["message"]) == (401, "Unauthorized", "Unauthorized")
+    assert "details" not in document
+    assert caught.value.detail
+    return caught.value.why
+
+
+class TestNobody:
+    def test_anonymous(self) -> None:
+        user = trusting(ROOT).authenticate(peer_of(), None, NOW)
+        assert user is authn.ANONYMOUS
+        assert (user.name, user.groups) == ("system:anonymous", ("system:unauthenticated",))
+
+    @pytest.mark.parametrize(
+        "header",
+        ["Bearer abcdef.0123456789abcdef", "bearer x", "Basic YTpi", "Negotiate x", "Bearer", "Bearer ", "", " ", "\xff"],
+    )
+    def test_bearer_token_is_401(self, header: str) -> None:
+        assert refusal(trusting(ROOT), [], header=header) == "UnsupportedCredential"
+
+    def test_a_header_beside_a_good_certificate(self) -> None:
+        jane = leaf(ROOT, CLIENT)
+        assert refusal(trusting(ROOT), [jane], header="Bearer x") == "UnsupportedCredential"
+
+
+class TestCertificate:
+    def test_names(self) -> None:
+        jane = leaf(ROOT, CLIENT, subject=subject("jane", "developers", "system:masters"))
+        user = trusting(ROOT).authenticate(peer_of(jane), None, NOW)
+        assert (user.name, user.method) == ("jane", "x509")
+        assert set(user.groups) == {"developers", "system:masters", "system:authenticated"}
+
+    def test_without_groups(self) -> None:
+        user = trusting(ROOT).authenticate(peer_of(leaf(ROOT, CLIENT, subject="jane")), None, NOW)
+        assert user.groups == ("system:authenticated",)
+
+    def test_intermediate(self) -> None:
+        middle = ca("team", ROOT)
+        jane = leaf(middle, CLIENT, subject="jane")
+        assert trusting(ROOT).authenticate(peer_of(jane, middle), None, NOW).name == "jane"
+        assert refusal(trusting(ROOT), [jane]) == "UnknownAuthority"
+
+    def test_serving_certificate_cannot_log_in(self) -> None:
+        serving = leaf(ROOT, SERVER, subject=subject("system:node:a", "system:nodes"))
+        assert refusal(trusting(ROOT), [serving]) == "WrongPurpose"
+
+    def test_certificate_without_purpose_cannot_log_in(self) -> None:
+        assert refusal(trusting(ROOT), [leaf(ROOT, subject="jane")]) == "WrongPurpose"
+
+    def test_certificate_for_any_purpose(self) -> None:
+        assert trusting(ROOT).authenticate(peer_of(leaf(ROOT, ANY, subject="jane")), None, NOW).name == "jane"
+
+    def test_a_ca_cannot_log_in(self) -> None:
+        middle = ca(subject("jane", "system:masters"), ROOT, (x509.ExtendedKeyUsage([CLIENT]), False))
+        assert refusal(trusting(ROOT), [middle]) == "WrongOrder"
+
+    def test_foreign_ca(self) -> None:
+        assert refusal(trusting(ROOT), [leaf(OTHER, CLIENT, subject="jane"), OTHER]) == "UnknownAuthority"
+
+    def test_foreign_ca_of_the_same_name(self) -> None:
+        assert refusal(trusting(ROOT), [leaf(ca("the client CA"), CLIENT)]) in {"UnknownAuthority", "Untrusted"}
+
+    def test_no_common_name(self) -> None:
+        assert refusal(trusting(ROOT), [leaf(ROOT, CLIENT, subject=subject(None, "system:masters"))]) == "NoCommonName"
+
+    def test_two_common_names(self) -> None:
+        both = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in ("jane", "kubernetes-admin")])
+        assert refusal(trusting(ROOT), [leaf(ROOT, CLIENT, subject=both)]) == "Malformed"
+
+    def test_not_yet_valid(self) -> None:
+        early = leaf(ROOT, CLIENT, not_before=NOW + SECOND)
+        authenticator = trusting(ROOT)
+        assert refusal(authenticator, [early]) == "NotYetValid"
+        assert authenticator.authenticate(peer_of(early), None, NOW + SECOND).name == "jane"
+
+    def test_garbage(self) -> None:
+        for chain in ((b"garbage",), (b"",), (leaf(ROOT, CLIENT).der + b"x",)):
+            with pytest.raises(authn.Unauthorized) as caught:
+                trusting(ROOT).authenticate(peer.Peer.of(chain, "192.0.2.1", "tls"), None, NOW)
+            assert caught.value.why == "Malformed"
+
+    def test_too_long_a_chain(self) -> None:
+        assert refusal(trusting(ROOT), [leaf(ROOT, CLIENT), *[ROOT] * 10]) == "Malformed"
+
+
+class TestTime:
+    def test_expiry_ends_an_open_connection(self) -> None:
+        until = NOW + datetime.timedelta(hours=1)
+        jane = leaf(ROOT, CLIENT, not_after=until)
+        authenticator = trusting(ROOT)
+        assert authenticator.authenticate(peer_of(jane), None, NOW).name == "jane"
+        assert authenticator.authenticate(peer_of(jane), None, until).name == "jane"
+        # The verdict is remembered by now, and still does not outlive the certificate.
+        assert refusal(authenticator, [jane], until + SECOND) == "Expired"
+        assert refusal(authenticator, [jane], until + datetime.timedelta(microseconds=1)) == "Expired"
+
+    def test_expiry_of_the_ca_ends_it_too(self) -> None:
+        root = ca("short", not_after=NOW + SECOND)
+        jane = leaf(root, CLIENT, not_after=NOW + DAY)
+        authenticator = trusting(root)
+        authenticator.authenticate(peer_of(jane), None, NOW)
+        assert refusal(authenticator, [jane], NOW + 2 * SECOND) == "Expired"
+
+
+class TestTrust:
+    def test_removed_ca(self) -> None:
+        jane, joe = leaf(ROOT, CLIENT, subject="jane"), leaf(OTHER, CLIENT, subject="joe")
+        authenticator = trusting(ROOT, OTHER)
+        for made, name in ((jane, "jane"), (joe, "joe")):
+            assert authenticator.authenticate(peer_of(made), None, NOW).name == name
+        authenticator.trust(bundles.TrustBundle.of([OTHER.der]))
+        assert refusal(authenticator, [jane]) == "UnknownAuthority"
+        assert authenticator.authenticate(peer_of(joe), None, NOW).name == "joe"
+        authenticator.trust(bundles.TrustBundle.of([ROOT.der]))
+        assert authenticator.authenticate(peer_of(jane), None, NOW).name == "jane"
+
+    def test_nobody_is_trusted(self) -> None:
+        assert refusal(authn.Authenticator(bundles.TrustBundle.of([])), [leaf(ROOT, CLIENT)]) == "UnknownAuthority"
+
+    def test_one_chain_does_not_profit_from_the_verdict_on_another(self) -> None:
+        middle = ca("team", ROOT)
+        jane = leaf(middle, CLIENT)
+        authenticator = trusting(ROOT)
+        authenticator.authenticate(peer_of(jane, middle), None, NOW)
+        assert refusal(authenticator, [jane]) == "UnknownAuthority"
+
+    def test_refusals_are_not_remembered(self) -> None:
+        authenticator = trusting(ROOT)
+        for _ in range(3):
+            refusal(authenticator, [leaf(OTHER, CLIENT)])
+        assert not authenticator._verified
+
+    def test_what_is_remembered_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(authn, "_REMEMBERED", 3)
+        authenticator = trusting(ROOT)
+        for number in range(10):
+            assert authenticator.authenticate(peer_of(leaf(ROOT, CLIENT, subject=f"u{number}")), None, NOW)
+            assert len(authenticator._verified) <= 3
+
+
+def test_the_hash_of_a_chain_knows_where_certificates_end() -> None:
+    assert peer.Peer.of((b"ab", b"c"), "", "").chain_hash != peer.Peer.of((b"a", b"bc"), "", "").chain_hash
+    assert peer.Peer.of((), "", "").chain_hash == b""

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading bodies within limits, and what a document must be before anybody acts on it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from unittest import mock
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import streams, web
+from aiohttp.test_utils import make_mocked_request
+
+from handfast.api import kinds, status
+from handfast.apiserver import bodies, limits, request
+
+CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
+SMALL = limits.Limits(body_bytes=10, body_seconds=0.02)
+JSON = "application/json"
+
+
+def http(
+    *parts: bytes, ended: bool = True, version: Any = aiohttp.HttpVersion11, **headers: str
+) -> tuple[web.BaseRequest, streams.StreamReader]:
+    payload = streams.StreamReader(mock.Mock(_reading_paused=False), 2**16, loop=asyncio.get_running_loop())
+    for part in parts:
+        payload.feed_data(part)
+    if ended:
+        payload.feed_eof()
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    writer = mock.Mock(write=mock.AsyncMock(), output_size=5)
+    return make_mocked_request("POST", "/", sent, version=version, payload=payload, writer=writer), payload
+
+
+async def refusal(sent: web.BaseRequest, limit: limits.Limits = SMALL) -> status.StatusError:
+    with pytest.raises(status.StatusError) as caught:
+        await bodies.read(sent, limit)
+    return caught.value
+
+
+class TestRead:
+    async def test_arrived_with_the_head(self) -> None:
+        assert await bodies.read(http(b"01234", b"56789")[0], SMALL) == b"0123456789"
+
+    async def test_nothing(self) -> None:
+        assert await bodies.read(http()[0], SMALL) == b""
+
+    async def test_arrives_later(self) -> None:
+        sent, payload = http(b"0123", ended=False)
+        reading = asyncio.ensure_future(bodies.read(sent, SMALL))
+        await asyncio.sleep(0)
+        payload.feed_data(b"45")
+        await asyncio.sleep(0)
+        payload.feed_eof()
+        assert await reading == b"012345"
+
+    @pytest.mark.parametrize("ended", [True, False])
+    async def test_too_long(self, ended: bool) -> None:
+        error = await refusal(http(b"0123456789", b"x", ended=ended)[0])
+        assert (error.code, error.message) == (413, "Request entity too large: limit is 10")
+
+    async def test_too_long_before_a_byte_of_it_arrived(self) -> None:
+        sent, _ = http(ended=False, Content_Length="11", Expect="100-continue")
+        assert (await refusal(sent)).code == 413
+        sent.writer.write.assert_not_awaited()  # type: ignore[attr-defined]
+
+    async def test_too_slow(self) -> None:
+        error = await refusal(http(b"0", ended=False)[0])
+        assert error.code == 408
+        assert error.message == "the body did not arrive within 0.02 seconds"
+
+    async def test_broken_off(self) -> None:
+        sent, payload = http(b"0", ended=False)
+        payload.set_exception(web.RequestPayloadError("400, message: bad chunk"))
+        error = await refusal(sent)
+        assert error.code == 400
+        assert error.message.startswith("the body cannot be read")
+
+    @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", ""])
+    async def test_compressed(self, coding: str) -> None:
+        error = await refusal(http(b"\x1f\x8b", Content_Encoding=coding)[0])
+        assert (error.code, error.reason) == (415, "UnsupportedMediaType")
+        assert f'the content encoding "{coding}"' in error.message
+
+    async def test_identity_is_no_compression(self) -> None:
+        assert await bodies.read(http(b"{}", Content_Encoding="Identity")[0], SMALL) == b"{}"
+
+
+class TestExpect:
+    async def test_invited(self) -> None:
+        sent, payload = http(ended=False, Expect="100-Continue", Content_Length="2")
+        sent.writer.write.side_effect = lambda _: (payload.feed_data(b"{}"), payload.feed_eof())  # type: ignore[attr-defined]
+        assert await bodies.read(sent, SMALL) == b"{}"
+        sent.writer.write.assert_awaited_once_with(b"HTTP/1.1 100 Continue\r\n\r\n")  # type: ignore[attr-defined]
+        assert sent.writer.output_size == 0
+
+    async def test_not_invited_when_it_is_there(self) -> None:
+        sent, _ = http(b"{}", Expect="100-continue")
+        assert await bodies.read(sent, SMALL) == b"{}"
+        sent.writer.write.assert_not_awaited()  # type: ignore[attr-defined]
+
+    async def test_http_1_0_knows_no_invitation(self) -> None:
+        sent, _ = http(ended=False, Expect="100-continue", version=aiohttp.HttpVersion10)
+        assert (await refusal(sent)).code == 408
+        sent.writer.write.assert_not_awaited()  # type: ignore[attr-defined]
+
+    async def test_something_else(self) -> None:
+        error = await refusal(http(ended=False, Expect="miracles")[0])
+        assert (error.code, error.message) == (417, 'the expectation "miracles" cannot be met')
+
+
+class TestMode:
+    @pytest.mark.parametrize(
+        ("query", "mode"),
+        [("", "Warn"), ("fieldValidation=", "Warn"), ("fieldValidation=Strict", "Strict"),
+         ("fieldValidation=Ignore", "Ignore")],  # fmt: skip
+    )
+    def test_known(self, query: str, mode: str) -> None:
+        assert bodies.validation_mode(request.parse("POST", "/api/v1/nodes?" + query)) == mode
+
+    def test_unknown(self) -> None:
+        with pytest.raises(status.StatusError) as caught:
+            bodies.validation_mode(request.parse("POST", "/api/v1/nodes?fieldValidation=strict"))
+        assert caught.value.code == 422
+        assert caught.value.causes[0].field == "fieldValidation"
+
+
+def read_config_map(document: Any, mode: str = "Warn") -> tuple[dict[str, Any], list[str]]:
+    body = document if isinstance(document, bytes) else msgspec.json.encode(document)
+    return bodies.for_kind(body, JSON, CONFIG_MAPS, mode)
+
+
+class TestForKind:
+    def test_what_is_absent_is_filled_in(self) -> None:
+        assert read_config_map({"data": {"a": "b"}}) == (
+            {"data": {"a": "b"}, "apiVersion": "v1", "kind": "ConfigMap", "metadata": {}},
+            [],
+        )
+
+    @pytest.mark.parametrize(
+        ("document", "message"),
+        [
+            ({"apiVersion": "v2"}, "the API version in the data (v2) does not match the expected API version (v1)"),
+            ({"kind": "Secret"}, "the object provided is unrecognized (must be of type ConfigMap): found kind 'Secret'"),
+            ({"kind": {}}, "found kind {}"),
+            ({"kind": 0}, "found kind 0"),
+            ({"apiVersion": ["v1"]}, "does not match the expected API version"),
+            ({"metadata": []}, "json: cannot unmarshal into Go struct field ConfigMap.metadata of type v1.ObjectMeta"),
+            ({"metadata": "x"}, "v1.ObjectMeta"),
+            ({"metadata": {"name": 5}}, "cannot unmarshal number into Go struct field"),
+            ({"data": {"a": 1}}, "cannot unmarshal number"),
+            ({"data": []}, "cannot unmarshal array"),
+            (b"[]", "the body must be an object"),
+            (b"", "json parse error"),
+            (b"\xff", "json parse error"),
+        ],
+    )
+    def test_refused(self, document: Any, message: str) -> None:
+        with pytest.raises(status.StatusError) as caught:
+            read_config_map(document)
+        assert caught.value.code == 400
+        assert message in caught.value.message
+
+    def test_strict(self) -> None:
+        with pytest.raises(status.StatusError) as caught:
+            read_config_map(b'{"nonsense":1,"data":{"a":"1","a":"2"}}', "Strict")
+        assert caught.value.code == 400
+        assert caught.value.message.endswith(
+            'strict decoding error: unknown field "nonsense", duplicate field "data.a"'
+        )
+
+    def test_warn(self) -> None:
+        document, warnings = read_config_map(b'{"nonsense":1,"data":{"a":"1","a":"2"}}')
+        assert warnings == ['unknown field "nonsense"', 'duplicate field "data.a"']
+        assert document["data"] == {"a": "2"}
+        assert "nonsense" not in document
+
+    def test_ignore(self) -> None:
+        document, warnings = read_config_map(b'{"nonsense":1,"data":{"a":"1","a":"2"}}', "Ignore")
+        assert warnings == []
+        assert document["data"] == {"a": "2"}
+        assert "nonsense" not in document
+
+
+class TestDocument:
+    def test_checked_by_its_message(self) -> None:
+        found = bodies.document(b'{"spec":{"replicas":3}}', JSON, "Scale", "autoscaling/v1", "autoscaling.v1.Scale")
+        assert (found["kind"], found["spec"]) == ("Scale", {"replicas": 3})
+
+    @pytest.mark.parametrize("body", [b'{"spec":"x"}', b'{"spec":{"replicas":2147483648}}', b'{"spec":{"replicas":"3"}}'])
+    def test_wrong_types(self, body: bytes) -> None:
+        with pytest.raises(status.StatusError) as caught:
+            bodies.document(body, JSON, "Scale", "autoscaling/v1", "autoscaling.v1.Scale")
+        assert caught.value.code == 400
+
+    def test_without_a_schema_everything_is_known(self) -> None:
+        assert bodies.check_fields({"a": 1}, "", "Strict") == []

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stations in order, with the last ones played: what becomes of every kind of outcome."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+from unittest import mock
+
+import aiohttp
+import msgspec
+import pytest
+import structlog
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from tests.unit.pki.making import NOW, ca
+from tests.world.clock import MovableClock
+
+from handfast import errors
+from handfast.api import status
+from handfast.apiserver import audit, authn, limits, peer, pipeline
+from handfast.pki import bundles
+from handfast.telemetry import metrics
+
+OPEN = "/healthz"
+
+
+class Line:
+    """A pipeline whose last stations do as they are told."""
+
+    def __init__(self, outcome: Any = None, limit: limits.Limits | None = None) -> None:
+        self.clock = MovableClock(NOW)
+        self.metrics = metrics.ApiServerMetrics()
+        self.seen: list[Any] = []
+
+        def answer(asked: Any) -> web.Response:
+            self.seen.append(asked)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome(asked) if callable(outcome) else web.Response(text="fine")
+
+        async def answer_later(asked: Any) -> web.Response:
+            return answer(asked)
+
+        self.pipeline = pipeline.Pipeline(
+            authenticator=authn.Authenticator(bundles.TrustBundle.of([ca().der])),
+            resources_=mock.Mock(answer=answer_later),
+            nonresources_=mock.Mock(answer=answer),
+            auditor=audit.Audit(self.metrics),
+            limits_=limit or limits.Limits(lifted=True),
+            clock=self.clock,
+        )
+
+    async def ask(
+        self, path: str = OPEN, method: str = "GET", source: str = "192.0.2.1", **more: Any
+    ) -> web.StreamResponse:
+        protocol = types.SimpleNamespace(peer=peer.Peer.of((), source, "tls"), ssl_context=None, peername=None)
+        sent = make_mocked_request(method, path, more.pop("headers", {}), protocol=protocol, **more)
+        return await self.pipeline.handle(sent)
+
+    def counted(self) -> str:
+        return self.metrics.text().decode()
+
+
+def body(response: web.StreamResponse) -> Any:
+    assert isinstance(response, web.Response)
+    assert isinstance(response.body, bytes)
+    return msgspec.json.decode(response.body)
+
+
+class TestOutcomes:
+    async def test_answered(self) -> None:
+        line = Line()
+        response = await line.ask()
+        assert response.status == 200
+        assert response.headers["Audit-Id"]
+        assert line.seen[0].decision == "OpenPath"
+        assert 'apiserver_request_total{code="200"' in line.counted()
+
+    async def test_every_request_has_its_own_id(self) -> None:
+        line = Line()
+        assert len({(await line.ask()).headers["Audit-Id"] for _ in range(10)}) == 10
+
+    async def test_refused(self) -> None:
+        response = await Line(status.not_found("secrets", "", "a")).ask()
+        assert response.status == 404
+        assert response.headers["Content-Type"] == "application/json"
+        assert response.headers["Audit-Id"]
+        assert body(response)["reason"] == "NotFound"
+
+    async def test_unavailable(self) -> None:
+        with structlog.testing.capture_logs() as logs:
+            response = await Line(errors.Unavailable("the disk is full")).ask()
+        assert response.status == 503
+        assert response.headers["Retry-After"] == "1"
+        assert not [entry for entry in logs if entry["log_level"] == "error"]
+
+    @pytest.mark.parametrize("error", [ValueError("s3cret"), errors.Misuse("s3cret"), RecursionError("s3cret")])
+    async def test_a_bug(self, error: Exception) -> None:
+        with structlog.testing.capture_logs() as logs:
+            response = await Line(error).ask()
+        assert response.status == 500
+        assert "s3cret" not in str(body(response))
+        assert "Traceback" not in str(body(response))
+        assert logs[0]["exc_info"] is error
+        assert logs[0]["id"] == response.headers["Audit-Id"]
+
+    async def test_the_client_went_away(self) -> None:
+        with pytest.raises(ConnectionResetError):
+            await Line(ConnectionResetError()).ask()
+
+
+class TestStations:
+    async def test_unauthenticated(self) -> None:
+        line = Line()
+        with structlog.testing.capture_logs() as logs:
+            response = await line.ask(headers={"Authorization": "Bearer s3cret"})
+        assert response.status == 401
+        assert body(response)["message"] == "Unauthorized"
+        assert line.seen == []
+        assert logs[0]["reason"] == "UnsupportedCredential"
+        assert "s3cret" not in str(logs)
+        assert 'reason="UnsupportedCredential",station="authenticate"} 1.0' in line.counted()
+
+    async def test_forbidden(self) -> None:
+        line = Line()
+        with structlog.testing.capture_logs() as logs:
+            response = await line.ask("/api/v1/secrets")
+        assert response.status == 403
+        assert line.seen == []
+        assert (logs[0]["station"], logs[0]["user"]) == ("authorise", "system:anonymous")
+
+    async def test_a_path_nobody_can_mean(self) -> None:
+        assert (await Line().ask("/api/v1/namespaces/%ff")).status == 400
+
+    async def test_before_http_1_0(self) -> None:
+        line = Line()
+        response = await line.ask(version=aiohttp.HttpVersion(0, 9))
+        assert response.status == 400
+        assert line.seen == []
+
+
+class TestRate:
+    LIMITS = limits.Limits(anonymous_per_second=2.0, anonymous_burst=3)
+
+    async def test_anonymous_requests_are_limited_by_source(self) -> None:
+        line = Line(limit=self.LIMITS)
+        assert [(await line.ask()).status for _ in range(3)] == [200] * 3
+        with structlog.testing.capture_logs() as logs:
+            response = await line.ask()
+        assert response.status == 429
+        assert response.headers["Retry-After"] == "1"
+        assert body(response)["reason"] == "TooManyRequests"
+        assert body(response)["details"] == {"retryAfterSeconds": 1}
+        # A flood must not become a flood of log lines.
+        assert logs == []
+        assert 'reason="TooManyRequests",station="ratelimit"} 1.0' in line.counted()
+        assert (await line.ask(source="192.0.2.2")).status == 200
+        await line.clock.advance(0.5)
+        assert (await line.ask()).status == 200
+
+    async def test_guesses_of_a_token_are_limited_too(self) -> None:
+        line = Line(limit=self.LIMITS)
+        headers = {"Authorization": "Bearer guess"}
+        assert [(await line.ask(headers=headers)).status for _ in range(5)] == [401, 401, 401, 429, 429]
+
+    async def test_lifted(self) -> None:
+        line = Line()
+        assert {(await line.ask()).status for _ in range(300)} == {200}
+
+
+class TestWarnings:
+    async def test_sent(self) -> None:
+        def warned(asked: Any) -> web.Response:
+            asked.warnings = ['unknown field "a\\b"', "two\r\nX-Evil: 1"]
+            return web.Response()
+
+        response = await Line(warned).ask()
+        assert response.headers.getall("Warning") == [
+            '299 - "unknown field \\"a\\\\b\\""',
+            '299 - "two  X-Evil: 1"',
+        ]
+
+    @pytest.mark.parametrize("text", ["a\0b", "a\nb", "a\x7fb", "a\u2028b", "\x1b[31m"])
+    def test_printable(self, text: str) -> None:
+        assert all(value.isprintable() for value in pipeline.warning_headers([text]))
+
+    def test_bounded(self) -> None:
+        (only,) = pipeline.warning_headers(["x" * 100_000])
+        assert len(only) < 1100
+        assert sum(map(len, pipeline.warning_headers(["x" * 100_000] * 100))) < 5000
+        assert sum(map(len, pipeline.warning_headers(['"' * 100] * 1000))) < 10_000
+
+    def test_none(self) -> None:
+        assert list(pipeline.warning_headers([])) == []
+
+
+class TestProtocolError:
+    @pytest.mark.parametrize(
+        ("code", "message", "shown", "said"),
+        [
+            (400, "Invalid method encountered:\n\n  b'\\x00s3cret'", 400, "Invalid method encountered"),
+            (400, "", 400, "malformed HTTP request"),
+            (400, ":\n", 400, "malformed HTTP request"),
+            (400, "x" * 1000, 400, "x" * 200),
+            (431, "Got more than 32768 bytes", 431, "request header fields too large"),
+            (500, "s3cret", 500, "Internal error occurred"),
+            (504, "s3cret", 500, "Internal error occurred"),
+        ],
+    )
+    def test_a_status_that_does_not_quote(self, code: int, message: str, shown: int, said: str) -> None:
+        response = pipeline.protocol_error(code, message)
+        assert response.status == shown
+        assert body(response)["message"] == said
+        assert body(response)["code"] == shown
