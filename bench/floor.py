@@ -38,11 +38,11 @@ class Floor:
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         if http.method == "GET":
-            if http.path == "/watch":
+            if http.raw_path == "/watch":
                 return await self._watch(http)
             return web.Response(body=self._body, headers=_HEADERS)
         data = await http.read()
-        if http.path == "/echo":
+        if http.raw_path == "/echo":
             return web.Response(body=data, status=201, headers=_HEADERS)
         for transport in self._open:
             transport.write(self._frame)

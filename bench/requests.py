@@ -52,7 +52,7 @@ async def get(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Figure
     ask_floor, ask_plane = load.get("/object"), load.get(f"{preload.COLLECTION}/{OBJECT}")
     await floor.run(lambda _: ask_floor, sizes.warm_up)
     await plane.run(lambda _: ask_plane, sizes.warm_up)
-    for _ in range(sizes.rounds):
+    for _ in range(sizes.short_rounds):
         async with pair.floor.meter() as meter:
             await floor.run(lambda _: ask_floor, total)
         floors.append(meter.total)
@@ -90,7 +90,7 @@ async def create(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Fig
     run = secrets.token_hex(3)
     await floor.run(lambda _: load.send("POST", "/echo", preload.body("warm")), sizes.warm_up, expect=201)
     await plane.run(creator(f"warm-{run}"), sizes.warm_up, expect=201)
-    for number in range(sizes.rounds):
+    for number in range(sizes.short_rounds):
         # Made beforehand, so that the generator does not hold the servers up.
         bodies = [creator(f"made-{run}-{number}")(index) for index in range(total)]
         echoes = [body.replace(preload.COLLECTION.encode(), b"/echo", 1) for body in bodies]

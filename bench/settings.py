@@ -11,9 +11,10 @@ from bench import servers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Rounds, and operations per round."""
+    """Rounds, and operations per round; the cheapest cases have more and shorter rounds, against noise."""
 
     rounds: int
+    short_rounds: int
     warm_up: int
     idle_seconds: float
     gets: int
@@ -35,10 +36,11 @@ class Sizes:
 
 FULL = Sizes(
     rounds=5,
+    short_rounds=11,
     warm_up=1000,
     idle_seconds=0.5,
-    gets=8000,
-    creates=3200,
+    gets=4000,
+    creates=1600,
     connections=120,
     watchers=200,
     updates=60,
@@ -55,6 +57,7 @@ FULL = Sizes(
 )
 QUICK = Sizes(
     rounds=2,
+    short_rounds=3,
     warm_up=200,
     idle_seconds=0.2,
     gets=1000,

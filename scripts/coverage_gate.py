@@ -23,8 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ("src", "handfast")
 DECIDING = ("api", "pki", "bootstrap", "rules")
 # Per cent of lines and branches.
-DECIDING_FLOOR = 98.0
-DOING_FLOOR = 85.0
+DECIDING_FLOOR = 99.0
+DOING_FLOOR = 90.0
 _WORST = 8
 
 

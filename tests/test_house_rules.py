@@ -293,3 +293,10 @@ def test_the_coverage_gate_knows_rooms(gate):
 def test_the_coverage_gate_needs_data(gate, tmp_path, capsys):
     assert gate.main([str(tmp_path / "none")]) == 2
     assert "no coverage data" in capsys.readouterr().err
+
+
+def test_the_coverage_gate_refuses_what_is_no_data(gate, tmp_path, capsys):
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "other").write_bytes(b"something else")
+    assert [gate.main([str(tmp_path / name)]) for name in ("empty", "other")] == [2, 2]
+    assert capsys.readouterr().err.count("error: ") == 2

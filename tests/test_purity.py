@@ -53,6 +53,7 @@ ALLOWED: Mapping[str, Allowed] = {
     "msgspec": Allowed(EVERYWHERE, "JSON to typed values, in C"),
     "operator": Allowed(EVERYWHERE, "functions for keys and sums"),
     "re": Allowed(EVERYWHERE, "patterns written here; never one that a user sent"),
+    "re2": Allowed(("api.structural_values",), "patterns that users send, in linear time"),
     "secrets": Allowed(("pki.authority", "pki.seal"), "serial numbers and nonces have to be random"),
     "struct": Allowed(("api.protobuf",), "floats of the wire format"),
     "sys": Allowed(("api.structs",), "the largest float, and nothing else of it: see below"),

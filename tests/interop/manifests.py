@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import pathlib
+
+EVERY_KIND = pathlib.Path(__file__).with_name("every_kind.yaml").read_text(encoding="utf-8")
 USUAL = """\
 apiVersion: v1
 kind: ConfigMap

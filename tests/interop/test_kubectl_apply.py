@@ -108,6 +108,18 @@ def test_server_side_twice_writes_once(kubectl):
     assert _versions(kubectl) == before
 
 
+@pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
+def test_every_kind_twice_writes_once(kubectl, unique, tmp_path, how):
+    # Lists that are replaced as a whole come without the defaults the server had filled in: they must not count as changed.
+    file = tmp_path / "every.yaml"
+    file.write_text(manifests.EVERY_KIND.replace("every", unique))
+    kubectl("apply", *how, "-f", str(file))
+    before = kubectl.json("get", "-f", str(file))
+    kubectl("apply", *how, "-f", str(file))
+    assert kubectl.json("get", "-f", str(file)) == before
+    assert kubectl("diff", *how, "-f", str(file)).out == ""
+
+
 def test_server_side_removes_what_left_the_manifest(kubectl):
     kubectl("apply", "--server-side", "-f", "-", stdin=manifests.USUAL)
     kubectl("apply", "--server-side", "-f", "-", stdin=_LESS)

@@ -78,7 +78,7 @@ def test_a_deleted_object_comes_with_the_version_of_its_deletion(core, namespace
     stream = follower.stream(core.list_namespaced_config_map, namespace, resource_version=made, timeout_seconds=30)
     assert next(stream)["type"] == "DELETED"
     stream.close()
-    assert int(follower.resource_version) > int(made)
+    assert int(follower.resource_version or 0) > int(made)
 
 
 def test_a_watch_resumes_where_it_was_when_the_server_ends_it(core, namespace):
@@ -103,7 +103,7 @@ def test_bookmarks_come_before_the_end(core, namespace):
     types = [event["type"] for event in stream]
     assert types == ["ADDED", "BOOKMARK"]
     # It covers changes of other resources too, so that a quiet watch does not grow old.
-    assert int(follower.resource_version) >= int(newest)
+    assert int(follower.resource_version or 0) >= int(newest)
 
 
 def test_initial_events_end_with_a_marked_bookmark(core, namespace):

@@ -19,6 +19,7 @@ from handfast.api import objects
 from handfast.client import api
 
 pytestmark = pytest.mark.slow
+ENDPOINTS = api.Resource("", "v1", "endpoints", True)
 copies = pytest.mark.parametrize("copies", [1, 2])
 
 
@@ -63,7 +64,9 @@ async def endpoints(story: c.Story) -> dict[str, tuple[bool, int | None]]:
 
 @copies
 async def test_slices_follow_the_pods(tmp_path: pathlib.Path, copies: int):
-    async with c.controlled(tmp_path, "endpointslice", "garbage-collector", copies=copies) as story:
+    async with c.controlled(
+        tmp_path, "endpointslice-controller", "garbage-collector-controller", copies=copies
+    ) as story:
         service = await make_service(story)
 
         async def is_now(wanted: dict[str, Any]) -> bool:
@@ -111,7 +114,7 @@ async def test_slices_follow_the_pods(tmp_path: pathlib.Path, copies: int):
 
 @copies
 async def test_deleted_slices_come_back_and_foreign_ones_stay(tmp_path: pathlib.Path, copies: int):
-    async with c.controlled(tmp_path, "endpointslice", copies=copies) as story:
+    async with c.controlled(tmp_path, "endpointslice-controller", copies=copies) as story:
         foreign = {
             "metadata": {"name": "mine", "labels": {"kubernetes.io/service-name": "web"}},
             "addressType": "IPv4",
@@ -135,8 +138,41 @@ async def test_deleted_slices_come_back_and_foreign_ones_stay(tmp_path: pathlib.
         assert await story.find(c.SLICES, "mine") is not None
 
 
+@copies
+async def test_the_older_endpoints_object_says_the_same(tmp_path: pathlib.Path, copies: int):
+    names = ("endpoints-controller", "endpointslice-controller", "garbage-collector-controller")
+    async with c.controlled(tmp_path, *names, copies=copies) as story:
+        by_hand = {"metadata": {"name": "manual"}, "subsets": [{"addresses": [{"ip": "192.0.2.9"}]}]}
+        await story.client.create(ENDPOINTS, by_hand, namespace="default")
+        manual = {"metadata": {"name": "manual"}, "spec": {"ports": [{"port": 1}]}}
+        await story.client.create(c.SERVICES, manual, namespace="default")
+        await make_service(story)
+        await make_pod(story, "p1", "10.0.0.1")
+        await make_pod(story, "p2", "10.0.0.2", ready=False)
+
+        async def right() -> Any:
+            found = await story.find(ENDPOINTS, "web")
+            rows = [
+                [[row["ip"] for row in subset.get(kind, ())] for kind in ("addresses", "notReadyAddresses")]
+                for subset in (found or {}).get("subsets", ())
+            ]
+            return found if rows == [[["10.0.0.1"], ["10.0.0.2"]]] else None
+
+        found = await story.eventually(right)
+        assert found["subsets"][0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
+        found["subsets"] = []
+        await story.client.update(ENDPOINTS, found)
+        await story.eventually(right, "restored")
+        await story.client.delete(ENDPOINTS, "web", namespace="default")
+        await story.eventually(right, "made again")
+        await story.client.delete(c.SERVICES, "web", namespace="default")
+        await story.gone(ENDPOINTS, "web")
+        kept = await story.find(ENDPOINTS, "manual")
+        assert kept["subsets"][0]["addresses"][0]["ip"] == "192.0.2.9"
+
+
 async def test_a_hundred_to_a_slice(tmp_path: pathlib.Path):
-    async with c.controlled(tmp_path, "endpointslice", copies=2) as story:
+    async with c.controlled(tmp_path, "endpointslice-controller", copies=2) as story:
         await make_service(story)
         await asyncio.gather(*(make_pod(story, f"p{number}", f"10.0.1.{number}") for number in range(120)))
 
@@ -153,7 +189,7 @@ async def test_a_hundred_to_a_slice(tmp_path: pathlib.Path):
 
 @copies
 async def test_events_end_an_hour_after_they_last_happened(tmp_path: pathlib.Path, copies: int):
-    async with c.controlled(tmp_path, "event-ttl", copies=copies) as story:
+    async with c.controlled(tmp_path, "event-ttl-controller", copies=copies) as story:
 
         async def happen(name: str, minutes_ago: int) -> None:
             last = story.clock.now() - datetime.timedelta(minutes=minutes_ago)

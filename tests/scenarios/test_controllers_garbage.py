@@ -17,7 +17,7 @@ from handfast.client import api
 
 pytestmark = pytest.mark.slow
 copies = pytest.mark.parametrize("copies", [1, 2])
-GC = "garbage-collector"
+GC = "garbage-collector-controller"
 
 
 @copies

@@ -18,7 +18,7 @@ from handfast.client import api
 
 pytestmark = pytest.mark.slow
 copies = pytest.mark.parametrize("copies", [1, 2])
-ALL = ("namespace", "serviceaccount", "root-ca-certificate-publisher")
+ALL = ("namespace-controller", "serviceaccount-controller", "root-ca-certificate-publisher-controller")
 
 
 @copies
@@ -93,7 +93,7 @@ async def test_a_finalizer_holds_a_namespace_which_says_so(tmp_path: pathlib.Pat
 
 @copies
 async def test_many_namespaces_come_and_go_at_once(tmp_path: pathlib.Path, copies: int):
-    async with c.controlled(tmp_path, *ALL, "garbage-collector", copies=copies) as story:
+    async with c.controlled(tmp_path, *ALL, "garbage-collector-controller", copies=copies) as story:
         names = [f"n{number}" for number in range(20)]
         await asyncio.gather(*(story.client.create(c.NAMESPACES, {"metadata": {"name": name}}) for name in names))
         await asyncio.gather(*(story.client.delete(c.NAMESPACES, name) for name in names))

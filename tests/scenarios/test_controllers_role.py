@@ -82,7 +82,10 @@ async def test_ready_at_work_and_stopped(tmp_path: pathlib.Path):
         found = await story.eventually(published)
         assert found["data"]["ca.crt"] == world.place.ca_certificate.read_text()
         _, metrics = await role.get("/metrics")
-        assert 'handfast_controller_reconciles_total{controller="root-ca-certificate-publisher",result="ok"}' in metrics
+        assert (
+            'handfast_controller_reconciles_total{controller="root-ca-certificate-publisher-controller",result="ok"}'
+            in metrics
+        )
         await role.stop()
         assert await role.get("/livez") == (0, "")
         assert not [task for task in asyncio.all_tasks() if "controllers/" in task.get_name()]
@@ -90,14 +93,16 @@ async def test_ready_at_work_and_stopped(tmp_path: pathlib.Path):
 
 async def test_only_what_was_asked_for(tmp_path: pathlib.Path):
     async with served(tmp_path) as (world, story):
-        role = Role(world, tmp_path, selection=["*", "-serviceaccount"])
+        role = Role(world, tmp_path, selection=["*", "-serviceaccount-controller"])
         await story.eventually(role.ready)
         await story.quiet()
         assert await story.find(c.CONFIG_MAPS, "kube-root-ca.crt") is not None
         assert await story.find(c.SERVICE_ACCOUNTS, "default") is None
         await role.stop()
         refused = Role(world, tmp_path, selection=["*", "-service-account"])
-        with pytest.raises(errors.Refused, match=r"unknown controller '-service-account'; there are: namespace, "):
+        with pytest.raises(
+            errors.Refused, match=r"unknown controller '-service-account'; there are: namespace-controller, "
+        ):
             await refused.task
 
 

@@ -315,3 +315,10 @@ async def test_events_are_served_under_both_groups(world: worlds.World) -> None:
     assert [item["note"] for item in listed["items"]] == ["it runs"]
     found = (await world.get("/api/v1/events?fieldSelector=involvedObject.name%3Dother")).json()
     assert found["items"] == []
+
+
+async def test_impersonation_is_refused_and_not_ignored(world: worlds.World) -> None:
+    answer = await world.get(PATH, headers={"Impersonate-User": "nobody"})
+    assert (answer.status, answer.reason) == (403, "Forbidden")
+    assert "does not support impersonation yet" in answer.message
+    assert (await world.get(PATH, headers={"Impersonate-Group": "system:masters"})).status == 403

@@ -66,6 +66,9 @@ class Kind:
     # Custom resources only: the structural schema, verbatim, and the printer columns of the definition.
     schema: Mapping[str, Any] | None = None
     columns: tuple[Mapping[str, Any], ...] = ()
+    # … their list kind where it is not the kind and "List", and where /scale finds replicas, wanted and actual, and selector.
+    listed_as: str = ""
+    scale_paths: tuple[str, str, str] = ("", "", "")
 
     # Derived once, because every request asks for them.
     # What tables of behaviour are keyed by.
@@ -93,7 +96,7 @@ class Kind:
 
     @property
     def list_kind(self) -> str:
-        return self.kind + "List"
+        return self.listed_as or self.kind + "List"
 
     def key(self, namespace: str, name: str) -> str:
         return f"{self.prefix}{namespace}/{name}" if self.namespaced else self.prefix + name
@@ -249,8 +252,8 @@ def builtin() -> tuple[Kind, ...]:
 
 
 def stored_row(kind: Kind) -> Kind:
-    """The row whose form the objects of `kind` are stored in: itself, for nearly all."""
-    if not kind.stored_version:
+    """The row whose form the objects of `kind` are stored in: itself, for nearly all and for every custom resource."""
+    if not kind.stored_version or not kind.message:
         return kind
     return next(row for row in builtin() if row.api_version == kind.storage_api_version and row.plural == kind.plural)
 

@@ -103,6 +103,7 @@ class Pipeline:
         asked.info = request.parse(http.method, http._message.path)
         # 2 authenticate
         asked.user = self._authenticator.authenticate(connection.peer, authorization, self._clock.now())
+        _refuse_impersonation(asked)
         # 4 authorise
         asked.decision = authz.authorise(asked.user, asked.info).reason
         # 5 to 10
@@ -130,6 +131,15 @@ def warning_headers(warnings: Sequence[str]) -> Iterator[str]:
             return
         text = shown.replace("\\", "\\\\").replace('"', '\\"')
         yield f'299 - "{text}"'
+
+
+def _refuse_impersonation(asked: call.Call) -> None:
+    """Acting as somebody else is not offered yet; carrying the request out as the caller would be worse than a refusal."""
+    headers = asked.http.headers
+    for name in ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid"):
+        if name in headers:
+            why = f'User "{asked.user.name}" cannot impersonate: this server does not support impersonation yet'
+            raise status.forbidden("users", "", headers[name] if name == "Impersonate-User" else "", why)
 
 
 def error_response(error: status.StatusError) -> web.Response:

@@ -235,8 +235,10 @@ class Collection:
             start = 0
             if after is not None and name_space == after[0]:
                 start = bisect.bisect_right(bucket.names, after[1])
-            for name in bucket.names[start:]:
-                yield bucket.items[name]
+            # By position: a slice would copy the names of the whole namespace for a page of it.
+            names = bucket.names
+            for position in range(start, len(names)):
+                yield bucket.items[names[position]]
 
     def snapshot(self, namespace: str = "") -> list[Item]:
         """All items now, as a list of references: cheap, and stable while the list is sent."""

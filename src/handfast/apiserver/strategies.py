@@ -91,7 +91,7 @@ def _keep_system_metadata(document: objects.Document, old: objects.Document) -> 
 
 
 def prepare_update(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
-    """A write to the object itself: the status stays as it was, the generation counts changes of the rest."""
+    """A write to the object itself: the status stays as it was."""
     _keep_system_metadata(document, old)
     if kind.subresource("status") is not None:
         _copy_field(document, old, "status")
@@ -99,9 +99,13 @@ def prepare_update(kind: kinds.Kind, document: objects.Document, old: objects.Do
         _copy_field(document, old, "spec")
     if kind.resource == ("", "services"):
         _keep_cluster_ip(document, old)
+    return document
+
+
+def count_generation(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> None:
+    """Raise the generation if more than metadata and status changed; asked when defaults are filled in, not before."""
     if kind.has_generation and _spec_changed(document, old):
         document["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    return document
 
 
 def _keep_cluster_ip(document: objects.Document, old: objects.Document) -> None:

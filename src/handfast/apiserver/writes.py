@@ -114,6 +114,8 @@ class Writer:
         stored = kinds.stored_row(kind)
         defaults.apply(stored, document)
         self._admit(admission.UPDATE, asked, kind, document, old)
+        if strategy is strategies.prepare_update:
+            strategies.count_generation(kind, document, old)
         if subresource not in strategies.SERVER_MADE:
             _require(kind, document, validation.update(stored, document, old))
         _keep_finalizers_closed(kind, document, old)

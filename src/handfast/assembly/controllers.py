@@ -28,6 +28,7 @@ from handfast.controllers import (
     root_ca,
     service_accounts,
 )
+from handfast.controllers import endpoints as classic_endpoints
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 from handfast.telemetry import admin
@@ -48,6 +49,7 @@ def known(root_ca_pem: bytes) -> Mapping[str, Build]:
         service_accounts.NAME: service_accounts.build,
         root_ca.NAME: functools.partial(root_ca.build, root_ca_pem=root_ca_pem),
         endpoint_slices.NAME: endpoint_slices.build,
+        classic_endpoints.NAME: classic_endpoints.build,
         event_ttl.NAME: event_ttl.build,
     }
 

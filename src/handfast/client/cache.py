@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Generic, TypeVar
 
 from handfast import errors
@@ -42,6 +43,10 @@ class Informer(Generic[V]):
 
     def get(self, namespace: str, name: str) -> V | None:
         return self._items.get((namespace, name))
+
+    @property
+    def indexes(self) -> AbstractSet[str]:
+        return self._functions.keys()
 
     def by_index(self, index: str, value: str) -> Sequence[V]:
         """The objects for which the index function gave `value`."""
@@ -141,20 +146,16 @@ class Informers:
         self._waiting: list[Following] = []
         self._group: tasks.Group | None = None
 
-    def get(self, source: watch.Source[V]) -> Informer[V]:
-        """The shared informer of this source; made at the first request."""
+    def get(self, source: watch.Source[V], indexes: Mapping[str, Index[V]] | None = None) -> Informer[V]:
+        """The shared informer of this source; made, with its indexes, at the first request."""
         key = (source.resource.group, source.resource.plural, source.scope, source.metadata)
         if key not in self._shared:
-            self._shared[key] = Informer(source)
-            self.feed(self._shared[key])
+            self._shared[key] = Informer(source, indexes)
+            self.follow(source, self._shared[key])
         found: Informer[V] = self._shared[key]
-        if found.source.view is not source.view:
-            raise errors.Misuse(f"{source.resource.plural} is already followed with another view")
+        if found.source.view is not source.view or not set(indexes or ()) <= found.indexes:
+            raise errors.Misuse(f"{source.resource.plural} is already followed with another view or other indexes")
         return found
-
-    def feed(self, informer: Informer[V]) -> Following:
-        """Follow for an informer that is not shared, such as one with indexes of its own."""
-        return self.follow(informer.source, informer)
 
     def follow(self, source: watch.Source[V], sink: watch.Sink[V]) -> Following:
         """Feed `sink` from now on, or from `start` on if that is yet to come."""

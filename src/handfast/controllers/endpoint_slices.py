@@ -7,7 +7,6 @@ alone; the slices of a deleted Service go with it, because it owns them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,9 +15,7 @@ from handfast.api import status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, slicing
 
-NAME = "endpointslice"
-SERVICES = api.Resource("", "v1", "services", True)
-PODS = api.Resource("", "v1", "pods", True)
+NAME = "endpointslice-controller"
 SLICES = api.Resource("discovery.k8s.io", "v1", "endpointslices", True)
 _MANAGED = api.Scope(label_selector=f"{slicing.MANAGED_BY}={slicing.MANAGER}")
 
@@ -73,12 +70,6 @@ class EndpointSlices:
             if error.reason != "NotFound":
                 raise
 
-    def services_of(self, pod: slicing.Pod) -> Iterable[partial.Key]:
-        """The Services that select a Pod."""
-        for service in self._services.by_index("namespace", pod.metadata.namespace):
-            if slicing.selects(service, pod):
-                yield service.metadata.key
-
 
 def _document(service: slicing.Service, slice_: slicing.Slice) -> dict[str, Any]:
     meta = slice_.metadata
@@ -111,13 +102,9 @@ def _service_of(slice_: slicing.Slice) -> partial.Key:
 
 
 def build(context: loop.Context) -> loop.Controller[partial.Key]:
-    services = cache.Informer(
-        watch.Source(resource=SERVICES, view=slicing.Service), {"namespace": lambda item: [item.metadata.namespace]}
-    )
-    pods = cache.Informer(
-        watch.Source(resource=PODS, view=slicing.Pod), {"namespace": lambda item: [item.metadata.namespace]}
-    )
-    slices = cache.Informer(
+    services = context.informers.get(slicing.SERVICES, slicing.BY_NAMESPACE)
+    pods = context.informers.get(slicing.PODS, slicing.BY_NAMESPACE)
+    slices = context.informers.get(
         watch.Source(resource=SLICES, view=slicing.Slice, scope=_MANAGED),
         {"service": lambda item: ["/".join(_service_of(item))]},
     )
@@ -125,8 +112,5 @@ def build(context: loop.Context) -> loop.Controller[partial.Key]:
     controller: loop.Controller[partial.Key] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
     controller.watches(services, lambda item: [item.metadata.key])
     controller.watches(slices, lambda item: [_service_of(item)])
-    controller.watches(pods, handler.services_of)
-    context.informers.feed(services)
-    context.informers.feed(pods)
-    context.informers.feed(slices)
+    controller.watches(pods, lambda pod: slicing.services_of(pod, services))
     return controller

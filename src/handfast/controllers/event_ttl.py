@@ -18,7 +18,7 @@ from handfast.client import api, partial, watch
 from handfast.controllers import loop
 from handfast.runtime import clock as clocks
 
-NAME = "event-ttl"
+NAME = "event-ttl-controller"
 EVENTS = api.Resource("", "v1", "events", True)
 TTL = dt.timedelta(hours=1)
 

@@ -17,7 +17,7 @@ An object that has some owners left loses only its references to the others. Whi
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from handfast.api import status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import events, loop, ownership, served
 
-NAME = "garbage-collector"
+NAME = "garbage-collector-controller"
 
 
 class Owner(enum.Enum):
@@ -45,6 +45,8 @@ _metas = msgspec.json.Decoder(partial.OwnedPartial)
 _lists = msgspec.json.Decoder(api.Listing[partial.OwnedPartial])
 # From this many owners of one kind on, a list of the kind costs less than a read of each.
 _MANY = 50
+# How long an orphaning deletion waits for what was written just before it to be seen.
+_SETTLE_SECONDS = 1.0
 
 
 class GarbageCollector:
@@ -58,6 +60,7 @@ class GarbageCollector:
         self._recorder = recorder
         self._again = again
         self._resources: dict[tuple[str, str], served.Served] = {}
+        self._orphaning = ownership.Memory()
 
     def know(self, resource: served.Served) -> None:
         """Owner references to this kind can be followed."""
@@ -90,21 +93,29 @@ class GarbageCollector:
         except (errors.Refused, errors.Unavailable) as error:
             _log.info("owners are looked up one by one", resource=resource.plural, error=error.message)
 
-    async def reconcile(self, uid: str) -> None:
+    async def reconcile(self, uid: str) -> float | None:
         node = self._graph.nodes.get(uid)
         if node is None or (node.deleting and not node.foreground and not node.orphan):
-            return
+            return None
+        # The usual case, and without a read: nothing is wrong with the owners that the picture shows.
+        if not node.deleting and not await self._lost(node.place, node.owners):
+            return None
         live = await self._read(node.place)
         if live is None:
             self._graph.removed(uid)
-            return
+            return None
         finalizers = live.finalizers or ()
         if live.deletion_timestamp is None:
             await self._judge(node.place, live)
         elif ownership.ORPHAN in finalizers:
+            # Dependents come by other watches, which may be behind; one that is overlooked would be deleted later.
+            if uid not in self._orphaning:
+                self._orphaning.add(uid)
+                return _SETTLE_SECONDS
             await self._orphan(node.place)
         elif ownership.FOREGROUND in finalizers:
             await self._foreground(node.place)
+        return None
 
     async def _read(self, place: ownership.Place) -> partial.OwnedMeta | None:
         """The metadata of the object at a place, or None if there is none of this uid."""
@@ -121,13 +132,12 @@ class GarbageCollector:
     async def _judge(self, place: ownership.Place, live: partial.OwnedMeta) -> None:
         """Delete the object, cut it loose from some of its owners, or leave it."""
         references = live.owner_references or ()
-        states = {ref.uid: await self._owner(place, live, ref) for ref in references}
-        lost = {uid for uid, state in states.items() if state is not Owner.SOLID}
+        lost = await self._lost(place, references)
         if not lost:
             return
-        if Owner.SOLID in states.values():
+        if any(ref.uid not in lost for ref in references):
             await self._edit(place, "ownerReferences", lambda rows: [row for row in rows if row.get("uid") not in lost])
-        elif Owner.WAITING in states.values() and (dependents := self._graph.dependents(place.uid)):
+        elif Owner.WAITING in lost.values() and (dependents := self._graph.dependents(place.uid)):
             # A circle of foreground deletions would wait for itself.
             if any(node.foreground for node in dependents):
                 await self._edit(place, "ownerReferences", _unblocked)
@@ -151,12 +161,17 @@ class GarbageCollector:
             if error.reason != "NotFound":
                 raise
 
-    async def _owner(self, place: ownership.Place, live: partial.OwnedMeta, ref: partial.OwnerReference) -> Owner:
+    async def _lost(self, place: ownership.Place, references: Sequence[partial.OwnerReference]) -> Mapping[str, Owner]:
+        """The owners, by uid, that are gone or wait for their dependents to go."""
+        states = {ref.uid: await self._owner(place, ref) for ref in references}
+        return {uid: state for uid, state in states.items() if state is not Owner.SOLID}
+
+    async def _owner(self, place: ownership.Place, ref: partial.OwnerReference) -> Owner:
         resource = self._resource(ref)
         if resource is None:
             return Owner.SOLID
         if resource.namespaced and not place.namespace:
-            await self._warn(place, live, ref)
+            await self._warn(place, ref)
             return Owner.SOLID
         owner = ownership.Place(resource, place.namespace if resource.namespaced else "", ref.name, ref.uid)
         if owner in self._graph.absent:
@@ -170,21 +185,20 @@ class GarbageCollector:
             self._graph.absent.add(owner)
             return Owner.DANGLING
         if losses == self._graph.losses:
-            self._graph.present[ref.uid] = owner
+            self._graph.saw(resource, found)
         waits = found.deletion_timestamp is not None and ownership.FOREGROUND in (found.finalizers or ())
         return Owner.WAITING if waits else Owner.SOLID
 
     def _resource(self, ref: partial.OwnerReference) -> served.Served | None:
         return self._resources.get((ref.api_version.rpartition("/")[0], ref.kind))
 
-    async def _warn(self, place: ownership.Place, live: partial.OwnedMeta, ref: partial.OwnerReference) -> None:
+    async def _warn(self, place: ownership.Place, ref: partial.OwnerReference) -> None:
         resource = place.resource
         regarding = events.Regarding(
             api_version=f"{resource.group}/{resource.version}" if resource.group else resource.version,
             kind=resource.kind,
             name=place.name,
             uid=place.uid,
-            resource_version=live.resource_version,
         )
         await self._recorder.record(
             regarding,
@@ -292,9 +306,9 @@ def build(context: loop.Context) -> loop.Controller[str]:
         controller.queue.add(uid)
 
     graph = ownership.Graph(changed)
-    recorder = events.Recorder(context.client, context.clock, "garbage-collector-controller")
+    recorder = events.Recorder(context.client, context.clock, NAME)
     collector = GarbageCollector(context.client, graph, recorder, changed)
-    controller: loop.Controller[str] = loop.Controller(NAME, collector.reconcile, clock=context.clock, workers=4)
+    controller: loop.Controller[str] = loop.Controller(NAME, collector.reconcile, clock=context.clock, workers=16)
     for resource in served.builtin():
         # Nothing owns Events and they own nothing; they are also the most numerous.
         if resource.plural != "events":

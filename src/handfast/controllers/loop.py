@@ -160,6 +160,7 @@ def check_names(selection: Sequence[str], known: Sequence[str]) -> Sequence[str]
 
     1. Every name, with or without a minus, must be known.
     2. `-name` takes one out, whatever else is said of it; `name` takes it in; `*` takes in all the others.
+    3. At least one must be left.
     """
     unknown = [word for word in selection if word != "*" and word.removeprefix("-") not in known]
     if unknown:
@@ -168,5 +169,12 @@ def check_names(selection: Sequence[str], known: Sequence[str]) -> Sequence[str]
             reason="UnknownController",
             hint="write names separated by commas; * means all, -NAME all but that one",
         )
-    wanted = set(selection)
-    return [name for name in known if f"-{name}" not in wanted and (name in wanted or "*" in wanted)]
+    words = set(selection)
+    chosen = [name for name in known if f"-{name}" not in words and (name in words or "*" in words)]
+    if not chosen:
+        raise errors.Refused(
+            f"no controller is left by {','.join(selection)!r}",
+            reason="NoController",
+            hint="write * before -NAME to run all but that one",
+        )
+    return chosen

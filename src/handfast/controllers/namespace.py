@@ -22,7 +22,7 @@ from handfast.controllers import loop, served, views
 from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 
-NAME = "namespace"
+NAME = "namespace-controller"
 _FINALIZER = "kubernetes"
 # No watch tells when a namespace has become empty, so it is looked at again, at most this many seconds later.
 _RETRY = backoff.Schedule(initial=0.1, cap=10.0)

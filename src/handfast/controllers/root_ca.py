@@ -16,7 +16,7 @@ from handfast.api import status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, views
 
-NAME = "root-ca-certificate-publisher"
+NAME = "root-ca-certificate-publisher-controller"
 CONFIG_MAPS = api.Resource("", "v1", "configmaps", True)
 _CONFIG_MAP = "kube-root-ca.crt"
 _KEY = "ca.crt"

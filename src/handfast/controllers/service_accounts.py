@@ -11,7 +11,7 @@ from handfast.api import status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, views
 
-NAME = "serviceaccount"
+NAME = "serviceaccount-controller"
 SERVICE_ACCOUNTS = api.Resource("", "v1", "serviceaccounts", True)
 _DEFAULT = "default"
 _SOURCE = watch.Source(

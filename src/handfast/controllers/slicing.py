@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which EndpointSlices a Service should have: Pods and existing slices in, slices to write out.
+"""Which EndpointSlices a Service should have: Pods and existing slices in, slices to write out; and the views for it.
 
 An endpoint stays in the slice it is in, so that one new Pod changes one slice. Names of new slices follow from the
 Service and a number, so that two copies of the controller make the same slice and not two. It talks to nobody.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from handfast.client import partial
+from handfast.client import api, cache, partial, watch
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 MANAGER = "endpointslice-controller.k8s.io"
@@ -157,6 +157,18 @@ class Plan:
     delete: Sequence[Slice]
 
 
+SERVICES = watch.Source(resource=api.Resource("", "v1", "services", True), view=Service)
+PODS = watch.Source(resource=api.Resource("", "v1", "pods", True), view=Pod)
+BY_NAMESPACE: Mapping[str, cache.Index[Service | Pod]] = {"namespace": lambda item: [item.metadata.namespace]}
+
+
+def services_of(pod: Pod, services: cache.Informer[Service]) -> Iterable[partial.Key]:
+    """The Services that select a Pod."""
+    for service in services.by_index("namespace", pod.metadata.namespace):
+        if selects(service, pod):
+            yield service.metadata.key
+
+
 def selects(service: Service, pod: Pod) -> bool:
     labels = pod.metadata.labels or {}
     return service.selects and all(labels.get(key) == value for key, value in (service.spec.selector or {}).items())
@@ -164,7 +176,7 @@ def selects(service: Service, pod: Pod) -> bool:
 
 def plan(service: Service, pods: Iterable[Pod], existing: Sequence[Slice]) -> Plan:
     """From what is to what should be, in as few writes as it takes."""
-    groups = _groups(service, [pod for pod in pods if _is_endpoint(pod)])
+    groups = _groups(service, [pod for pod in pods if is_endpoint(pod)])
     labels = _labels(service)
     kept: set[str] = set()
     write: list[Slice] = []
@@ -178,34 +190,36 @@ def plan(service: Service, pods: Iterable[Pod], existing: Sequence[Slice]) -> Pl
     return Plan(write, [row for row in existing if row.metadata.name not in kept])
 
 
-def _is_endpoint(pod: Pod) -> bool:
+def is_endpoint(pod: Pod) -> bool:
+    """Whether a Pod can still serve."""
     return pod.status.phase not in {"Failed", "Succeeded"}
 
 
 def _groups(service: Service, pods: Sequence[Pod]) -> Mapping[tuple[str, Ports], Mapping[str, Endpoint]]:
     """Endpoints by Pod uid, grouped by what one slice has in common: address family and ports."""
     found: dict[tuple[str, Ports], dict[str, Endpoint]] = {}
-    families = _families(service)
-    for family in families:
+    wanted = families(service)
+    for family in wanted:
         for pod in pods:
             address = pod.address(family)
             if address is not None:
-                group = found.setdefault((family, _ports(service, pod)), {})
+                group = found.setdefault((family, ports_of(service, pod)), {})
                 group[pod.metadata.uid] = _endpoint(service, pod, address)
         # A Service without endpoints has an empty slice, which says that someone looked.
-        if not any(group[0] == family for group in found) and (len(families) == 1 or service.spec.ip_families):
+        if not any(group[0] == family for group in found) and (len(wanted) == 1 or service.spec.ip_families):
             found[family, ()] = {}
     return found
 
 
-def _families(service: Service) -> Sequence[str]:
+def families(service: Service) -> Sequence[str]:
+    """The address families of a Service, its first one first."""
     if service.spec.ip_families:
         return service.spec.ip_families
     address = service.spec.cluster_ip or ""
     return ("IPv6",) if ":" in address else ("IPv4",)
 
 
-def _ports(service: Service, pod: Pod) -> Ports:
+def ports_of(service: Service, pod: Pod) -> Ports:
     """The Service's ports on this Pod; a named target port may be another number on each Pod."""
     found = []
     for row in service.spec.ports or ():

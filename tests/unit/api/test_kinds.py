@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_no_two_rows_are_asked_for_by_the_same_name() -> None:
 
 def test_no_prefix_begins_another() -> None:
     prefixes = sorted({found.prefix for found in ROWS})
-    for one, other in zip(prefixes, prefixes[1:], strict=False):
+    for one, other in itertools.pairwise(prefixes):
         assert not other.startswith(one)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 
@@ -26,8 +27,10 @@ BAD: list[tuple[Rule, list[str]]] = [
     (objects.dns_subdomain, ["", "A", ".", "a.", ".a", "a..b", "a_b", "-a.b", "a.b-", "a\n", _254, "a/b", "ß"]),
     (objects.dns_1035_label, ["", "1a", "A", "-a", "a-", "a.b", "a\n", _64]),
     (objects.path_segment, [".", "..", "a/b", "/", "%", "a%2fb", "a\0b", "a\nb", "\x7f", "\u2028", _254]),
-    (objects.qualified_name, ["", "/", "a/", "/a", "a/b/c", "A/a", "-a", "a-", "ä", "a b", _64, "a/" + _64, f"{_254}/a",
-                              "a\n", "a_b/c"]),  # fmt: skip
+    (
+        objects.qualified_name,
+        ["", "/", "a/", "/a", "a/b/c", "A/a", "-a", "a-", "ä", "a b", _64, "a/" + _64, f"{_254}/a", "a\n", "a_b/c"],
+    ),
     (objects.label_value, ["-a", "a-", "a b", "a/b", "ä", _64, "a\n", "."]),
 ]
 
@@ -85,7 +88,10 @@ class TestTimestamps:
 
 
 class TestFields:
-    DOCUMENT = {"metadata": {"name": "a"}, "spec": {"on": True, "off": False, "count": 3, "list": [1]}}
+    DOCUMENT: ClassVar[dict[str, Any]] = {
+        "metadata": {"name": "a"},
+        "spec": {"on": True, "off": False, "count": 3, "list": [1]},
+    }
 
     def test_metadata(self) -> None:
         assert objects.metadata(self.DOCUMENT) == {"name": "a"}

@@ -84,8 +84,10 @@ class TestConstructors:
             (
                 status.conflict("secrets", "", "a"),
                 409,
-                'Operation cannot be fulfilled on secrets "a": the object has been modified; please apply your changes '
-                "to the latest version and try again",
+                (
+                    'Operation cannot be fulfilled on secrets "a": the object has been modified; please apply your changes '
+                    "to the latest version and try again"
+                ),
                 {"name": "a", "kind": "secrets"},
             ),
             (

@@ -55,7 +55,17 @@ class TestNobody:
 
     @pytest.mark.parametrize(
         "header",
-        ["Bearer abcdef.0123456789abcdef", "bearer x", "Basic YTpi", "Negotiate x", "Bearer", "Bearer ", "", " ", "\xff"],
+        [
+            "Bearer abcdef.0123456789abcdef",
+            "bearer x",
+            "Basic YTpi",
+            "Negotiate x",
+            "Bearer",
+            "Bearer ",
+            "",
+            " ",
+            "\xff",
+        ],
     )
     def test_bearer_token_is_401(self, header: str) -> None:
         assert refusal(trusting(ROOT), [], header=header) == "UnsupportedCredential"
@@ -176,7 +186,8 @@ class TestTrust:
         monkeypatch.setattr(authn, "_REMEMBERED", 3)
         authenticator = trusting(ROOT)
         for number in range(10):
-            assert authenticator.authenticate(peer_of(leaf(ROOT, CLIENT, subject=f"u{number}")), None, NOW)
+            peer_ = peer_of(leaf(ROOT, CLIENT, subject=f"u{number}"))
+            assert authenticator.authenticate(peer_, None, NOW).name == f"u{number}"
             assert len(authenticator._verified) <= 3
 
 

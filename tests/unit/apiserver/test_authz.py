@@ -42,15 +42,19 @@ def test_allowed() -> None:
             authn.ANONYMOUS,
             "GET",
             "/api/v1/namespaces/default/secrets/s",
-            'secrets "s" is forbidden: User "system:anonymous" cannot get resource "secrets" in API group "" '
-            'in the namespace "default"',
+            (
+                'secrets "s" is forbidden: User "system:anonymous" cannot get resource "secrets" in API group "" '
+                'in the namespace "default"'
+            ),
         ),
         (
             JANE,
             "GET",
             "/apis/apps/v1/deployments?watch=1",
-            'deployments.apps is forbidden: User "jane" cannot watch resource "deployments" in API group "apps" '
-            "at the cluster scope",
+            (
+                'deployments.apps is forbidden: User "jane" cannot watch resource "deployments" in API group "apps" '
+                "at the cluster scope"
+            ),
         ),
         (JANE, "GET", "/metrics", 'forbidden: User "jane" cannot get path "/metrics"'),
         (authn.ANONYMOUS, "GET", "//healthz", 'forbidden: User "system:anonymous" cannot get path "//healthz"'),
@@ -58,8 +62,10 @@ def test_allowed() -> None:
             JANE,
             "DELETE",
             "/api/v1/namespaces/a",
-            'namespaces "a" is forbidden: User "jane" cannot delete resource "namespaces" in API group "" '
-            'in the namespace "a"',
+            (
+                'namespaces "a" is forbidden: User "jane" cannot delete resource "namespaces" in API group "" '
+                'in the namespace "a"'
+            ),
         ),
     ],
 )

@@ -91,7 +91,12 @@ class TestRead:
 class TestExpect:
     async def test_invited(self) -> None:
         sent, payload = http(ended=False, Expect="100-Continue", Content_Length="2")
-        sent.writer.write.side_effect = lambda _: (payload.feed_data(b"{}"), payload.feed_eof())  # type: ignore[attr-defined]
+
+        def send(_: bytes) -> None:
+            payload.feed_data(b"{}")
+            payload.feed_eof()
+
+        sent.writer.write.side_effect = send  # type: ignore[attr-defined]
         assert await bodies.read(sent, SMALL) == b"{}"
         sent.writer.write.assert_awaited_once_with(b"HTTP/1.1 100 Continue\r\n\r\n")  # type: ignore[attr-defined]
         assert sent.writer.output_size == 0
@@ -114,8 +119,12 @@ class TestExpect:
 class TestMode:
     @pytest.mark.parametrize(
         ("query", "mode"),
-        [("", "Warn"), ("fieldValidation=", "Warn"), ("fieldValidation=Strict", "Strict"),
-         ("fieldValidation=Ignore", "Ignore")],  # fmt: skip
+        [
+            ("", "Warn"),
+            ("fieldValidation=", "Warn"),
+            ("fieldValidation=Strict", "Strict"),
+            ("fieldValidation=Ignore", "Ignore"),
+        ],
     )
     def test_known(self, query: str, mode: str) -> None:
         assert bodies.validation_mode(request.parse("POST", "/api/v1/nodes?" + query)) == mode
@@ -143,7 +152,10 @@ class TestForKind:
         ("document", "message"),
         [
             ({"apiVersion": "v2"}, "the API version in the data (v2) does not match the expected API version (v1)"),
-            ({"kind": "Secret"}, "the object provided is unrecognized (must be of type ConfigMap): found kind 'Secret'"),
+            (
+                {"kind": "Secret"},
+                "the object provided is unrecognized (must be of type ConfigMap): found kind 'Secret'",
+            ),
             ({"kind": {}}, "found kind {}"),
             ({"kind": 0}, "found kind 0"),
             ({"apiVersion": ["v1"]}, "does not match the expected API version"),
@@ -189,7 +201,9 @@ class TestDocument:
         found = bodies.document(b'{"spec":{"replicas":3}}', JSON, "Scale", "autoscaling/v1", "autoscaling.v1.Scale")
         assert (found["kind"], found["spec"]) == ("Scale", {"replicas": 3})
 
-    @pytest.mark.parametrize("body", [b'{"spec":"x"}', b'{"spec":{"replicas":2147483648}}', b'{"spec":{"replicas":"3"}}'])
+    @pytest.mark.parametrize(
+        "body", [b'{"spec":"x"}', b'{"spec":{"replicas":2147483648}}', b'{"spec":{"replicas":"3"}}']
+    )
     def test_wrong_types(self, body: bytes) -> None:
         with pytest.raises(status.StatusError) as caught:
             bodies.document(body, JSON, "Scale", "autoscaling/v1", "autoscaling.v1.Scale")

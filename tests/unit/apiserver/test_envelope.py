@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -79,7 +79,7 @@ def test_broken(value: bytes, why: str) -> None:
 
 
 class TestDocument:
-    DOCUMENT: dict[str, Any] = {
+    DOCUMENT: ClassVar[dict[str, Any]] = {
         "data": {"metadata": '"metadata":{'},
         "metadata": {"resourceVersion": "7", "name": "a", "labels": {'"metadata":{': "x"}},
         "kind": "ConfigMap",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import urllib.parse
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,8 @@ class TestNumbers:
     @pytest.mark.parametrize("text", ["x", "-", "1.5", "1e3", " 1", "+1", "٣", "9" * 19, "0x10", "1_000", "--1"])
     def test_refused(self, text: str) -> None:
         for name in ("limit", "timeoutSeconds"):
-            error = refused(**{name: text})
+            query: dict[str, Any] = {name: text}
+            error = refused(**query)
             assert error.code == 400
             assert error.message == f'{name}: invalid value "{text}": an integer is wanted'
 
@@ -154,7 +156,7 @@ class TestMatch:
             ),
         ],
     )
-    def test_refused(self, watch: bool, query: dict[str, str], field: str, message: str) -> None:
+    def test_refused(self, watch: bool, query: dict[str, Any], field: str, message: str) -> None:
         error = refused(watch=watch, **query)
         assert (error.code, error.reason) == (422, "Invalid")
         assert message in [cause.message for cause in error.causes if cause.field == field][-1]
@@ -183,7 +185,7 @@ class TestSelection:
         assert not chosen.matches(item("q", '{"a":"b"}'))
 
     @pytest.mark.parametrize("query", [{}, {"fieldSelector": "metadata.namespace=a"}])
-    def test_a_name_in_the_path(self, query: dict[str, str]) -> None:
+    def test_a_name_in_the_path(self, query: dict[str, Any]) -> None:
         chosen = parsed(name="p", **query).selection
         assert chosen.matches(item("p"))
         assert not chosen.matches(item("q"))
@@ -203,6 +205,8 @@ class TestSelection:
         error = refused(kind=kind, fieldSelector=text)
         assert (error.code, error.message) == (400, message)
 
-    @pytest.mark.parametrize("text", ["a in (", "a=b=c=", ",", "a b", "!", "a in b", "-a=b", "a=" + "x" * 64, "(", "=="])
+    @pytest.mark.parametrize(
+        "text", ["a in (", "a=b=c=", ",", "a b", "!", "a in b", "-a=b", "a=" + "x" * 64, "(", "=="]
+    )
     def test_bad_labels(self, text: str) -> None:
         assert refused(labelSelector=text).code == 400

@@ -54,7 +54,9 @@ class Line:
     async def ask(
         self, path: str = OPEN, method: str = "GET", source: str = "192.0.2.1", **more: Any
     ) -> web.StreamResponse:
-        protocol = types.SimpleNamespace(peer=peer.Peer.of((), source, "tls"), ssl_context=None, peername=None)
+        protocol = types.SimpleNamespace(
+            peer=peer.Peer.of((), source, "tls"), ssl_context=None, peername=None, sockname=None
+        )
         sent = make_mocked_request(method, path, more.pop("headers", {}), protocol=protocol, **more)
         return await self.pipeline.handle(sent)
 

@@ -86,7 +86,7 @@ def test_other_paths(method: str, target: str, verb: str) -> None:
 @pytest.mark.parametrize(
     ("target", "code", "message"),
     [
-        ("/api/v1/namespaces/a%2Fb", 400, 'a path segment may not contain "/": \'a%2Fb\''),
+        ("/api/v1/namespaces/a%2Fb", 400, "a path segment may not contain \"/\": 'a%2Fb'"),
         ("/api/v1/namespaces/a%2fsecrets/s", 400, "a path segment may not contain"),
         ("/healthz%2fx", 400, "a path segment may not contain"),
         ("/api/v1/namespaces/%ff", 400, "the path is not valid UTF-8 once its escapes are decoded"),
@@ -123,8 +123,19 @@ class TestQuery:
 
     @pytest.mark.parametrize(
         ("query", "expected"),
-        [("", False), ("f=true", True), ("f=", True), ("f", True), ("f=1", True), ("f=yes", True), ("f=banana", True),
-         ("f=false", False), ("f=False", False), ("f=0", False), ("f=f", False)],  # fmt: skip
+        [
+            ("", False),
+            ("f=true", True),
+            ("f=", True),
+            ("f", True),
+            ("f=1", True),
+            ("f=yes", True),
+            ("f=banana", True),
+            ("f=false", False),
+            ("f=False", False),
+            ("f=0", False),
+            ("f=f", False),
+        ],
     )
     def test_flag(self, query: str, expected: bool) -> None:
         assert request.parse("GET", "/healthz?" + query).flag("f") is expected

@@ -134,6 +134,8 @@ async def test_one_watch_however_many_ask():
         assert names(first) == ["a"]
         with pytest.raises(errors.Misuse, match="another view"):
             informers.get(watch.Source(resource=THINGS, view=partial.OwnedPartial))
+        with pytest.raises(errors.Misuse, match="other indexes"):
+            informers.get(SOURCE, {"name": lambda item: [item.metadata.name]})
 
 
 async def test_following_can_start_late_and_stop_early():
@@ -147,7 +149,7 @@ async def test_following_can_start_late_and_stop_early():
         never.stop()
         informers.start(group)
         late: cache.Informer[partial.Partial] = cache.Informer(SOURCE)
-        following = informers.feed(late)
+        following = informers.follow(SOURCE, late)
         await asyncio.wait_for(late.wait_synced(), 5)
         await server.saw(2)
         following.stop()

@@ -43,8 +43,8 @@ class World:
     def see(self, document: Any) -> None:
         self.sink.put(msgspec.convert(document, partial.OwnedPartial))
 
-    async def handle(self, name: str) -> None:
-        await self.collector.reconcile(f"uid-{name}")
+    async def handle(self, name: str) -> float | None:
+        return await self.collector.reconcile(f"uid-{name}")
 
 
 async def test_the_picture_alone_deletes_nothing():
@@ -210,7 +210,10 @@ async def test_orphaning_survives_dependents_that_vanish():
     world.have("stays", REF, {**REF, "uid": "uid-second", "name": "second"})
     world.have("vanished", REF)
     del world.client.objects["things", "ns", "vanished"]
-    await world.handle("owner")
+    # First it waits for watches that may be behind.
+    assert await world.handle("owner") == 1.0
+    assert world.client.calls == []
+    assert await world.handle("owner") is None
     owners = world.client.objects["things", "ns", "stays"]["metadata"]["ownerReferences"]
     assert [row["uid"] for row in owners] == ["uid-second"]
     assert world.client.objects["things", "ns", "owner"]["metadata"]["finalizers"] == ["other"]

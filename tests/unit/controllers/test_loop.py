@@ -186,6 +186,8 @@ def test_names_are_chosen():
     assert loop.check_names(["*"], known) == ["a", "b", "c"]
     assert loop.check_names(["*", "-b"], known) == ["a", "c"]
     assert loop.check_names(["c", "a"], known) == ["a", "c"]
-    assert loop.check_names(["a", "-a"], known) == []
+    for nothing in (["a", "-a"], ["-a"], []):
+        with pytest.raises(errors.Refused, match="no controller is left"):
+            loop.check_names(nothing, known)
     with pytest.raises(errors.Refused, match=r"unknown controller 'd', '-e'; there are: a, b, c"):
         loop.check_names(["a", "d", "-e"], known)

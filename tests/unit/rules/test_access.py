@@ -9,9 +9,9 @@ import pytest
 
 from handfast.rules import access, decision
 
-ANONYMOUS = {"user": access.ANONYMOUS, "groups": ("system:unauthenticated",)}
-ADMIN = {"user": "kubernetes-admin", "groups": (access.MASTERS, "system:authenticated")}
-CONTROLLERS = {"user": access.CONTROLLERS, "groups": ("system:authenticated",)}
+ANONYMOUS: dict[str, Any] = {"user": access.ANONYMOUS, "groups": ("system:unauthenticated",)}
+ADMIN: dict[str, Any] = {"user": "kubernetes-admin", "groups": (access.MASTERS, "system:authenticated")}
+CONTROLLERS: dict[str, Any] = {"user": access.CONTROLLERS, "groups": ("system:authenticated",)}
 
 
 def path(text: str, verb: str = "get", **who: Any) -> access.Attributes:
@@ -27,8 +27,26 @@ def allowed(asked: access.Attributes) -> bool:
 
 
 OPEN = ["/healthz", "/livez", "/readyz", "/version", "/livez/ping", "/readyz/replica", "/healthz/"]
-CLOSED = ["/", "/api", "/apis", "/apis/apps", "/api/v1", "/openapi/v3", "/metrics", "/debug/pprof", "/healthzz",
-          "/versions", "/Healthz", "//healthz", "", "*", "healthz", "/health", "/api/healthz", "/.well-known/openid"]  # fmt: skip
+CLOSED = [
+    "/",
+    "/api",
+    "/apis",
+    "/apis/apps",
+    "/api/v1",
+    "/openapi/v3",
+    "/metrics",
+    "/debug/pprof",
+    "/healthzz",
+    "/versions",
+    "/Healthz",
+    "//healthz",
+    "",
+    "*",
+    "healthz",
+    "/health",
+    "/api/healthz",
+    "/.well-known/openid",
+]
 VERBS = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "head", "*"]
 
 

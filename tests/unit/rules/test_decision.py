@@ -27,4 +27,5 @@ class TestVerdict:
 
 def test_verdicts_of_different_kinds_differ() -> None:
     assert decision.Approve("A", "b", "c") == decision.Approve("A", "b", "c")
-    assert decision.Approve("A", "b", "c") != decision.Deny("A", "b", "c")
+    one: object = decision.Approve("A", "b", "c")
+    assert one != decision.Deny("A", "b", "c")
