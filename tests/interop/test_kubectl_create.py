@@ -160,7 +160,7 @@ def test_invalid_objects_are_refused_with_field_and_rule(kubectl):
     assert "json: cannot unmarshal number into Go struct field ConfigMap.data of type string" in wrong
 
 
-def test_unknown_fields_are_refused_warned_about_or_dropped(kubectl):
+def test_unknown_fields_are_refused_or_warned_about_and_kept(kubectl):
     kubectl.needs(25, "field validation by the server")
     odd = _config_map(unknown="x", data={"a": "b"})
     assert kubectl.fails("create", "-f", "-", stdin=odd) == (
@@ -169,10 +169,10 @@ def test_unknown_fields_are_refused_warned_about_or_dropped(kubectl):
     )
     warned = kubectl("create", "-f", "-", "--validate=warn", stdin=odd)
     assert warned.err == 'Warning: unknown field "unknown"\n'
-    assert "unknown" not in kubectl.json("get", "cm", "one")
+    assert kubectl.json("get", "cm", "one")["unknown"] == "x"
     kubectl("delete", "cm", "one")
     assert kubectl("create", "-f", "-", "--validate=ignore", stdin=odd).err == ""
-    assert "unknown" not in kubectl.json("get", "cm", "one")
+    assert kubectl.json("get", "cm", "one")["unknown"] == "x"
 
 
 def test_duplicate_fields_reach_the_server_only_raw_and_are_refused(kubectl):

@@ -67,7 +67,10 @@ async def test_not_json(world: worlds.World) -> None:
     await refusals.refused(
         world,
         [
-            *(create(body, "json parse error") for body in (b"", b"{", b"{]", b"\x00", b"nope", b"'", b"\xef\xbb\xbf{}")),
+            *(
+                create(body, "json parse error")
+                for body in (b"", b"{", b"{]", b"\x00", b"nope", b"'", b"\xef\xbb\xbf{}")
+            ),
             *(create(body, "the body must be an object") for body in (b"[]", b"null", b'"a"', b"1", b"true")),
             create(b'{"metadata":{"name":"t"}} x', "trailing characters"),
             create(b'{"metadata":{"name":"t"}}{"metadata":{"name":"u"}}', "trailing characters"),
@@ -111,11 +114,16 @@ async def test_not_protobuf(world: worlds.World) -> None:
     await refusals.refused(
         world,
         [
-            *(create(body, "does not begin with the prefix", media=PROTOBUF) for body in (b"", b"{}", b"k8s", b"k8s\x01")),
+            *(
+                create(body, "does not begin with the prefix", media=PROTOBUF)
+                for body in (b"", b"{}", b"k8s", b"k8s\x01")
+            ),
             create(b"k8s\x00\xff\xff", "unexpected EOF", media=PROTOBUF),
             create(b"k8s\x00", 'no kind "" is registered', media=PROTOBUF),
             create(b"k8s\x00" + type_meta + b"\x12\x05\x0a\xff", "proto parse error", media=PROTOBUF),
-            create(b"k8s\x00" + type_meta + b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "proto", media=PROTOBUF),
+            create(
+                b"k8s\x00" + type_meta + b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "proto", media=PROTOBUF
+            ),
             create(b"k8s\x00" + type_meta + b"\x1a\x04gzip", "content encoding", media=PROTOBUF),
             create(b"k8s\x00\x0a\x0c\x0a\x02v1\x12\x06Secret\x12\x00", "found kind 'Secret'", media=PROTOBUF),
             create(b"k8s\x00" + type_meta + b"\x12\x06" + b"\x12\x04\x0a\x02\xff\xff", "", media=PROTOBUF),
@@ -137,8 +145,15 @@ async def test_wrong_object(world: worlds.World) -> None:
             create({"metadata": {"name": "t", "labels": {"a": 1}}}, "cannot unmarshal number"),
             create({"metadata": "t"}, "v1.ObjectMeta"),
             create({"metadata": {"name": "t"}, "data": {"a": {"b": "c"}}}, "cannot unmarshal object"),
-            create({"metadata": {"name": "t"}}, 'namespaces "none" not found', 404, path="/api/v1/namespaces/none/configmaps"),
-            create({"metadata": {"name": "t"}}, "could not find the requested resource", 404, path="/api/v1/configmaps"),
+            create(
+                {"metadata": {"name": "t"}},
+                'namespaces "none" not found',
+                404,
+                path="/api/v1/namespaces/none/configmaps",
+            ),
+            create(
+                {"metadata": {"name": "t"}}, "could not find the requested resource", 404, path="/api/v1/configmaps"
+            ),
             create({"metadata": {"name": "t"}}, "does not allow this method", 405, path=CONFIG_MAPS + "/t"),
             create({"metadata": {"name": "x"}}, 'configmaps "x" already exists', 409),
             Row("PUT", CONFIG_MAPS + "/x", {"metadata": {"name": "y"}}, 400, "does not match the name on the URL (x)"),
@@ -214,7 +229,9 @@ async def test_repeated_keys(world: worlds.World) -> None:
                 path=CONFIG_MAPS + "?fieldValidation=Strict",
             ),
             create(
-                {"metadata": {"name": "t"}, "dta": {}}, 'unknown field "dta"', path=CONFIG_MAPS + "?fieldValidation=Strict"
+                {"metadata": {"name": "t"}, "dta": {}},
+                'unknown field "dta"',
+                path=CONFIG_MAPS + "?fieldValidation=Strict",
             ),
             create(body % b"odd", "Unsupported value", 422, path=CONFIG_MAPS + "?fieldValidation=strict"),
         ],
@@ -228,7 +245,7 @@ async def test_repeated_keys(world: worlds.World) -> None:
 
 
 async def test_warnings_cannot_carry_headers(world: worlds.World) -> None:
-    odd = ['a\\r\\nX-Evil: 1', "a\\u0000", "\\u001b[31m", "a" * 100_000, '\\"', "\\u4e2d"]
+    odd = ["a\\r\\nX-Evil: 1", "a\\u0000", "\\u001b[31m", "a" * 100_000, '\\"', "\\u4e2d"]
     for number, name in enumerate(odd):
         body = f'{{"metadata":{{"name":"w{number}"}},"{name}":1}}'.encode()
         answer = await refusals.send(world, create(body))

@@ -44,7 +44,10 @@ async def test_queries(world: worlds.World) -> None:
         [
             *(ask(f"limit={text}", 400, "limit: invalid value") for text in ("x", "-", "1.5", "9" * 19, "%D9%A3")),
             *(ask(f"watch=1&timeoutSeconds={text}", 400, "timeoutSeconds") for text in ("x", "1s", "1e3")),
-            *(ask(f"resourceVersion={text}", 400, "must be an unsigned integer") for text in ("x", "-1", "1.0", "1" * 20)),
+            *(
+                ask(f"resourceVersion={text}", 400, "must be an unsigned integer")
+                for text in ("x", "-1", "1.0", "1" * 20)
+            ),
             *(ask(f"continue={text}", 400, "continue key is not valid") for text in ("x", "%C3%A9", "e30", "AAAA")),
             ask(f"continue={future}", 504, "Too large resource version"),
             ask("continue=x&resourceVersion=3", 400, "not allowed when using continue"),
@@ -109,7 +112,15 @@ async def test_media_types(world: worlds.World) -> None:
         [
             *(
                 Row("POST", CONFIG_MAPS, {"metadata": {"name": "t"}}, 415, "accepted media types include", media)
-                for media in ("text/html", "application/xml", "application/cbor", "multipart/form-data", "json", "/", "*/*")
+                for media in (
+                    "text/html",
+                    "application/xml",
+                    "application/cbor",
+                    "multipart/form-data",
+                    "json",
+                    "/",
+                    "*/*",
+                )
             ),
             *(
                 Row("GET", CONFIG_MAPS, None, 406, "only the following media types", headers={"Accept": accept})
@@ -138,7 +149,10 @@ async def test_unknown_resources(world: worlds.World) -> None:
                 "/api/v1/namespaces/default/configmaps/a/frob",
             )
         ]
-        + [Row("GET", path, None, 404, says) for path in ("/frob", "/apis/frob", "/apis/apps/v9", "/api/v9", "/openapi/v9")],
+        + [
+            Row("GET", path, None, 404, says)
+            for path in ("/frob", "/apis/frob", "/apis/apps/v9", "/api/v9", "/openapi/v9")
+        ],
     )
 
 
@@ -164,7 +178,14 @@ async def test_paths(world: worlds.World) -> None:
             Row("GET", "/api/v1/../../healthz", None, 404, "could not find"),
             *(
                 Row("GET", path, None, 404, "could not find")
-                for path in ("//healthz", "/healthz//ping", "/api//v1", "//api/v1/namespaces", "//", "/api/v1//namespaces")
+                for path in (
+                    "//healthz",
+                    "/healthz//ping",
+                    "/api//v1",
+                    "//api/v1/namespaces",
+                    "//",
+                    "/api/v1//namespaces",
+                )
             ),
             Row("POST", "/api/v1/namespaces/%00/configmaps", {"metadata": {"name": "t"}}, 404, "not found"),
             Row("POST", "/api/v1/namespaces/../configmaps", {"metadata": {"name": "t"}}, 404, "not found"),

@@ -85,14 +85,6 @@ def walk(message_name: str, document: Any) -> Findings:
     return Findings(tuple(walker.unknown), walker.type_error or None)
 
 
-def prune(message_name: str, document: dict[str, Any]) -> None:
-    """Drop every field that `check` calls unknown, as decoding into a Go type does."""
-    walker = _Walker()
-    walker.fields(document, schema.message(message_name), "", None)
-    for owner, key in walker.strays:
-        del owner[key]
-
-
 # --- the fast way: a type per message ---------------------------------------------------------------------------------
 
 
@@ -156,11 +148,10 @@ def _is_number(value: Any) -> bool:
 class _Walker:
     """Collects; `where` is the dotted path without indices that Go's texts have, `path` the one with them."""
 
-    __slots__ = ("strays", "type_error", "unknown")
+    __slots__ = ("type_error", "unknown")
 
     def __init__(self) -> None:
         self.unknown: dict[str, None] = {}
-        self.strays: list[tuple[dict[str, Any], str]] = []
         self.type_error = ""
 
     def fail(self, text: str) -> None:
@@ -184,10 +175,8 @@ class _Walker:
             elif key in _TYPE_META and schema.has_type_meta(message.name):
                 if not isinstance(child, str | None):
                     self.mismatch(child, "string", struct + below)
-            else:
-                self.strays.append((value, key))
-                if len(self.unknown) < MAX_UNKNOWN:
-                    self.unknown[str(Path(key, path))] = None
+            elif len(self.unknown) < MAX_UNKNOWN:
+                self.unknown[str(Path(key, path))] = None
 
     def field(self, value: Any, field: schema.Field, struct: str, where: str, path: Path) -> None:
         """The value of a field: one, a list or a map."""

@@ -30,6 +30,8 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
     limit = limits.body_bytes
     if http.content_length is not None and http.content_length > limit:
         raise _too_large(limit)
+    if (broken := http.content.exception()) is not None:
+        raise _unreadable(broken)
     if not http.can_read_body:
         return b""
     coding = http.headers.get("Content-Encoding", "identity")
@@ -59,7 +61,7 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
             "Timeout", f"the body did not arrive within {limits.body_seconds:g} seconds", code=408
         ) from None
     except web.RequestPayloadError as error:
-        raise status.bad_request(f"the body cannot be read: {error}") from None
+        raise _unreadable(error) from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -72,6 +74,10 @@ async def _invite(http: web.BaseRequest) -> None:
         await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         # What the answer itself writes is counted from here.
         http.writer.output_size = 0
+
+
+def _unreadable(error: BaseException) -> status.StatusError:
+    return status.bad_request(f"the body cannot be read: {error}")
 
 
 def _too_large(limit: int) -> status.StatusError:
@@ -130,13 +136,11 @@ def _wrong_type(field: str, value: object, kind: str, api_version: str) -> statu
 def check_fields(found: objects.Document, message: str, mode: str, repeated: Sequence[str] = ()) -> list[str]:
     """Steps 4 and 5: raises for wrong types and, in Strict mode, odd fields; returns the warnings to send.
 
-    Unknown fields that are not refused are dropped: nothing is stored that the schema does not know.
+    Unknown fields that are not refused are kept, unlike in Kubernetes: a client newer than our schema loses nothing.
     """
     findings = structs.check(message, found) if message else structs.Findings()
     if findings.type_error is not None:
         raise status.bad_request(findings.type_error)
-    if findings.unknown and mode != STRICT:
-        structs.prune(message, found)
     if mode == IGNORE:
         return []
     problems = [f'unknown field "{path}"' for path in findings.unknown]

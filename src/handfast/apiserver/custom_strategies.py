@@ -116,9 +116,7 @@ def prepare_definition(
         warn(asked, definitions.warnings(document))
 
 
-def problems(
-    kind: kinds.Kind, document: objects.Document, old: objects.Document | None = None
-) -> list[status.Cause]:
+def problems(kind: kinds.Kind, document: objects.Document, old: objects.Document | None = None) -> list[status.Cause]:
     """What is wrong with a custom object or a definition; what was wrong already, and is unchanged, may stay."""
     check: Callable[[objects.Document], Iterable[status.Cause]]
     if kind.resource == definitions.RESOURCE:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 
 import structlog
@@ -41,7 +42,7 @@ class Customs:
         discovered: discovery.Discovery,
         clock: clock_module.Clock,
     ) -> None:
-        self._table = table
+        self.table = table
         self._storage = store
         self._replica = store.replica
         self._discovery = discovered
@@ -65,6 +66,10 @@ class Customs:
         collection.listen(self, self._note)
         self._replica.on_batch.append(self._refresh)
         self._refresh()
+
+    async def fresh(self) -> None:
+        """Wait until the table has the kinds of every definition acknowledged before this call."""
+        await self._replica.fresh()
 
     @contextlib.contextmanager
     def following(self, kind: kinds.Kind, hooks: Hooks) -> Iterator[None]:
@@ -125,11 +130,12 @@ class Customs:
         if rows == before:
             return set()
         for row in before:
-            self._table.remove(row)
+            self.table.remove(row)
         for row in rows:
-            self._table.add(row)
-        for prefix in {row.prefix for row in before}:
-            self._end_watches(prefix)
+            self.table.add(row)
+        if _shown(rows) != _shown(before):
+            for prefix in {row.prefix for row in before}:
+                self._end_watches(prefix)
         return {(row.group, row.version) for row in (*before, *rows)}
 
     def _end_watches(self, prefix: str) -> None:
@@ -219,6 +225,11 @@ class Customs:
                 await self._storage.replace(kind, document, item)
                 return
         await self._storage.delete(kind, item)
+
+
+def _shown(rows: list[kinds.Kind]) -> list[kinds.Kind]:
+    """The rows as far as watchers can tell: who follows objects of a kind on its way out sees them go."""
+    return [dataclasses.replace(row, verbs=()) for row in rows]
 
 
 def _names_accepted(document: objects.Document) -> bool:

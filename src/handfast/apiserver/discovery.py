@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import kinds, openapi, status
+from handfast.api import definitions, kinds, openapi, status
 from handfast.apiserver import negotiate
 
 _encode = msgspec.json.Encoder().encode
@@ -63,9 +63,11 @@ class Discovery:
         self._cache: dict[str, tuple[bytes, str]] = {}
         self._openapi: dict[tuple[str, str], bytes] = {}
 
-    def refresh(self) -> None:
+    def refresh(self, *changed: tuple[str, str]) -> None:
+        """Forget what was encoded: the schemas of the group-versions that changed, and every list of what there is."""
         self._cache.clear()
-        self._openapi.clear()
+        for group_version in changed:
+            self._openapi.pop(group_version, None)
 
     def answer(self, path: str, accept: str) -> tuple[bytes, str, str]:
         """Body, content type and ETag for a discovery path; NotFound for any other."""
@@ -108,7 +110,7 @@ class Discovery:
         for group, version in self._group_versions():
             if group:
                 groups.setdefault(group, []).append(version)
-        return groups
+        return {group: sorted(versions, key=definitions.version_order) for group, versions in groups.items()}
 
     def _legacy(self, path: str) -> dict[str, Any]:
         if path == "/api":

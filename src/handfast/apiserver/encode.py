@@ -72,10 +72,21 @@ class Plain:
 
 
 class Custom(Plain):
-    """Items of custom resources keep apiVersion and kind in lists, as unstructured lists do in Kubernetes."""
+    """Items of custom resources keep apiVersion and kind in lists, as unstructured lists do in Kubernetes.
+
+    Versions differ in their apiVersion only, so that it is written anew, whichever one the object was stored in.
+    """
+
+    def __init__(self, kind: kinds.Kind) -> None:
+        super().__init__(kind)
+        self.key = ("custom", kind.api_version)
+        self._head = b'{"apiVersion":"%s","kind":"%s",' % (kind.api_version.encode(), kind.kind.encode())
 
     def item(self, item: replica.Item) -> bytes:
-        return item.body
+        return self.whole(item)
+
+    def whole(self, item: replica.Item, *, first: bool = True) -> bytes:  # noqa: ARG002  only Tables have a first
+        return self._head + item.body[item.at :]
 
 
 class Converted(Plain):
@@ -154,6 +165,6 @@ def shape_for(kind: kinds.Kind, accept: str, include: str, now: Callable[[], dat
         return Tabular(kind, wanted.version, include, now)
     if wanted.kind in {negotiate.PARTIAL, negotiate.PARTIAL_LIST}:
         return Partial()
-    if kind.storage_api_version != kind.api_version:
-        return Converted(kind)
-    return Plain(kind) if kind.message else Custom(kind)
+    if not kind.message:
+        return Custom(kind)
+    return Plain(kind) if kind.storage_api_version == kind.api_version else Converted(kind)

@@ -92,6 +92,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._messages and getattr(self._messages[-1][0], "exc", None) is not None:
+            self._break_off()
         if self._messages or self._request_in_progress:
             self._head_done()
         elif self._head_timer is None:
@@ -111,6 +113,21 @@ class Connection(web.RequestHandler):
         response = self._on_error(status, message)
         response.force_close()
         return response
+
+    def _break_off(self) -> None:
+        """The bytes stopped being HTTP. If that was inside a body, aiohttp does not tell who waits for it: we do."""
+        body: Any = None
+        if len(self._messages) > 1:
+            body = self._messages[-2][1]
+        elif self._current_request is not None:
+            body = self._current_request.content
+        if body is None or body.is_eof():
+            return
+        body.set_exception(web.RequestPayloadError("its transfer coding is broken"))
+        body.feed_eof()
+        # That request gets the answer; there is nobody left for a second one.
+        self._messages.pop()
+        self.close()
 
     def _expect_head(self) -> None:
         self._head_timer = self._loop.call_later(self._limits.head_seconds, self._too_slow)

@@ -7,19 +7,21 @@ The verbs themselves are `reads`, `watch`, `writes`, `patches`, `deletes` and `w
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import msgspec
 from aiohttp import web
 
-from handfast.api import kinds, objects, status
+from handfast.api import definitions, kinds, objects, status
 from handfast.apiserver import (
     bodies,
     call,
+    customs,
     deletes,
     encode,
     limits,
+    listener,
     options,
     patches,
     reads,
@@ -34,6 +36,8 @@ from handfast.runtime import clock as clock_module
 _encode = msgspec.json.Encoder().encode
 Answer = Awaitable[web.StreamResponse]
 _READS = frozenset({"get", "list", "watch"})
+# POST to a named object is no verb of its own; nor is PUT or PATCH to a collection.
+_NAMED = {"create": False, "update": True, "patch": True}
 
 
 class Resources:
@@ -42,7 +46,7 @@ class Resources:
     def __init__(
         self,
         *,
-        table: kinds.Table,
+        definitions_: customs.Customs,
         reader: reads.Reader,
         writer: writes.Writer,
         patcher: patches.Patcher,
@@ -52,7 +56,8 @@ class Resources:
         limits_: limits.Limits,
         clock: clock_module.Clock,
     ) -> None:
-        self._table = table
+        self._customs = definitions_
+        self._table = definitions_.table
         self._reader = reader
         self._writer = writer
         self._patcher = patcher
@@ -73,6 +78,7 @@ class Resources:
         }
 
     async def answer(self, asked: call.Call) -> web.StreamResponse:
+        await self._learn(asked)
         kind = self._find(asked)
         asked.kind = kind
         info = asked.info
@@ -82,8 +88,7 @@ class Resources:
                 raise _not_served()
             allowed = info.verb in sub.verbs
         else:
-            # POST to a named object is no verb of its own.
-            allowed = info.verb in kind.verbs and not (info.verb == "create" and info.name)
+            allowed = info.verb in kind.verbs and _NAMED.get(info.verb, bool(info.name)) == bool(info.name)
         if not allowed:
             raise status.StatusError(
                 "MethodNotAllowed", "the server does not allow this method on the requested resource"
@@ -91,7 +96,19 @@ class Resources:
         if info.verb not in _READS:
             # Before anything is written: a 406 must not hide that something was.
             self._shape(asked, kind)
-        return await self._verbs[info.verb](asked, kind)
+        answered = await self._verbs[info.verb](asked, kind)
+        if kind.resource == definitions.RESOURCE and info.verb not in _READS:
+            # Whoever defined a kind may ask for it, or what there is, the moment they have the answer.
+            await self._customs.fresh()
+        return answered
+
+    async def _learn(self, asked: call.Call) -> None:
+        """Custom kinds change while the server runs, perhaps by another one's doing: know the present before judging."""
+        info = asked.info
+        kind = self._table.find(info.group, info.version, info.plural)
+        unknown = kind is None and "." in info.group
+        if unknown or (kind is not None and not kind.message and info.verb not in _READS):
+            await self._customs.fresh()
 
     def _find(self, asked: call.Call) -> kinds.Kind:
         info = asked.info
@@ -134,7 +151,9 @@ class Resources:
             raise status.bad_request("a watch needs HTTP/1.1")
         shape = self._shape(asked, kind)
         wanted = options.parse(kind, asked.info, watch=True)
-        return await self._hub.serve(asked.http, kind, _space(asked, kind), shape, wanted)
+        connection = cast("listener.Connection", asked.http.protocol)
+        with self._customs.following(kind, connection.closed_hooks):
+            return await self._hub.serve(asked.http, kind, _space(asked, kind), shape, wanted)
 
     async def _create(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
         body = await bodies.read(asked.http, self._limits)

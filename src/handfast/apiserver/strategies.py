@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from handfast.api import kinds, objects, status
+from handfast.api import definitions, kinds, objects, status
 from handfast.apiserver import authn, uids
 
 # No vowels and no look-alikes, so that generated names spell nothing: the alphabet Kubernetes uses.
@@ -104,7 +104,7 @@ def prepare_update(kind: kinds.Kind, document: objects.Document, old: objects.Do
 
 def count_generation(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> None:
     """Raise the generation if more than metadata and status changed; asked when defaults are filled in, not before."""
-    if kind.has_generation and _spec_changed(document, old):
+    if kind.has_generation and _spec_changed(kind, document, old):
         document["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
@@ -125,8 +125,9 @@ def _copy_field(document: objects.Document, old: objects.Document, field: str) -
         document.pop(field, None)
 
 
-def _spec_changed(document: objects.Document, old: objects.Document) -> bool:
-    ignored = {"metadata", "status"}
+def _spec_changed(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> bool:
+    # Without a subresource of its own, the status of a custom object is a field like any other.
+    ignored = {"metadata", "status"} if kind.message or kind.subresource("status") else {"metadata"}
     names = (document.keys() | old.keys()) - ignored
     return any(document.get(name) != old.get(name) for name in names)
 
@@ -198,6 +199,8 @@ def scale_of(kind: kinds.Kind, document: objects.Document) -> objects.Document:
         for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         if key in metadata
     }
+    if kind.scale_paths[0]:
+        return _custom_scale(kind, document, shown)
     spec = document.get("spec") or {}
     current = (document.get("status") or {}).get("replicas", 0)
     labels = spec.get("selector") or {}
@@ -209,6 +212,20 @@ def scale_of(kind: kinds.Kind, document: objects.Document) -> objects.Document:
         "metadata": shown,
         "spec": {"replicas": spec.get("replicas", 0)},
         "status": {"replicas": current, "selector": ",".join(f"{key}={labels[key]}" for key in sorted(labels))},
+    }
+
+
+def _custom_scale(kind: kinds.Kind, document: objects.Document, metadata: dict[str, Any]) -> objects.Document:
+    wanted, actual, labels = kind.scale_paths
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": {"replicas": definitions.replicas(document, wanted)},
+        "status": {
+            "replicas": definitions.replicas(document, actual),
+            "selector": definitions.selector(document, labels),
+        },
     }
 
 
@@ -229,5 +246,7 @@ def set_scale(scale: objects.Document, old: objects.Document) -> objects.Documen
             ],
         )
     document = copy.deepcopy(old)
-    document.setdefault("spec", {})["replicas"] = replicas
+    spec = document.get("spec")
+    # Only a custom object can have a spec that is none.
+    document["spec"] = {**(spec if isinstance(spec, dict) else {}), "replicas": replicas}
     return document

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from handfast.api import apply, conversion, defaults, kinds, objects, status, validation
-from handfast.apiserver import admission, bodies, call, envelope, replica, storage, strategies
+from handfast.apiserver import admission, bodies, call, custom_strategies, envelope, replica, storage, strategies
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -33,14 +33,17 @@ class Writer:
         namespace = asked.info.namespace if kind.namespaced else ""
         metadata = document["metadata"]
         _check_url(asked, kind, metadata, namespace)
+        custom_strategies.require_creatable(kind)
+        custom_strategies.conform(asked, kind, document)
         strategies.prepare_create(kind, document, namespace, asked.user, self._clock.now())
         document = conversion.to_stored(kind, document)
         stored = kinds.stored_row(kind)
         defaults.apply(stored, document)
         # The copy must be current before admission looks at it (is the namespace there?).
         await self._storage.replica.fresh()
+        self._prepare_definition(asked, kind, document)
         self._admit(admission.CREATE, asked, kind, document, None)
-        _require(kind, document, validation.create(stored, document))
+        _require(kind, document, [*validation.create(stored, document), *custom_strategies.problems(kind, document)])
         for attempt in range(_TRIES):
             if is_dry_run(asked):
                 return self._pretend_create(kind, document)
@@ -67,6 +70,8 @@ class Writer:
             found = await self._storage.find(kind, namespace, info.name)
             if found is None:
                 return await self.create(asked, kind, document), True
+        if kind.needs_resource_version and await self._storage.find(kind, namespace, info.name) is not None:
+            custom_strategies.require_version(kind, metadata)
         stored = conversion.to_stored(kind, document)
         version, uid = metadata.get("resourceVersion") or "", metadata.get("uid") or ""
         item = await self.change(asked, kind, lambda _: copy.deepcopy(stored), version=str(version), uid=str(uid))
@@ -85,7 +90,7 @@ class Writer:
             found = await self._storage.find(kind, namespace, info.name)
             if found is None:
                 raise status.not_found(kind.plural, kind.group, info.name)
-            old = found.document()
+            old = custom_strategies.stored(kind, found.document())
             if version and version != str(found.version):
                 raise status.conflict(kind.plural, kind.group, info.name)
             if uid and uid != old["metadata"].get("uid"):
@@ -108,16 +113,21 @@ class Writer:
         self, asked: call.Call, kind: kinds.Kind, wanted: objects.Document, old: objects.Document
     ) -> objects.Document:
         subresource = asked.info.subresource
+        if subresource == "scale":
+            wanted = custom_strategies.place_replicas(kind, wanted, old)
+        custom_strategies.conform(asked, kind, wanted)
         strategy = strategies.SUBRESOURCES.get(subresource, strategies.prepare_update)
         document = strategy(kind, wanted, old)
         document["metadata"].pop("resourceVersion", None)
         stored = kinds.stored_row(kind)
         defaults.apply(stored, document)
+        self._prepare_definition(asked, kind, document)
         self._admit(admission.UPDATE, asked, kind, document, old)
         if strategy is strategies.prepare_update:
             strategies.count_generation(kind, document, old)
         if subresource not in strategies.SERVER_MADE:
-            _require(kind, document, validation.update(stored, document, old))
+            causes = [*validation.update(stored, document, old), *custom_strategies.problems(kind, document, old)]
+            _require(kind, document, causes)
         _keep_finalizers_closed(kind, document, old)
         # An apply wrote the record itself; `track_update` finds nothing changed by others then.
         if "managedFields" in old["metadata"] and not _is_apply(asked):
@@ -136,6 +146,10 @@ class Writer:
                 document["metadata"].pop("managedFields", None)
         _keep_times(document, old)
         return document
+
+    def _prepare_definition(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> None:
+        now_text = objects.timestamp(self._clock.now())
+        custom_strategies.prepare_definition(asked, kind, document, self._storage.replica, now_text)
 
     async def _store(
         self, asked: call.Call, kind: kinds.Kind, document: objects.Document, old: replica.Item

@@ -18,6 +18,7 @@ from handfast.apiserver import (
     audit,
     authn,
     compaction,
+    customs,
     deletes,
     discovery,
     envelope,
@@ -86,7 +87,9 @@ class ApiServer:
         self.replica = replica.Replica(store, envelopes)
         self.storage = storage.Storage(store, envelopes, self.replica)
         self.table = kinds.Table(kinds.builtin())
+        self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits_.watch_buffer_bytes)
+        self.customs = customs.Customs(self.table, self.storage, self.discovery, clock)
         self.authenticator = authn.Authenticator(bundles.TrustBundle.from_pem(client_cas))
         self.metrics = metrics_module.ApiServerMetrics()
         self.health = self._checks()
@@ -106,7 +109,7 @@ class ApiServer:
         return pipeline.Pipeline(
             authenticator=self.authenticator,
             resources_=resources.Resources(
-                table=self.table,
+                definitions_=self.customs,
                 reader=reader,
                 writer=writer,
                 patcher=patches.Patcher(writer, self._clock),
@@ -116,9 +119,7 @@ class ApiServer:
                 limits_=limits_,
                 clock=self._clock,
             ),
-            nonresources_=nonresources.NonResources(
-                discovery.Discovery(self.table), self.health, self.metrics, version
-            ),
+            nonresources_=nonresources.NonResources(self.discovery, self.health, self.metrics, version),
             auditor=audit.Audit(self.metrics),
             limits_=limits_,
             clock=self._clock,
@@ -145,8 +146,10 @@ class ApiServer:
     async def start(self) -> None:
         """Load, make what a new cluster starts with, then accept."""
         await self.replica.load()
+        self.customs.load()
         self._group.start(self.replica.follow(), name="replica")
         self._group.start(self.hub.bookmarks(), name="bookmarks")
+        self._group.start(self.customs.run(), name="customs")
         self._group.start(compaction.run(self.storage, self._clock), name="compaction")
         await first_objects.ensure(self.storage, self._clock, self._addresses(), self.address[1])
         self.listener.start()

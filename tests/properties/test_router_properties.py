@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The router, query options and content negotiation meet arbitrary text: a value or a StatusError, nothing else."""
+
+from __future__ import annotations
+
+import urllib.parse
+from typing import Any
+
+import hypothesis
+from hypothesis import strategies as st
+
+from handfast.api import kinds, selectors, status
+from handfast.apiserver import authn, authz, negotiate, options, request
+
+METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) | st.text(max_size=8)
+# Pieces that paths are made of, so that not every example is turned away at once.
+PIECES = st.sampled_from(
+    ["api", "apis", "v1", "apps", "namespaces", "default", "secrets", "status", "finalize", "healthz", "", ".", "..",
+     "%2F", "%2e", "%00", "%ff", "%c3%a4", "%", "%zz", "*", "\0", "?", "#", "a;b", "a=b", "&", "+"]
+) | st.text(max_size=6)  # fmt: skip
+TARGETS = st.lists(PIECES, max_size=9).map("/".join) | st.text(max_size=40)
+# What an object can be called: at least one character, and none that a URL would have to escape twice.
+SEGMENTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/"), min_size=1, max_size=8)
+PODS = next(row for row in kinds.builtin() if row.resource == ("", "pods"))
+PARAMETERS = ["labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch",
+              "sendInitialEvents", "allowWatchBookmarks", "timeoutSeconds", "watch"]  # fmt: skip
+VALUES = st.text(max_size=12) | st.sampled_from(
+    ["0", "1", "-1", "true", "false", "Exact", "NotOlderThan", "a=b", "a in (b)", "spec.nodeName=n", "e30", "9" * 30]
+)
+
+
+@hypothesis.given(METHODS, TARGETS, TARGETS)
+def test_any_request_is_understood_or_refused(method: str, path: str, query: str) -> None:
+    try:
+        info = request.parse(method, f"{path}?{query}")
+    except status.StatusError as refused:
+        assert refused.code in {400, 404}
+        return
+    assert info.path == path.partition("?")[0]
+    assert isinstance(info.verb, str)
+    # What was taken apart never holds a separator, so nobody who puts it together again names something else.
+    assert "/" not in info.group + info.version + info.namespace + info.plural + info.name + info.subresource
+    # And a verdict on it can be asked for.
+    try:
+        allowed = authz.authorise(authn.ANONYMOUS, info)
+    except status.StatusError as refused:
+        assert refused.code == 403
+    else:
+        assert allowed.reason == "OpenPath"
+        assert info.path.startswith(("/healthz", "/livez", "/readyz", "/version"))
+
+
+def _printed(info: request.RequestInfo) -> str:
+    quoted = [urllib.parse.quote(part, safe="") for part in (info.namespace, info.plural, info.name, info.subresource)]
+    namespace, *rest = quoted
+    root = f"/apis/{urllib.parse.quote(info.group, safe='')}" if info.group else "/api"
+    parts = [root, urllib.parse.quote(info.version, safe="")]
+    if namespace:
+        parts += ["namespaces", namespace]
+    query = urllib.parse.urlencode(info.query)
+    return "/".join([*parts, *(part for part in rest if part)]) + (f"?{query}" if query else "")
+
+
+@hypothesis.given(
+    group=st.just("") | SEGMENTS,
+    version=SEGMENTS,
+    namespace=st.just("") | SEGMENTS,
+    plural=SEGMENTS.filter(lambda text: text not in {"namespaces", "status", "finalize"}),
+    name=st.just("") | SEGMENTS,
+    subresource=st.just("") | SEGMENTS,
+    query=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+)
+def test_what_is_printed_is_parsed(name: str, subresource: str, query: dict[str, str], **rest: Any) -> None:
+    subresource = subresource if name else ""
+    asked = request.RequestInfo("", "", True, name=name, subresource=subresource, query=query, **rest)
+    hypothesis.assume(
+        all(character < "\ud800" or character > "\udfff" for text in (*query, *query.values()) for character in text)
+    )
+    target = _printed(asked)
+    asked.path = target.partition("?")[0]
+    for method, verb in (("POST", "create"), ("PUT", "update"), ("DELETE", "delete" if name else "deletecollection")):
+        asked.verb = verb
+        assert request.parse(method, target) == asked
+
+
+@hypothesis.given(st.dictionaries(st.sampled_from(PARAMETERS), VALUES, max_size=5), st.booleans())
+def test_any_options_are_understood_or_refused(query: dict[str, str], watch: bool) -> None:
+    info = request.RequestInfo("list", "/api/v1/pods", True, version="v1", plural="pods", query=query)
+    try:
+        found = options.parse(PODS, info, watch=watch)
+    except status.StatusError as refused:
+        assert refused.code in {400, 422}
+        return
+    assert found.limit >= 0
+    assert found.timeout >= 0
+    assert found.version is None or found.version >= 0
+    assert isinstance(found.selection.labels, selectors.LabelSelector)
+
+
+@hypothesis.given(
+    st.integers(min_value=-1).filter(bool), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+)
+def test_continue_tokens_survive(version: int, start: str) -> None:
+    token = options.Continue(version, start)
+    hypothesis.assume(version < 2**63)
+    assert options.Continue.parse(token.text()) == token
+
+
+@hypothesis.given(st.text(max_size=60) | st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")))
+def test_any_continue_token_is_understood_or_refused(text: str) -> None:
+    try:
+        found = options.Continue.parse(text)
+    except status.StatusError as refused:
+        assert refused.code == 400
+    else:
+        assert found.rv != 0
+
+
+MEDIA = st.lists(
+    st.sampled_from(["application/json", "*/*", "text/html", ";", ",", "=", "as=Table", "v=v1", "g=meta.k8s.io", "q=0",
+                     "q=1", "q=nan", "q=x", " "])
+    | st.text(max_size=5),
+    max_size=10,
+)  # fmt: skip
+
+
+@hypothesis.given(MEDIA.map(";".join) | MEDIA.map(",".join) | MEDIA.map("".join))
+def test_any_accept_header_is_understood_or_refused(header: str) -> None:
+    try:
+        found = negotiate.shape(header)
+    except status.StatusError as refused:
+        assert refused.code == 406
+    else:
+        assert found == negotiate.PLAIN or f"as={found.kind}" in header.replace(" ", "")
