@@ -191,6 +191,7 @@ async def test_names(world: worlds.World) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_too_deep(world: worlds.World) -> None:
     says = "nested too deeply: at most 128 levels"
     await refusals.refused(
@@ -378,6 +379,7 @@ async def test_subresources(world: worlds.World) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_sizes(world: worlds.World) -> None:
     fits = b'{"metadata":{"name":"t"}}'
     big = fits + b" " * (3 * MIB - len(fits))
@@ -398,6 +400,7 @@ async def test_sizes(world: worlds.World) -> None:
     assert (await refusals.send(world, create(big))).status == 201
 
 
+@pytest.mark.slow
 async def test_sizes_in_chunks(world: worlds.World) -> None:
     """Nobody says beforehand how much comes."""
 

@@ -108,6 +108,7 @@ async def test_what_is_not_http(world: worlds.World) -> None:
     assert world.server.replica.version == before
 
 
+@pytest.mark.slow
 async def test_only_tls_is_spoken(world: worlds.World) -> None:
     for sent in (
         get(),
@@ -165,6 +166,7 @@ async def test_pipelining(world: worlds.World) -> None:
         assert len(answers) <= 2
 
 
+@pytest.mark.slow
 async def test_a_body_that_breaks_off(world: worlds.World) -> None:
     before = world.server.replica.version
     for part in (b"zz\r\n", b"-1\r\n", b"1\r\n{}\r\n"):
@@ -233,6 +235,7 @@ async def test_the_address_of_a_proxied_client_is_not_believed(world: worlds.Wor
         assert 'User "system:anonymous"' in reply.message
 
 
+@pytest.mark.slow
 async def test_dawdlers(tmp_path: pathlib.Path) -> None:
     bounds = limits.Limits(lifted=True, head_seconds=0.2, body_seconds=0.2)
     async with worlds.world(tmp_path / "world", limits=bounds) as world:
@@ -255,6 +258,7 @@ async def test_dawdlers(tmp_path: pathlib.Path) -> None:
         assert (await world.get("/healthz")).status == 200
 
 
+@pytest.mark.slow
 async def test_those_who_vanish(world: worlds.World) -> None:
     before = world.server.replica.version
     for sent in (
@@ -299,13 +303,11 @@ async def test_a_watcher_that_never_reads(tmp_path: pathlib.Path) -> None:
             await opened.send(wire.request("GET", CONFIG_MAPS + "?watch=1&resourceVersion=1"))
             await opened.reply(head_only=True)
         deaf.writer.transport.pause_reading()
-        read = 0
         chunks = other.chunks()
         for number in range(60):
             await world.create_config_map(f"big-{number}", data="x" * 400_000)
             while b'"big-%d"' % number not in await anext(chunks):
                 pass
-            read += 1
             if world.server.hub.dropped:
                 break
         assert world.server.hub.dropped == 1

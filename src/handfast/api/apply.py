@@ -16,6 +16,10 @@ What applying does, in order (the numbers are those in the code):
 
 The record has one rule that costs nothing to those who never apply: an object without an Apply entry is not tracked.
 Its first apply gives everything that is there to `before-first-apply`.
+
+The record is bounded, or an object would grow with everyone who ever wrote it. Of the `Update` entries the newest stay
+and the others become one, `ancient-changes`, as in Kubernetes. `Apply` entries cannot be merged without taking fields
+from somebody, so that one more applier than `MAX_APPLIERS` is refused.
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ Document = dict[str, Any]
 Types = str | Mapping[str, Any] | None
 
 BEFORE_FIRST_APPLY = "before-first-apply"
+ANCIENT_CHANGES = "ancient-changes"
+MAX_UPDATERS = 10
+MAX_APPLIERS = 256
 _SERVER_SET = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -118,12 +125,38 @@ def _write_entries(entries: Sequence[Entry]) -> list[Document]:
     """The record in Kubernetes' order, or none at all when nobody applies."""
     if not _has_applier(entries):
         return []
-    ordered = sorted(entries, key=lambda each: (each.operation, each.time, each.manager, *each.identity))
+    ordered = sorted(_folded(entries), key=lambda each: (each.operation, each.time, each.manager, *each.identity))
     return [entry.document() for entry in ordered]
 
 
 def _has_applier(entries: Sequence[Entry]) -> bool:
     return any(entry.operation == "Apply" for entry in entries)
+
+
+def _folded(entries: Sequence[Entry]) -> list[Entry]:
+    """At most `MAX_UPDATERS` Update entries: the oldest of more are one, of the newest one's version and time."""
+    # The writer of this very change comes first in the list, and is the newest of those of the same second.
+    updates = [entry for entry in reversed(entries) if entry.operation == "Update"]
+    if len(updates) <= MAX_UPDATERS:
+        return list(entries)
+    updates.sort(key=lambda each: (each.manager != ANCIENT_CHANGES, each.time))
+    old, kept = updates[: 1 - MAX_UPDATERS], updates[1 - MAX_UPDATERS :]
+    fields = fieldsets.FieldSet()
+    for entry in old:
+        fields = fields.union(entry.fields)
+    newest = max(old, key=lambda each: each.time)
+    ancient = replace(newest, manager=ANCIENT_CHANGES, subresource="", fields=fields)
+    return [*(entry for entry in entries if entry.operation == "Apply"), ancient, *kept]
+
+
+def _check_appliers(before: Sequence[Entry], after: Sequence[Entry]) -> None:
+    """A record that has too many already, from whatever time, may be kept but not grow."""
+    had, has = (sum(entry.operation == "Apply" for entry in entries) for entries in (before, after))
+    if has > max(had, MAX_APPLIERS):
+        raise status.bad_request(
+            f"metadata.managedFields: too many field managers have applied to this object ({has}, allowed: "
+            f"{MAX_APPLIERS}): apply as one of those, or clear the record by an update that sets it to [{{}}]"
+        )
 
 
 def server_side_apply(
@@ -157,6 +190,7 @@ def server_side_apply(
     entries = _owners(live, shape, now_text)
     last = next((entry for entry in entries if entry.identity == own.identity), None)
     others = [entry for entry in entries if entry.identity != own.identity]
+    _check_appliers(entries, [own, *(entry for entry in others if entry.fields)])
 
     merged = _merge(shape, live or {}, configuration)  # 3
     if last is not None:
@@ -193,6 +227,7 @@ def track_update(
     if (after.get("metadata") or {}).get("managedFields") in ([], [{}]):
         return []
     entries = read_entries(after) or tracked
+    _check_appliers(tracked, entries)
     changed, removed = compare(before, after, fieldsets.shape_of(types))
     own = Entry(
         manager=manager,
@@ -418,10 +453,10 @@ def _check_conflicts(others: Sequence[Entry], changed: fieldsets.FieldSet) -> No
     if len(found) == 1:
         text = f"1 conflict: conflict with {found[0][0]}: {found[0][1]}"
     else:
-        lines = []
-        for who in dict.fromkeys(who for who, _ in found):
-            lines.append(f"conflicts with {who}:")
-            lines.extend(f"- {where}" for each, where in found if each == who)
+        places: dict[str, list[str]] = {}
+        for who, where in found:
+            places.setdefault(who, [f"conflicts with {who}:"]).append(f"- {where}")
+        lines = [line for group in places.values() for line in group]
         text = f"{len(found)} conflicts: " + "\n".join(lines)
     raise status.StatusError("Conflict", f"Apply failed with {text}", causes=causes)
 

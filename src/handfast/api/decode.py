@@ -37,7 +37,7 @@ def document(body: bytes, content_type: str = JSON) -> dict[str, Any]:
     if media == JSON:
         return _json(body)
     if media == YAML:
-        return _yaml(body)
+        return _json(body) if _is_json(body) else _yaml(body)[0]
     if media == PROTOBUF:
         value = protobuf.decode(body)
         if nesting.is_too_deep(value):
@@ -64,11 +64,19 @@ def _json(body: bytes) -> dict[str, Any]:
     return _object(value, "json")
 
 
-def _yaml(body: bytes) -> dict[str, Any]:
-    if _is_json(body):
-        return _json(body)
-    value, _ = yaml_document.load(body)
-    return _object(value, "yaml")
+def document_and_duplicates(body: bytes, content_type: str = JSON) -> tuple[dict[str, Any], list[str]]:
+    """The document, and the paths of the keys that the body gives more than once; YAML is parsed once for both."""
+    if media_type(content_type) == YAML:
+        if not _is_json(body):
+            return _yaml(body)
+        content_type = JSON
+    decoded = document(body, content_type)
+    return decoded, duplicate_fields(body, content_type, decoded)
+
+
+def _yaml(body: bytes) -> tuple[dict[str, Any], list[str]]:
+    value, duplicates = yaml_document.load(body)
+    return _object(value, "yaml"), duplicates
 
 
 def _is_json(body: bytes) -> bool:

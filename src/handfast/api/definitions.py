@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import jsonpath, kinds, status, structural_schema
+from handfast.api import jsonpath, kinds, status, structural_schema, structural_values
 from handfast.api import validation_fields as fields
 
 RESOURCE: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -256,13 +256,14 @@ def problems(document: Mapping[str, Any]) -> Iterator[status.Cause]:
             detail += "spec.versions until a storage migration ensures no data remains persisted in it "
             detail += "and removes it from status.storedVersions"
             yield fields.invalid(f"status.storedVersions[{index}]", name, detail)
+    budget = structural_values.Budget()
     for index, version in enumerate(versions):
-        yield from _version(version, f"spec.versions[{index}]")
+        yield from _version(version, f"spec.versions[{index}]", budget)
 
 
-def _version(version: Mapping[str, Any], path: str) -> Iterator[status.Cause]:
+def _version(version: Mapping[str, Any], path: str, budget: structural_values.Budget) -> Iterator[status.Cause]:
     root = jsonpath.mapping(version, "schema", "openAPIV3Schema")
-    yield from structural_schema.problems(root, f"{path}.schema.openAPIV3Schema")
+    yield from structural_schema.problems(root, f"{path}.schema.openAPIV3Schema", budget)
     selectable = jsonpath.mappings(version, "selectableFields")
     if len(selectable) > _MAX_SELECTABLE:
         yield fields.too_many(f"{path}.selectableFields", len(selectable), _MAX_SELECTABLE)

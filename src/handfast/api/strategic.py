@@ -25,6 +25,7 @@ _PATCH = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
+_MAX_BITS = 64
 
 # Where an object stands: in a message, in a map field (whose entries share one type), or where nothing is known.
 _Where = schema.Message | schema.Field | None
@@ -135,13 +136,19 @@ def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]
     """A copy of the original to merge into, without the keys that `$retainKeys` does not name."""
     if _RETAIN not in patch:
         return dict(original)
-    keys = patch[_RETAIN]
-    if not isinstance(keys, list) or any(not _is_directive(key) and key not in keys for key in patch):
+    listed = patch[_RETAIN]
+    if not isinstance(listed, list) or not all(isinstance(key, str) for key in listed):
+        raise status.bad_request("invalid patch format of retainKeys")
+    keys = frozenset(listed)
+    if any(not _is_directive(key) and key not in keys for key in patch):
         raise status.bad_request("invalid patch format of retainKeys")
     return {key: value for key, value in original.items() if key in keys}
 
 
 def _scalar_identity(value: Any) -> Hashable:
+    # Of integers that no field can hold endlessly many share one hash: a set of them would be searched one by one.
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return hex(value)
     # In Python true equals 1; in a list of scalars they are two.
     return (isinstance(value, bool), value)
 
@@ -151,7 +158,10 @@ def _delete_scalars(merged: dict[str, Any], key: str, gone: Any) -> None:
         raise status.bad_request("invalid patch format of primitive list")
     current = merged.get(key)
     if isinstance(current, list):
-        merged[key] = [value for value in current if isinstance(value, dict | list) or value not in gone]
+        leaving = {_scalar_identity(value) for value in gone}
+        merged[key] = [
+            value for value in current if isinstance(value, dict | list) or _scalar_identity(value) not in leaving
+        ]
 
 
 def _key_identity(merge_key: str) -> _Identity:

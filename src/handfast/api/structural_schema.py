@@ -25,6 +25,7 @@ from handfast.api import validation_fields as fields
 from handfast.api.structural import Schema
 
 MAX_SCHEMAS: Final = 20_000
+_KEY_SHOWN: Final = 128
 TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _UNSUPPORTED: Final = ("$ref", "id", "definitions", "dependencies", "patternProperties", "additionalItems")
 _LIST_TYPES: Final = ("atomic", "map", "set")
@@ -46,13 +47,13 @@ _EITHER: Final = [{"type": "integer"}, {"type": "string"}]
 _JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
 
 
-def problems(root: Schema, path: str) -> list[status.Cause]:
+def problems(root: Schema, path: str, budget: structural_values.Budget | None = None) -> list[status.Cause]:
     """Everything wrong with a schema that stands at `path` of its definition, at most as many as can be read."""
     count = sum(1 for _ in walk(root))
     if count > MAX_SCHEMAS:  # 1.
         return [fields.too_many(path, count, MAX_SCHEMAS)]
     found = []
-    for cause in _object(root, path, root=True):
+    for cause in _Judge(budget or structural_values.Budget()).inside(root, path, root=True):
         found.append(cause)
         if len(found) == structural_values.MAX_CAUSES:
             break
@@ -72,45 +73,73 @@ def walk(root: Schema) -> Iterator[Schema]:
         waiting += [each for each in candidates if isinstance(each, Mapping)]
 
 
+def _cut(key: str) -> str:
+    """A key as paths show it: one as long as the body would be copied for everything below it."""
+    return key if len(key) <= _KEY_SHOWN else key[:_KEY_SHOWN] + "…"
+
+
 def has_rules(root: Schema) -> bool:
     """Whether there are CEL rules anywhere, which are not evaluated."""
     return any(schema.get("x-kubernetes-validations") for schema in walk(root))
 
 
-def _schema(schema: Schema, path: str, where: str) -> fields.Causes:
-    """One schema that shapes the object, and those below."""
-    found = schema.get("type")
-    free = schema.get(structural.INT_OR_STRING) is True or schema.get(structural.PRESERVE) is True
-    if not found and not free:  # 2.
-        yield fields.required(f"{path}.type", f"must not be empty for specified {where}")
-    elif found and found not in TYPES:
-        yield fields.not_supported(f"{path}.type", found, TYPES)
-    elif found and schema.get(structural.INT_OR_STRING) is True:
-        yield fields.invalid(f"{path}.type", found, "must be empty if x-kubernetes-int-or-string is true")
-    if schema.get(structural.EMBEDDED) is True and found != "object":
-        yield fields.invalid(f"{path}.type", found, "must be object if x-kubernetes-embedded-resource is true")
-    yield from _object(schema, path)
+class _Judge:
+    """Walks what shapes an object; the budget is for checking defaults."""
 
+    def __init__(self, budget: structural_values.Budget) -> None:
+        self._budget = budget
 
-def _object(schema: Schema, path: str, *, root: bool = False) -> fields.Causes:
-    yield from _keywords(schema, path)
-    yield from _lists(schema, path)
-    yield from _default(schema, path, root=root)
-    yield from _alternatives(schema, path)
-    if schema.get("type") == "array" or "items" in schema:  # 3.
-        below = schema.get("items")
-        if isinstance(below, Mapping):
-            yield from _schema(below, f"{path}.items", "array items")
-        elif isinstance(below, list):
-            yield fields.forbidden(f"{path}.items", "items must be a schema object and not an array")
-        else:
-            yield fields.required(f"{path}.items", "must be specified")
-    for key, below in structural.properties(schema).items():
-        if isinstance(below, Mapping):
-            yield from _schema(below, f"{path}.properties[{key}]", "object fields")
-    rest = schema.get("additionalProperties")
-    if isinstance(rest, Mapping):
-        yield from _schema(rest, f"{path}.additionalProperties", "object fields")
+    def place(self, schema: Schema, path: str, where: str) -> fields.Causes:
+        """One schema that shapes the object, and those below."""
+        found = schema.get("type")
+        free = schema.get(structural.INT_OR_STRING) is True or schema.get(structural.PRESERVE) is True
+        if not found and not free:  # 2.
+            yield fields.required(f"{path}.type", f"must not be empty for specified {where}")
+        elif found and found not in TYPES:
+            yield fields.not_supported(f"{path}.type", found, TYPES)
+        elif found and schema.get(structural.INT_OR_STRING) is True:
+            yield fields.invalid(f"{path}.type", found, "must be empty if x-kubernetes-int-or-string is true")
+        if schema.get(structural.EMBEDDED) is True and found != "object":
+            yield fields.invalid(f"{path}.type", found, "must be object if x-kubernetes-embedded-resource is true")
+        yield from self.inside(schema, path)
+
+    def inside(self, schema: Schema, path: str, *, root: bool = False) -> fields.Causes:
+        yield from _keywords(schema, path)
+        yield from _lists(schema, path)
+        yield from self._default(schema, path, root=root)
+        yield from _alternatives(schema, path)
+        if schema.get("type") == "array" or "items" in schema:  # 3.
+            below = schema.get("items")
+            if isinstance(below, Mapping):
+                yield from self.place(below, f"{path}.items", "array items")
+            elif isinstance(below, list):
+                yield fields.forbidden(f"{path}.items", "items must be a schema object and not an array")
+            else:
+                yield fields.required(f"{path}.items", "must be specified")
+        for key, below in structural.properties(schema).items():
+            if isinstance(below, Mapping):
+                yield from self.place(below, f"{path}.properties[{_cut(key)}]", "object fields")
+        rest = schema.get("additionalProperties")
+        if isinstance(rest, Mapping):
+            yield from self.place(rest, f"{path}.additionalProperties", "object fields")
+
+    def _default(self, schema: Schema, path: str, *, root: bool) -> fields.Causes:  # 7.
+        default = schema.get("default")
+        if default is None:
+            return
+        if root:
+            yield fields.forbidden(f"{path}.default", "must not be set at the root")
+            return
+        # The walk from a root treats some names as everywhere known: one level more keeps it out of the way.
+        holder = {"default": copy.deepcopy(default)}
+        unknown = structural.prune({"properties": {"default": schema}}, holder)
+        if unknown:
+            yield fields.invalid(f"{path}.default", default, f"must not have unknown fields: {', '.join(unknown)}")
+            return
+        structural.fill({"properties": {"default": schema}}, holder)
+        for cause in structural_values.check(schema, holder["default"], self._budget):
+            place = f"{path}.default"
+            yield status.Cause(cause.reason, cause.message, f"{place}.{cause.field}" if cause.field else place)
 
 
 def _keywords(schema: Schema, path: str) -> fields.Causes:
@@ -155,25 +184,6 @@ def _lists(schema: Schema, path: str) -> fields.Causes:  # 6.
             yield fields.invalid(f"{path}.x-kubernetes-list-map-keys[{index}]", key, detail)
 
 
-def _default(schema: Schema, path: str, *, root: bool) -> fields.Causes:  # 7.
-    default = schema.get("default")
-    if default is None:
-        return
-    if root:
-        yield fields.forbidden(f"{path}.default", "must not be set at the root")
-        return
-    # The walk from a root treats some names as everywhere known: one level more keeps it out of the way.
-    holder = {"default": copy.deepcopy(default)}
-    unknown = structural.prune({"properties": {"default": schema}}, holder)
-    if unknown:
-        yield fields.invalid(f"{path}.default", default, f"must not have unknown fields: {', '.join(unknown)}")
-        return
-    structural.fill({"properties": {"default": schema}}, holder)
-    for cause in structural_values.check(schema, holder["default"]):
-        place = f"{path}.default"
-        yield status.Cause(cause.reason, cause.message, f"{place}.{cause.field}" if cause.field else place)
-
-
 def _alternatives(schema: Schema, path: str) -> fields.Causes:  # 8.
     for key in _JUNCTORS:
         for index, below in enumerate(schema.get(key) or ()):
@@ -196,7 +206,7 @@ def _alternative(schema: Schema, path: str) -> fields.Causes:
     yield from _alternatives(schema, path)
     for key, below in structural.properties(schema).items():
         if isinstance(below, Mapping):
-            yield from _alternative(below, f"{path}.properties[{key}]")
+            yield from _alternative(below, f"{path}.properties[{_cut(key)}]")
     below = structural.items(schema)
     if below is not None:
         yield from _alternative(below, f"{path}.items")

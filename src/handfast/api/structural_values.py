@@ -29,6 +29,8 @@ from handfast.api.structural import Schema
 
 # Values times the schemas that look at each: far above what an object of the largest size needs, a second or so.
 MAX_STEPS: Final = 500_000
+# Writing down a cause takes about as long as looking at so many values, and alternatives write many that nobody sees.
+_CAUSE_STEPS: Final = 10
 # A refusal should not outgrow the request: so many causes, and so much of each value.
 MAX_CAUSES: Final = 100
 _SHOWN: Final = 256
@@ -37,6 +39,20 @@ _canonical = msgspec.json.Encoder(order="deterministic").encode
 
 class _TooMuch(Exception):
     """The budget of steps is spent."""
+
+
+class Budget:
+    """How many steps may still be taken; several checks of one request can share it."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self._left = steps
+
+    def spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise _TooMuch
 
 
 @functools.lru_cache(maxsize=1024)
@@ -50,9 +66,9 @@ def pattern(expression: str) -> Any:
         return None
 
 
-def check(schema: Schema, document: Any) -> list[status.Cause]:
+def check(schema: Schema, document: Any, budget: Budget | None = None) -> list[status.Cause]:
     """Everything wrong with a document, at most `MAX_CAUSES`."""
-    checker = _Checker()
+    checker = _Checker(budget or Budget())
     try:
         checker.value(schema, document, None)
     except _TooMuch:
@@ -109,15 +125,13 @@ def _plain(number: Any) -> str:
 class _Checker:
     """Walks a document beside its schema and writes down what is wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.causes: list[status.Cause] = []
-        self._steps = 0
+        self._budget = budget
 
     def value(self, schema: Schema, value: Any, path: Path | None) -> None:
         # Every alternative of an enum and every required key is a step too.
-        self._steps += 1 + len(schema.get("enum") or ()) + len(schema.get("required") or ())
-        if self._steps > MAX_STEPS:
-            raise _TooMuch
+        self._budget.spend(1 + len(schema.get("enum") or ()) + len(schema.get("required") or ()))
         # 1.
         if value is None and schema.get("nullable") is True:
             return
@@ -137,6 +151,7 @@ class _Checker:
         self._junctors(schema, value, path)
 
     def _report(self, cause: status.Cause) -> None:
+        self._budget.spend(_CAUSE_STEPS)
         if len(self.causes) < MAX_CAUSES:
             self.causes.append(cause)
 
@@ -162,11 +177,8 @@ class _Checker:
         if least is not None and len(value) < least:
             self._invalid(path, value, f"should be at least {least} chars long")
         expression = schema.get("pattern")
-        if expression:
-            compiled = pattern(expression)
-            # One that RE2 does not take was refused with the definition; should it be there, nothing matches it.
-            if compiled is None or compiled.search(value) is None:
-                self._invalid(path, value, f"should match '{expression}'")
+        if expression and not _matches(expression, value):
+            self._invalid(path, value, f"should match '{expression}'")
         self._format(schema, value, path)
 
     def _format(self, schema: Schema, value: Any, path: Path | None) -> None:
@@ -268,6 +280,15 @@ class _Checker:
         self.value(schema, value, path)
         found, self.causes = self.causes, kept
         return found
+
+
+def _matches(expression: str, value: str) -> bool:
+    """Whether a text matches; nothing matches a pattern that RE2 does not take, nor does a text that is no Unicode."""
+    compiled = pattern(expression)
+    try:
+        return compiled is not None and compiled.search(value) is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def is_multiple(value: float, factor: float) -> bool:

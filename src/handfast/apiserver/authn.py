@@ -21,7 +21,7 @@ expiry nor a removed CA waits for a connection to close. What the caller may do 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from handfast.api import status
@@ -43,6 +43,8 @@ class User:
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     method: str = "anonymous"
+    # When the credential ends: nothing that it opened may outlive it.
+    until: datetime.datetime | None = None
 
 
 ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,))
@@ -54,11 +56,15 @@ class Authenticator:
     def __init__(self, client_cas: bundles.TrustBundle) -> None:
         self._bundle = client_cas
         self._verified: dict[bytes, tuple[chains.Verified, User]] = {}
+        # Called when the bundle has changed.
+        self.changed: list[Callable[[], None]] = []
 
     def trust(self, client_cas: bundles.TrustBundle) -> None:
         """Judge by another bundle from the next request on."""
         self._bundle = client_cas
         self._verified = {}
+        for hook in self.changed:
+            hook()
 
     def authenticate(self, peer: peer_module.Peer, authorization: str | None, now: datetime.datetime) -> User:
         """The user, or 401. The refusal does not tell the caller which check failed; `reason` tells the log."""
@@ -82,7 +88,7 @@ class Authenticator:
         name = verified.subject.common_name
         if not name:
             raise Unauthorized("NoCommonName", "the certificate's subject has no common name")
-        user = User(name, (*verified.subject.organizations, AUTHENTICATED), method="x509")
+        user = User(name, (*verified.subject.organizations, AUTHENTICATED), method="x509", until=verified.valid_until)
         if len(self._verified) >= _REMEMBERED:
             self._verified.clear()
         self._verified[peer.chain_hash] = (verified, user)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import aiohttp
 from aiohttp import web
 
-from handfast.api import decode, kinds, objects, status, structs
+from handfast.api import decode, kinds, objects, status, structs, structural
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver import request
 
@@ -138,12 +138,15 @@ def check_fields(found: objects.Document, message: str, mode: str, repeated: Seq
 
     Unknown fields that are not refused are kept, unlike in Kubernetes: a client newer than our schema loses nothing.
     """
-    findings = structs.check(message, found) if message else structs.Findings()
+    # Of a custom object only the metadata is known here; its odd fields are pruned, and told of, by its strategy.
+    name, judged = (message, found) if message else (structural.OBJECT_META, found.get("metadata", {}))
+    findings = structs.check(name, judged)
     if findings.type_error is not None:
         raise status.bad_request(findings.type_error)
+    structs.settle_nulls(findings)
     if mode == IGNORE:
         return []
-    problems = [f'unknown field "{path}"' for path in findings.unknown]
+    problems = [f'unknown field "{path}"' for path in findings.unknown if message]
     problems += [f'duplicate field "{path}"' for path in repeated]
     if problems and mode == STRICT:
         raise status.bad_request("strict decoding error: " + ", ".join(problems))
@@ -152,9 +155,12 @@ def check_fields(found: objects.Document, message: str, mode: str, repeated: Seq
 
 def for_kind(body: bytes, content_type: str, kind: kinds.Kind, mode: str) -> tuple[objects.Document, list[str]]:
     """A whole object of `kind` from a request body, and the warnings."""
-    found = decode.document(body, content_type)
-    # Before anything is filled in: the search for repeated keys compares the document with the body.
-    repeated = [] if mode == IGNORE else decode.duplicate_fields(body, content_type, found)
+    repeated: Sequence[str] = ()
+    if mode == IGNORE:
+        found = decode.document(body, content_type)
+    else:
+        # Before anything is filled in: the search for repeated keys compares the document with the body.
+        found, repeated = decode.document_and_duplicates(body, content_type)
     require_type(found, kind.kind, kind.api_version)
     try:
         return found, check_fields(found, kind.message, mode, repeated)

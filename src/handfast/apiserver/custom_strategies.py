@@ -135,12 +135,11 @@ def problems(kind: kinds.Kind, document: objects.Document, old: objects.Document
     return found
 
 
-def require_version(kind: kinds.Kind, metadata: dict[str, Any]) -> None:
+def version_required(kind: kinds.Kind, name: str) -> status.StatusError:
     """A whole custom object may only replace a state that its sender has seen."""
-    if kind.needs_resource_version and not metadata.get("resourceVersion"):
-        message = "Invalid value: 0: must be specified for an update"
-        cause = status.Cause("FieldValueInvalid", message, "metadata.resourceVersion")
-        raise status.invalid(kind.kind, kind.group, str(metadata["name"]), [cause])
+    message = "Invalid value: 0: must be specified for an update"
+    cause = status.Cause("FieldValueInvalid", message, "metadata.resourceVersion")
+    return status.invalid(kind.kind, kind.group, name, [cause])
 
 
 def place_replicas(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:

@@ -168,7 +168,8 @@ class Customs:
             if item is not None and await self._is_settled(item):
                 self._unsettled.discard(name)
         for prefix, kind in tuple(self._left.items()):
-            if await self._empty(kind):
+            # Asked again, and followed by nothing to wait for: a definition that came back owns what is there now.
+            if prefix in self._left and await self._empty(kind):
                 self._left.pop(prefix, None)
 
     async def _is_settled(self, item: replica.Item) -> bool:

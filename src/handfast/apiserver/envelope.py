@@ -67,6 +67,9 @@ class Envelopes:
             raise EnvelopeBroken(f"{key}: the stored value has no complete header") from None
         payload = value[second + 1 :]
         if second == first + 1:
+            if self.sealer is not None and self._is_sealed(key):
+                # Whoever can write the database could otherwise put a value of their own in a sealed one's place.
+                raise EnvelopeBroken(f"{key}: the stored value is not sealed, as values of its kind must be")
             return payload
         key_id = value[first + 1 : second].decode()
         if self.sealer is None:

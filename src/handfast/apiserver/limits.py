@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much one source may ask: token buckets per address, and the numbers that bound a connection.
 
-Two gates use them: new connections before TLS costs anything (`listener`), and requests without a credential
+Two gates use them: new connections before TLS costs anything (`gate`), and requests without a credential
 (`pipeline`). They bound what a flood costs; they are not an access rule.
 """
 
@@ -16,12 +16,20 @@ class Limits:
     """The defaults are written down in docs/reference/limits.md."""
 
     connections: int = 8192
+    connections_per_source: int = 4096
+    # A connection that sends nothing at all is closed after this long.
+    silence_seconds: float = 3.0
     handshakes_in_flight: int = 64
-    handshake_seconds: float = 10.0
+    handshakes_per_source: int = 32
+    handshake_seconds: float = 5.0
     # A request head (or the silence before the first one) may take this long: slow-loris clients end here.
     head_seconds: float = 20.0
     body_seconds: float = 30.0
+    # Between requests; without a client certificate much shorter, or strangers could keep every connection.
     idle_seconds: float = 3630.0
+    anonymous_idle_seconds: float = 15.0
+    # A client that does not read its answer is given up after this long.
+    write_seconds: float = 30.0
     body_bytes: int = 3 << 20
     header_bytes: int = 32 << 10
     connections_per_second: float = 100.0

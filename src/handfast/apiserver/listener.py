@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The door: accepts connections, gates them, speaks TLS and hands HTTP to the pipeline.
 
-1. A source over its rate, or a connection over the total, is closed before TLS costs anything.
-2. At most so many handshakes run at once; each has a deadline.
+1. Who may connect, and whose handshake is next, is decided before TLS costs anything: `gate`.
+2. Each handshake has a deadline.
 3. Client certificates are asked for, not required. A chain of a CA this server has ever trusted passes the handshake
    even if expired or no longer trusted, so that it can be answered with a 401 that says why; `authn` judges it.
-4. Session tickets are off: a resumed session carries no chain.
+4. Session tickets are off: a session resumed from one carries no chain. (TLS 1.2 may still find a session by its number
+   in this server's memory; that one has kept its chain.)
 5. A request head has a deadline, so a client that sends one byte a minute does not keep a connection.
 
 It authenticates nobody.
@@ -14,14 +15,15 @@ It authenticates nobody.
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import ssl
-import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 
+from handfast.apiserver import gate
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver import peer as peer_module
 from handfast.runtime import clock as clock_module
@@ -81,6 +83,8 @@ class Connection(web.RequestHandler):
         name = transport.get_extra_info("peername")
         address = name[0] if isinstance(name, tuple) else "unix"
         self.peer = peer_module.Peer.of(_chain(transport), address, "tls")
+        if not self.peer.chain:
+            self._keepalive_timeout = self._limits.anonymous_idle_seconds
         super().connection_made(transport)
         self._expect_head()
 
@@ -182,14 +186,12 @@ class Listener:
         self._socket.setblocking(False)
         self._context = context
         self._limits = limits
-        self._clock = clock
-        self._buckets = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
         self._server = _Server(handler, limits, on_error)
         self._handshakes = crowd.Crowd("handshakes")
+        self._begun: set[socket.socket] = set()
         self._loop = asyncio.get_running_loop()
-        self._in_flight = 0
+        self._gate = gate.Gate(limits, clock, self._begin)
         self._paused = False
-        self.refused = 0
 
     def start(self) -> None:
         self._loop.add_reader(self._socket.fileno(), self._accept)
@@ -206,20 +208,24 @@ class Listener:
     def connections(self) -> int:
         return len(self._server._connections)
 
+    @property
+    def refused(self) -> int:
+        return self._gate.refused
+
     async def stop(self, grace: float) -> None:
         """Stop accepting, let requests in flight end for `grace` seconds, then close."""
         self._pause()
         self._socket.close()
+        self._gate.close()
         self._server.pre_shutdown()
         await self._handshakes.stop()
+        # A task that was cancelled before its first step has closed nothing.
+        for sock in self._begun:
+            sock.close()
         await self._server.shutdown(grace)
 
     def _accept(self) -> None:
         for _ in range(64):
-            if self._in_flight >= self._limits.handshakes_in_flight:
-                # The kernel's backlog holds the rest until a handshake ends.
-                self._pause()
-                return
             try:
                 sock, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -229,39 +235,37 @@ class Listener:
                 self._pause()
                 self._loop.call_later(0.1, self._resume)
                 return
-            if self._admit(address[0] if isinstance(address, tuple) else "unix"):
-                self._in_flight += 1
-                self._handshakes.start(self._handshake(sock))
-            else:
-                self.refused += 1
-                _reset(sock)
+            sock.setblocking(False)
+            self._gate.enter(sock, address[0] if isinstance(address, tuple) else "unix")
 
-    def _admit(self, source: str) -> bool:
-        if self._limits.lifted:
-            return True
-        if len(self._server._connections) >= self._limits.connections:
-            return False
-        return self._buckets.wait(source, self._clock.monotonic()) == 0.0
+    def _begin(self, sock: socket.socket, source: str) -> None:
+        self._begun.add(sock)
+        self._handshakes.start(self._handshake(sock, source))
 
-    async def _handshake(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
+    async def _handshake(self, sock: socket.socket, source: str) -> None:
         if sock.family in {socket.AF_INET, socket.AF_INET6}:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Made here, because what uvloop gives back is its own TLS protocol.
+        connection = self._server()
         try:
             await self._loop.connect_accepted_socket(
-                self._server,
+                lambda: connection,
                 sock,
                 ssl=self._context,
                 ssl_handshake_timeout=self._limits.handshake_seconds,
                 ssl_shutdown_timeout=2.0,
             )
         except (OSError, TimeoutError):
-            # A failed handshake is the peer's affair: TLS told it why.
-            sock.close()
+            pass  # a failed handshake is the peer's affair: TLS told it why
         finally:
-            # Counted here and not by the tasks that are left: those end only after the next look at the socket.
-            self._in_flight -= 1
-            self._resume()
+            self._begun.discard(sock)
+            self._gate.shaken(source)
+            if connection.transport is None:
+                # It failed, was cancelled, or the peer is gone already.
+                sock.close()
+                self._gate.left(source)
+            else:
+                connection.closed_hooks.add(functools.partial(self._gate.left, source))
 
     def _pause(self) -> None:
         if not self._paused:
@@ -272,9 +276,3 @@ class Listener:
         if self._paused and self._socket.fileno() != -1:
             self._paused = False
             self._loop.add_reader(self._socket.fileno(), self._accept)
-
-
-def _reset(sock: socket.socket) -> None:
-    # RST instead of a polite close: no TIME_WAIT on our side for a flood.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()

@@ -102,7 +102,13 @@ class Pipeline:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         asked.info = request.parse(http.method, http._message.path)
         # 2 authenticate
-        asked.user = self._authenticator.authenticate(connection.peer, authorization, self._clock.now())
+        try:
+            asked.user = self._authenticator.authenticate(connection.peer, authorization, self._clock.now())
+        except authn.Unauthorized:
+            # Bad credentials cost more than none: they are counted like requests without one.
+            if connection.peer.chain and not self._limits.lifted:
+                self._limit(connection.peer.address)
+            raise
         _refuse_impersonation(asked)
         # 4 authorise
         asked.decision = authz.authorise(asked.user, asked.info).reason

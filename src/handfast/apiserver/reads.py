@@ -15,7 +15,7 @@ Large lists leave in chunks, so that no list holds the loop. It does not authori
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ import aiohttp
 from aiohttp import web
 
 from handfast.api import kinds, status
-from handfast.apiserver import encode, options, replica, request, storage, watch
+from handfast.apiserver import encode, options, replica, request, sending, storage, watch
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -44,7 +44,8 @@ class Page:
 class Reader:
     """Answers reads."""
 
-    def __init__(self, store: storage.Storage, clock: clock_module.Clock) -> None:
+    def __init__(self, store: storage.Storage, clock: clock_module.Clock, write_seconds: float = 30.0) -> None:
+        self._write_seconds = write_seconds
         self._storage = store
         self._replica = store.replica
         self._clock = clock
@@ -63,7 +64,7 @@ class Reader:
         if asked.match == options.EXACT and asked.version is not None:
             return await self._history(kind, namespace, asked, asked.version, "")
         await self._wait(asked.version)
-        return self._memory(kind, namespace, asked, None)
+        return await self._memory(kind, namespace, asked, None)
 
     async def _wait(self, version: int | None) -> None:
         if version is None:
@@ -79,7 +80,7 @@ class Reader:
         space, slash, name = token.start.partition("/")
         last = (space, name) if slash else ("", token.start)
         if token.rv == options.INCONSISTENT or collection.changed <= token.rv <= self._replica.version:
-            return self._memory(kind, namespace, asked, last, version=max(token.rv, 0))
+            return await self._memory(kind, namespace, asked, last, version=max(token.rv, 0))
         try:
             return await self._history(kind, namespace, asked, token.rv, token.start)
         except status.StatusError as error:
@@ -94,7 +95,7 @@ class Reader:
                 fresh,
             ) from None
 
-    def _memory(
+    async def _memory(
         self,
         kind: kinds.Kind,
         namespace: str,
@@ -109,17 +110,31 @@ class Reader:
                 collection.snapshot(namespace) if after is None else list(collection.iterate(namespace, after))
             )
             return Page(_matching(items, asked.selection), {"resourceVersion": str(version)})
-        found = list(
-            itertools.islice(_matching(collection.iterate(namespace, after), asked.selection), asked.limit + 1)
-        )
+        total = collection.count(namespace)
+        found = await self._first(collection.iterate(namespace, after), asked)
         metadata: dict[str, Any] = {"resourceVersion": str(version)}
         if len(found) > asked.limit:
             found.pop()
             self._add_continue(metadata, kind, found[-1], version)
             if asked.selection.everything:
                 last = (found[-1].namespace, found[-1].name)
-                metadata["remainingItemCount"] = collection.count(namespace) - collection.count_upto(namespace, last)
+                metadata["remainingItemCount"] = total - collection.count_upto(namespace, last)
         return Page(found, metadata)
+
+    async def _first(self, items: Iterator[replica.Item], asked: options.ListOptions) -> list[replica.Item]:
+        """One more than the limit of those that match."""
+        if asked.selection.everything:
+            return list(itertools.islice(items, asked.limit + 1))
+        # Few may match: look at a stable copy, in steps between which others get their turn.
+        found: list[replica.Item] = []
+        for looked, item in enumerate(list(items), 1):
+            if asked.selection.matches(item):
+                found.append(item)
+                if len(found) > asked.limit:
+                    break
+            if looked % _STRIDE == 0:
+                await self._clock.sleep(0)
+        return found
 
     async def _history(
         self, kind: kinds.Kind, namespace: str, asked: options.ListOptions, version: int, start: str
@@ -163,10 +178,10 @@ class Reader:
             if last:
                 rest = part
             else:
-                await response.write(part)
+                await sending.send(http, response, part, self._write_seconds)
         if response is None:
             return web.Response(body=rest, headers=JSON_HEADERS)
-        await response.write(rest)
+        await sending.send(http, response, rest, self._write_seconds)
         return response
 
     async def _parts(self, page: Page, shape: encode.Shape) -> AsyncIterator[tuple[bytes, bool]]:

@@ -30,7 +30,7 @@ _PAGE = 2000
 
 
 class _Meta(msgspec.Struct):
-    labels: dict[str, str] | None = None
+    labels: dict[str, str | None] | None = None
 
 
 class _Labelled(msgspec.Struct):
@@ -75,7 +75,9 @@ class Item:
 
     def labels(self) -> dict[str, str]:
         if self._labels is None:
-            self._labels = _labels_of(self.body).metadata.labels or {}
+            # Null values are refused today; what was stored before must not stop us.
+            found = _labels_of(self.body).metadata.labels or {}
+            self._labels = {key: value or "" for key, value in found.items()}
         return self._labels
 
     def fields(self, paths: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -310,8 +312,8 @@ class Collection:
 
 
 def _size(change: Change) -> int:
-    # Only what the history alone keeps alive: the replaced state.
-    return 0 if change.before is None else len(change.before.body)
+    # What the history may come to keep alive alone: the replaced state, and the new one once it is replaced.
+    return sum(len(item.body) for item in (change.before, change.after) if item is not None)
 
 
 class Replica:
@@ -350,11 +352,14 @@ class Replica:
         try:
             while True:
                 events, revision = await watch.next()
-                for event in events:
-                    self._apply(event, offset)
+                changes = [self._apply(event, offset) for event in events]
                 self.version = max(self.version, revision + offset)
                 for hook in self.on_batch:
                     hook()
+                for change in changes:
+                    # Everybody has been told: what was encoded for them need not stay in memory with the history.
+                    if change is not None:
+                        change.frames.clear()
                 self._wake()
         except Exception as error:
             # A copy that has stopped must not be read from: fail every reader, now and later.
@@ -397,13 +402,13 @@ class Replica:
             namespace, name = "", rest
         return self.collection(f"{group}/{plural}/"), namespace, name
 
-    def _apply(self, event: protocol.Event, offset: int) -> None:
+    def _apply(self, event: protocol.Event, offset: int) -> Change | None:
         collection, namespace, name = self._place(event.key)
         version = event.revision + offset
         after = None
         if event.value is not None:
             after = Item(namespace, name, version, self._envelopes.open(event.key, event.value))
-        collection.apply(namespace, name, after, version)
+        return collection.apply(namespace, name, after, version)
 
     def _wake(self) -> None:
         if not self._waiters:

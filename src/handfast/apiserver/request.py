@@ -71,6 +71,9 @@ def _query(text: str) -> dict[str, str]:
     except ValueError as error:
         raise status.bad_request(f"the query cannot be read: {error}") from None
     for key, value in pairs:
+        if key == "dryRun" and value:
+            # Never lost behind an empty one: a write nobody wanted cannot be taken back.
+            found[key] = value
         found.setdefault(key, value)
     return found
 

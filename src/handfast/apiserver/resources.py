@@ -119,7 +119,8 @@ class Resources:
             # Only lists and watches may span namespaces.
             if not info.namespace and (info.name or info.verb not in {"list", "watch", "deletecollection"}):
                 raise _not_served()
-        elif info.namespace and kind.resource != ("", "namespaces"):
+        elif info.namespace and (kind.resource != ("", "namespaces") or info.namespace != info.name):
+            # A Namespace's own path names it as the namespace, too; any other cluster-scoped object has none.
             raise _not_served()
         return kind
 
@@ -153,7 +154,7 @@ class Resources:
         wanted = options.parse(kind, asked.info, watch=True)
         connection = cast("listener.Connection", asked.http.protocol)
         with self._customs.following(kind, connection.closed_hooks):
-            return await self._hub.serve(asked.http, kind, _space(asked, kind), shape, wanted)
+            return await self._hub.serve(asked.http, kind, _space(asked, kind), shape, wanted, asked.user.until)
 
     async def _create(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
         body = await bodies.read(asked.http, self._limits)

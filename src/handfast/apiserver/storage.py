@@ -7,9 +7,9 @@ bring a checked document and the item it replaces.
 
 from __future__ import annotations
 
-import msgspec
-
 from collections.abc import Awaitable
+
+import msgspec
 
 from handfast.api import kinds, objects, status
 from handfast.apiserver import envelope, replica

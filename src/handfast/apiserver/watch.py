@@ -13,18 +13,21 @@ It does not authorise; who may watch was decided before.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import random
 from typing import Any, cast
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from handfast.api import kinds, status
-from handfast.apiserver import encode, listener, options, replica
+from handfast.apiserver import encode, listener, options, replica, sending
 from handfast.runtime import clock as clock_module
 from handfast.runtime import tasks
 
 _encode = msgspec.json.Encoder().encode
+_log = structlog.get_logger("handfast.watch")
 BOOKMARK_SECONDS = 60.0
 # Without timeoutSeconds a watch ends after a random time in this range, as in Kubernetes, so that load evens out.
 TIMEOUT_RANGE = (1800.0, 3600.0)
@@ -94,7 +97,12 @@ class Watcher:
         return frame
 
     def offer(self, change: replica.Change) -> None:
-        found = self.event(change)
+        try:
+            found = self.event(change)
+        except Exception as error:  # noqa: BLE001  one watcher's trouble must not stop the copy that all read from
+            _log.error("watcher dropped", error=repr(error), exc_info=error)
+            self.drop()
+            return
         if found is not None:
             if not self._pending:
                 self._touched.append(self)
@@ -114,11 +122,15 @@ class Watcher:
             self.end()
             return
         if self._transport.get_write_buffer_size() > self._cap:
-            self.dropped = True
-            self._transport.abort()
-            self.end()
+            self.drop()
             return
         self._transport.write(data)
+
+    def drop(self) -> None:
+        """Break the connection: the client finds out, and begins anew."""
+        self.dropped = True
+        self._transport.abort()
+        self.end()
 
     def end(self) -> None:
         if not self.done.done():
@@ -128,10 +140,13 @@ class Watcher:
 class Hub:
     """All watches of this server."""
 
-    def __init__(self, copy: replica.Replica, clock: clock_module.Clock, buffer_cap: int) -> None:
+    def __init__(
+        self, copy: replica.Replica, clock: clock_module.Clock, buffer_cap: int, write_seconds: float = 30.0
+    ) -> None:
         self._replica = copy
         self._clock = clock
         self._cap = buffer_cap
+        self._write_seconds = write_seconds
         self._watchers: dict[Watcher, bytes] = {}
         self._bookmarked: set[Watcher] = set()
         # Those that got something in this batch: only they are written to at its end.
@@ -153,6 +168,10 @@ class Hub:
     def close(self) -> None:
         """End every watch cleanly; new ones end at once."""
         self._closing = True
+        self.end_all()
+
+    def end_all(self) -> None:
+        """End every watch cleanly: clients come back, and are judged anew."""
         for watcher in tuple(self._watchers):
             watcher.end()
 
@@ -163,8 +182,9 @@ class Hub:
         namespace: str,
         shape: encode.Shape,
         asked: options.ListOptions,
+        until: datetime.datetime | None = None,
     ) -> web.StreamResponse:
-        """Answer a watch request until it ends."""
+        """Answer a watch request until it ends, at the latest when the caller's credential does (`until`)."""
         await self._wait_for(asked)
         collection = self._replica.collection(kind.prefix)
         response = web.StreamResponse(
@@ -179,11 +199,11 @@ class Hub:
         connection.closed_hooks.add(watcher.end)
         try:
             try:
-                await self._begin(response, watcher, collection, namespace, asked, kind, shape)
+                await self._begin(http, response, watcher, collection, namespace, asked, kind, shape)
             except status.StatusError as error:
                 watcher.write(chunk(_frame(b"ERROR", _encode(error.document()))))
                 return response
-            await self._run(watcher, shape, kind, asked)
+            await self._run(watcher, shape, kind, asked, until)
         finally:
             collection.forget(watcher)
             self._watchers.pop(watcher, None)
@@ -201,6 +221,7 @@ class Hub:
 
     async def _begin(
         self,
+        http: web.BaseRequest,
         response: web.StreamResponse,
         watcher: Watcher,
         collection: replica.Collection,
@@ -215,7 +236,7 @@ class Hub:
         if send_state:
             version = self._replica.version
             for part in _parts(watcher, collection.snapshot(namespace), asked.selection):
-                await response.write(part)
+                await sending.send(http, response, part, self._write_seconds)
         # Large states take a while to send: catch up with what happened meanwhile, in memory-sized steps.
         while True:
             if version < collection.window:
@@ -239,8 +260,17 @@ class Hub:
         if asked.bookmarks:
             self._bookmarked.add(watcher)
 
-    async def _run(self, watcher: Watcher, shape: encode.Shape, kind: kinds.Kind, asked: options.ListOptions) -> None:
+    async def _run(
+        self,
+        watcher: Watcher,
+        shape: encode.Shape,
+        kind: kinds.Kind,
+        asked: options.ListOptions,
+        until: datetime.datetime | None,
+    ) -> None:
         seconds = float(asked.timeout) or random.uniform(*TIMEOUT_RANGE)
+        if until is not None:
+            seconds = min(seconds, max(0.0, (until - self._clock.now()).total_seconds()))
         if self._closing:
             return
         timer = asyncio.get_running_loop().call_later(seconds, watcher.end)

@@ -70,8 +70,10 @@ class Writer:
             found = await self._storage.find(kind, namespace, info.name)
             if found is None:
                 return await self.create(asked, kind, document), True
-        if kind.needs_resource_version and await self._storage.find(kind, namespace, info.name) is not None:
-            custom_strategies.require_version(kind, metadata)
+        if kind.needs_resource_version and not metadata.get("resourceVersion"):
+            if await self._storage.find(kind, namespace, info.name) is None:
+                raise status.not_found(kind.plural, kind.group, info.name)
+            raise custom_strategies.version_required(kind, info.name)
         stored = conversion.to_stored(kind, document)
         version, uid = metadata.get("resourceVersion") or "", metadata.get("uid") or ""
         item = await self.change(asked, kind, lambda _: copy.deepcopy(stored), version=str(version), uid=str(uid))
@@ -157,9 +159,10 @@ class Writer:
         if is_dry_run(asked):
             return self._pretend(kind, document, old.version)
         if is_finished(kind, document):
-            # The last finalizer is gone: what was only marked for deletion is now deleted.
-            item = await self._storage.replace(kind, document, old)
-            return await self._storage.delete(kind, item)
+            # The last finalizer is gone: what was only marked for deletion is deleted, in one write, so that no crash
+            # can leave it behind with nobody to finish it.
+            gone = await self._storage.delete(kind, old)
+            return self._pretend(kind, document, gone.version)
         return await self._storage.replace(kind, document, old)
 
     def _admit(

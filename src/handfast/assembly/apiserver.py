@@ -88,9 +88,11 @@ class ApiServer:
         self.storage = storage.Storage(store, envelopes, self.replica)
         self.table = kinds.Table(kinds.builtin())
         self.discovery = discovery.Discovery(self.table)
-        self.hub = watch.Hub(self.replica, clock, limits_.watch_buffer_bytes)
+        self.hub = watch.Hub(self.replica, clock, limits_.watch_buffer_bytes, limits_.write_seconds)
         self.customs = customs.Customs(self.table, self.storage, self.discovery, clock)
         self.authenticator = authn.Authenticator(bundles.TrustBundle.from_pem(client_cas))
+        # Whoever watches with a certificate of a CA that is gone must not go on watching.
+        self.authenticator.changed.append(self.hub.end_all)
         self.metrics = metrics_module.ApiServerMetrics()
         self.health = self._checks()
         self.pipeline = self._pipeline(limits_)
@@ -102,7 +104,7 @@ class ApiServer:
         self._gauges()
 
     def _pipeline(self, limits_: limits.Limits) -> pipeline.Pipeline:
-        reader = reads.Reader(self.storage, self._clock)
+        reader = reads.Reader(self.storage, self._clock, limits_.write_seconds)
         writer = writes.Writer(self.storage, self._clock)
         deleter = deletes.Deleter(self.storage, self._clock)
         version = discovery.version_document(importlib.metadata.version("handfast"))

@@ -2,7 +2,7 @@
 """The verbs of the Kubernetes API on documents.
 
 A resource is anything with group, version, plural and namespaced: a row of `api.kinds` or a `Resource`. Following
-changes is in `watch`; nothing here retries or remembers.
+changes is in `watch`; nothing here retries, or remembers more than which odd objects were told of.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 import msgspec
 
+from handfast import errors
 from handfast.api import objects
+from handfast.client import partial
 from handfast.client import transport as transports
 
 T = TypeVar("T")
@@ -90,6 +92,7 @@ EVERYTHING = Scope()
 
 _documents = msgspec.json.Decoder(dict[str, Any])
 _document_lists = msgspec.json.Decoder(Listing[dict[str, Any]])
+_raw_lists = msgspec.json.Decoder(Listing[msgspec.Raw])
 
 
 def path(resource: Addressable, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -108,6 +111,7 @@ class Client:
 
     def __init__(self, transport: transports.Transport) -> None:
         self.transport = transport
+        self.oddities = partial.Oddities()
 
     async def get(
         self, resource: Addressable, name: str, *, namespace: str = "", subresource: str = "", metadata: bool = False
@@ -127,7 +131,11 @@ class Client:
     ) -> T:
         """One object as `decoder` sees it."""
         at = path(resource, namespace=namespace, name=name)
-        return decoder.decode(await self.transport.request("GET", at, accept=METADATA if metadata else JSON))
+        body = await self.transport.request("GET", at, accept=METADATA if metadata else JSON)
+        try:
+            return decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise errors.Unavailable(f"{at} cannot be decoded: {error}", reason="BadAnswer") from error
 
     async def list(
         self, resource: Addressable, scope: Scope = EVERYTHING, *, metadata: bool = False
@@ -146,16 +154,34 @@ class Client:
         *,
         metadata: bool = False,
     ) -> AsyncIterator[Listing[T]]:
-        """Every object in scope, one page in memory at a time; the last page carries the version to watch from."""
+        """Every object in scope, one page in memory at a time; the last page carries the version to watch from.
+
+        Objects that `decoder` does not take are left out.
+        """
         at = path(resource, namespace=scope.namespace)
         params = {**scope.params(), "limit": str(PAGE)}
         while True:
             body = await self.transport.request("GET", at, params=params, accept=METADATA_LIST if metadata else JSON)
-            page = decoder.decode(body)
+            try:
+                page = decoder.decode(body)
+            except msgspec.ValidationError:
+                page = self._decodable(resource, body, decoder)
             yield page
             if not page.metadata.continue_:
                 return
             params["continue"] = page.metadata.continue_
+
+    def _decodable(self, resource: Addressable, body: bytes, decoder: msgspec.json.Decoder[Listing[T]]) -> Listing[T]:
+        """A page again, object by object."""
+        page = _raw_lists.decode(body)
+        view: msgspec.json.Decoder[T] = msgspec.json.Decoder(get_args(decoder.type)[0])
+        found: list[T] = []
+        for item in page.items:
+            try:
+                found.append(view.decode(item))
+            except msgspec.DecodeError as error:
+                self.oddities.skip(resource.plural, partial.identify(item), error)
+        return Listing(page.metadata, found)
 
     async def create(
         self,

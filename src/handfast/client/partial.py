@@ -3,7 +3,8 @@
 
 A follower of many objects declares a struct with the few fields it acts upon; everything else on the wire is skipped
 without ever becoming a Python object. Nothing here checks what the server has checked already. Optional lists and
-maps may be null: one odd object must not end the watch of a whole kind.
+maps may be null. An object that does not fit its view all the same is told of once (`Oddities`) and skipped: it must
+not end the watch of a whole kind.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from __future__ import annotations
 from typing import Protocol
 
 import msgspec
+import structlog
+
+_log = structlog.get_logger("handfast.client")
+_REMEMBERED = 1024
 
 Key = tuple[str, str]
 
@@ -71,3 +76,52 @@ class OwnedPartial(msgspec.Struct, frozen=True, gc=False):
     """An object as the garbage collector sees it."""
 
     metadata: OwnedMeta = OwnedMeta()
+
+
+class _AnyMeta(msgspec.Struct, rename="camel", gc=False):
+    name: object = None
+    namespace: object = None
+    uid: object = None
+    resource_version: object = None
+
+
+class _AnyObject(msgspec.Struct, gc=False):
+    metadata: _AnyMeta = msgspec.field(default_factory=_AnyMeta)
+
+
+_any_objects = msgspec.json.Decoder(_AnyObject)
+
+
+def identify(body: bytes | msgspec.Raw) -> Partial:
+    """Who an object is that does not fit its view, as far as it tells; what it does not tell is empty."""
+    try:
+        meta = _any_objects.decode(body).metadata
+    except msgspec.DecodeError:
+        return Partial()
+    words = (meta.name, meta.namespace, meta.uid, meta.resource_version)
+    return Partial(Meta(*(word if isinstance(word, str) else "" for word in words)))
+
+
+class Oddities:
+    """Which objects were skipped: each is told of once, and the oldest of many are forgotten."""
+
+    def __init__(self, size: int = _REMEMBERED) -> None:
+        self._size = size
+        self._told: dict[tuple[str, str, str], None] = {}
+
+    def skip(self, plural: str, found: Partial, error: msgspec.DecodeError) -> None:
+        """Warn of an object that is not seen, unless that was done."""
+        meta = found.metadata
+        key = (plural, meta.namespace, meta.name)
+        if key in self._told:
+            return
+        self._told[key] = None
+        if len(self._told) > self._size:
+            del self._told[next(iter(self._told))]
+        _log.warning(
+            "an object cannot be decoded and is skipped",
+            resource=plural,
+            namespace=meta.namespace,
+            name=meta.name,
+            error=str(error),
+        )

@@ -6,7 +6,8 @@ It survives what watches meet every day:
 1. a clean close, a reset or a timeout: it watches again from the last version seen (events and bookmarks count);
 2. 410, as an ERROR event or as the answer's code: it lists anew, and the sink learns what is gone;
 3. 429, 5xx and an absent server: it waits, at least as long as Retry-After says, longer each time;
-4. a server that closes at once again and again: it waits as for an error.
+4. a server that closes at once again and again: it waits as for an error;
+5. an object that does not fit the view: it is told of once and skipped. Of its deletion the sink learns all the same.
 
 It keeps no objects; that is the sink's (`cache`). What arrives in one read is handed over without a task, a
 suspension or a log line per event.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import random as randomness
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 import structlog
@@ -53,7 +54,9 @@ class Sink(Protocol[V_contra]):
 
     def put(self, item: V_contra) -> None: ...
 
-    def remove(self, item: V_contra) -> None: ...
+    def remove(self, item: V_contra) -> None:
+        """An object is gone; of `item` only name, namespace and uid are sure to be there."""
+        ...
 
     def end(self) -> None: ...
 
@@ -73,12 +76,12 @@ class _Event(msgspec.Struct, Generic[V], gc=False):
     object: V
 
 
-class _ErrorEvent(msgspec.Struct, gc=False):
+class _RawEvent(msgspec.Struct, gc=False):
     type: str
     object: msgspec.Raw
 
 
-_error_events = msgspec.json.Decoder(_ErrorEvent)
+_raw_events = msgspec.json.Decoder(_RawEvent)
 
 
 class Reflector(Generic[V]):
@@ -196,8 +199,8 @@ class Reflector(Generic[V]):
                 try:
                     event = decode(line)
                 except msgspec.DecodeError as error:
-                    # A Status does not look like the objects watched for.
-                    raise _failure(line) from error
+                    self._skip(line, error)
+                    continue
                 kind = event.type
                 if kind in {"ADDED", "MODIFIED"}:
                     put(event.object)
@@ -211,10 +214,25 @@ class Reflector(Generic[V]):
             if event is not None and event.object.metadata.resource_version:
                 self._version = event.object.metadata.resource_version
 
+    def _skip(self, line: bytes, error: msgspec.DecodeError) -> None:
+        """5: an event of an object that cannot be seen; anything else that is no event of ours is a failure."""
+        try:
+            event = _raw_events.decode(line)
+        except msgspec.DecodeError:
+            raise _failure(line) from error
+        # A Status does not look like the objects watched for.
+        if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
+            raise _failure(line) from error
+        found = partial.identify(event.object)
+        self._client.oddities.skip(self._source.resource.plural, found, error)
+        if event.type == "DELETED":
+            # Whoever removes looks at nothing but the identity.
+            self._sink.remove(cast("V", found))
+
 
 def _failure(line: bytes) -> errors.HandfastError:
     try:
-        event = _error_events.decode(line)
+        event = _raw_events.decode(line)
     except msgspec.DecodeError as error:
         return errors.Unavailable(f"a watch event cannot be decoded: {error}", reason="BadAnswer")
     if event.type == "ERROR":

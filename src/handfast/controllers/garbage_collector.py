@@ -230,7 +230,8 @@ class GarbageCollector:
         try:
             document = await self._client.get(place.resource, place.name, namespace=place.namespace, metadata=True)
             meta = document["metadata"]
-            before = meta.get(field) or []
+            # An object from before nulls were settled may hold one, which means nothing.
+            before = [row for row in meta.get(field) or () if row is not None]
             after = change(before)
             if meta.get("uid") != place.uid or list(after) == before:
                 return

@@ -17,7 +17,7 @@ import msgspec
 
 from handfast import errors
 from handfast.api import objects, status
-from handfast.client import api, partial
+from handfast.client import api
 from handfast.controllers import loop, served, views
 from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
@@ -34,7 +34,23 @@ _DELETED = ("ContentDeleted", "All content successfully deleted, may be waiting 
 _REMOVED = ("ContentRemoved", "All content successfully removed")
 _FINISHED = ("ContentHasNoFinalizers", "All content-preserving finalizers finished")
 
-_lists = msgspec.json.Decoder(api.Listing[partial.OwnedPartial])
+
+class _HeldMeta(msgspec.Struct, gc=False):
+    # Whatever it is: an object that is odd is still there, and a namespace that holds it must not go.
+    finalizers: object = None
+
+
+class _Held(msgspec.Struct, gc=False):
+    """An object, of which only counts that it is there and what holds it."""
+
+    metadata: _HeldMeta
+
+    def finalizers(self) -> list[str]:
+        found = self.metadata.finalizers
+        return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+_lists = msgspec.json.Decoder(api.Listing[_Held])
 _definitions = msgspec.json.Decoder(api.Listing[served.Definition])
 
 
@@ -114,7 +130,7 @@ class Namespaces:
             if items:
                 left.remaining[name] = len(items)
             for item in items:
-                for finalizer in item.metadata.finalizers or ():
+                for finalizer in item.finalizers():
                     left.finalizers[finalizer] = left.finalizers.get(finalizer, 0) + 1
         return left
 
@@ -125,7 +141,7 @@ class Namespaces:
             found += [row for row in rows if row is not None and row.namespaced]
         return found
 
-    async def _empty(self, resource: served.Served, namespace: str) -> list[partial.OwnedPartial]:
+    async def _empty(self, resource: served.Served, namespace: str) -> list[_Held]:
         """Delete what there is; returns what is still there then."""
         scope = api.Scope(namespace=namespace)
         try:
@@ -139,8 +155,8 @@ class Namespaces:
                 return []
             raise
 
-    async def _list(self, resource: served.Served, scope: api.Scope) -> list[partial.OwnedPartial]:
-        found: list[partial.OwnedPartial] = []
+    async def _list(self, resource: served.Served, scope: api.Scope) -> list[_Held]:
+        found: list[_Held] = []
         async for page in self._client.pages(resource, scope, _lists, metadata=True):
             found += page.items
         return found

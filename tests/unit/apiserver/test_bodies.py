@@ -217,5 +217,7 @@ class TestDocument:
             bodies.document(body, JSON, "Scale", "autoscaling/v1", "autoscaling.v1.Scale")
         assert caught.value.code == 400
 
-    def test_without_a_schema_everything_is_known(self) -> None:
-        assert bodies.check_fields({"a": 1}, "", "Strict") == []
+    def test_of_a_custom_object_only_the_metadata_is_known(self) -> None:
+        assert bodies.check_fields({"metadata": {"name": "a"}, "frob": 1}, "", "Strict") == []
+        with pytest.raises(status.StatusError, match="cannot unmarshal number"):
+            bodies.check_fields({"metadata": {"name": 1}}, "", "Ignore")

@@ -213,19 +213,26 @@ class TestGates:
             with pytest.raises((ConnectionError, ssl.SSLError)):
                 await seen_by(opened, client())
 
+    @pytest.mark.slow
     async def test_more_handshakes_than_allowed_wait_their_turn(self, door: Opener) -> None:
-        bounds = limits.Limits(handshakes_in_flight=1, handshake_seconds=0.2)
-        # The silent one keeps the only place until its deadline; the others come after.
+        bounds = limits.Limits(handshakes_in_flight=1, handshake_seconds=0.2, silence_seconds=0.2)
+        # The one that stops in the middle keeps the only place until its deadline; the others come after.
         async with door(bounds) as opened, opened.line(None) as silent:
+            await silent.send(b"\x16\x03\x01")
             found = await asyncio.gather(*(seen_by(opened, client()) for _ in range(5)))
             assert len(found) == 5
             assert await silent.rest() == b""
 
-    async def test_a_silent_handshake_ends(self, door: Opener) -> None:
-        async with door(limits.Limits(handshake_seconds=0.1)) as opened, opened.line(None) as silent:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("start", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00"])
+    async def test_a_handshake_that_does_not_go_on_ends(self, door: Opener, start: bytes) -> None:
+        bounds = limits.Limits(handshake_seconds=0.1, silence_seconds=0.1)
+        async with door(bounds) as opened, opened.line(None) as silent:
+            await silent.send(start)
             assert await silent.rest() == b""
 
 
+@pytest.mark.slow
 class TestHeads:
     BOUNDS = limits.Limits(lifted=True, head_seconds=0.15)
 

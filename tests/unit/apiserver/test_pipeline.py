@@ -167,8 +167,8 @@ class TestRate:
         assert [(await line.ask(headers=headers)).status for _ in range(5)] == [401, 401, 401, 429, 429]
 
     async def test_lifted(self) -> None:
-        line = Line()
-        assert {(await line.ask()).status for _ in range(300)} == {200}
+        line = Line(limit=limits.Limits(lifted=True, anonymous_burst=1))
+        assert {(await line.ask()).status for _ in range(5)} == {200}
 
 
 class TestWarnings:

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may connect, and whose handshake is next: the part of the door that costs an attacker more than us.
+
+1. A source over its rate of new connections is turned away, and so is anyone over the total or its own share of it.
+2. A connection that says nothing waits without a handshake slot, and not for long.
+3. Handshake slots go round the sources in turn, and no source holds more than its share of them.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/test_gate.py |
+|---|---|---|---|---|
+| anyone on the network | nothing | open connections faster than we can answer | 1 | test_rate |
+| anyone on the network | nothing | keep all connections open | 1: the share of one source | test_share_of_connections |
+| anyone on the network | nothing | hold every handshake slot with silent connections | 2 | test_silence_holds_no_slot |
+| anyone on the network | nothing | hold every slot with half a ClientHello | 3 | test_share_of_slots |
+
+It knows nothing of TLS or HTTP: who starts a handshake says when it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+
+from handfast.apiserver import limits as limits_module
+from handfast.runtime import clock as clock_module
+
+Start = Callable[[socket.socket, str], None]
+
+
+class Gate:
+    """Connections from the moment they are accepted until their handshake may begin, and counts of those after it."""
+
+    def __init__(self, limits: limits_module.Limits, clock: clock_module.Clock, start: Start) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._start = start
+        self._loop = asyncio.get_running_loop()
+        self._buckets = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
+        # Everyone who is inside, whatever the stage, by source.
+        self._present: Counter[str] = Counter()
+        self._total = 0
+        self._silent: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._ready: OrderedDict[str, deque[socket.socket]] = OrderedDict()
+        self._shaking: Counter[str] = Counter()
+        self._slots_taken = 0
+        self.refused = 0
+
+    def enter(self, sock: socket.socket, source: str) -> None:
+        """Take a fresh connection in, or reset it."""
+        # 1.
+        if not self._limits.lifted and not self._is_admitted(source):
+            self.refused += 1
+            reset(sock)
+            return
+        self._present[source] += 1
+        self._total += 1
+        # 2.
+        self._silent[sock] = self._loop.call_later(self._limits.silence_seconds, self._give_up, sock, source)
+        self._loop.add_reader(sock.fileno(), self._spoke, sock, source)
+
+    def shaken(self, source: str) -> None:
+        """A handshake has ended, well or not: its slot is free."""
+        self._slots_taken -= 1
+        _count_down(self._shaking, source)
+        self._pump()
+
+    def left(self, source: str) -> None:
+        """A connection is gone."""
+        self._total -= 1
+        _count_down(self._present, source)
+
+    def close(self) -> None:
+        """Turn away everyone who waits."""
+        for sock, timer in self._silent.items():
+            timer.cancel()
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
+        self._silent.clear()
+        for waiting in self._ready.values():
+            for sock in waiting:
+                sock.close()
+        self._ready.clear()
+
+    def _is_admitted(self, source: str) -> bool:
+        if self._total >= self._limits.connections:
+            return False
+        if self._present[source] >= self._limits.connections_per_source:
+            return False
+        return self._buckets.wait(source, self._clock.monotonic()) == 0.0
+
+    def _spoke(self, sock: socket.socket, source: str) -> None:
+        self._silent.pop(sock).cancel()
+        self._loop.remove_reader(sock.fileno())
+        self._ready.setdefault(source, deque()).append(sock)
+        self._pump()
+
+    def _give_up(self, sock: socket.socket, source: str) -> None:
+        del self._silent[sock]
+        self._loop.remove_reader(sock.fileno())
+        sock.close()
+        self.left(source)
+
+    def _pump(self) -> None:
+        """Start as many handshakes as there are slots: one for each source in turn."""
+        # 3.
+        started = True
+        while started and self._slots_taken < self._limits.handshakes_in_flight:
+            started = False
+            for source in tuple(self._ready):
+                if not self._has_slot(source):
+                    continue
+                started = True
+                self._slots_taken += 1
+                self._shaking[source] += 1
+                waiting = self._ready.pop(source)
+                self._start(waiting.popleft(), source)
+                if waiting:
+                    # To the end of the line.
+                    self._ready[source] = waiting
+
+    def _has_slot(self, source: str) -> bool:
+        if self._slots_taken >= self._limits.handshakes_in_flight:
+            return False
+        return self._limits.lifted or self._shaking[source] < self._limits.handshakes_per_source
+
+
+def _count_down(counter: Counter[str], source: str) -> None:
+    counter[source] -= 1
+    if counter[source] <= 0:
+        del counter[source]
+
+
+def reset(sock: socket.socket) -> None:
+    """RST instead of a polite close: no TIME_WAIT on our side for a flood."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gate: rates, shares, silence and turns, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from handfast.apiserver import gate, limits
+from tests.world.clock import MovableClock
+
+
+class Door:
+    """A gate whose handshakes a test ends when it likes."""
+
+    def __init__(self, **settings: float) -> None:
+        self.started: list[str] = []
+        self.clock = MovableClock()
+        self.peers: list[socket.socket] = []
+        self.ours: list[socket.socket] = []
+        self.gate = gate.Gate(limits.Limits(**settings), self.clock, self._start)  # type: ignore[arg-type]
+
+    def _start(self, sock: socket.socket, source: str) -> None:
+        self.started.append(source)
+
+    def connect(self, source: str, *, speak: bool = True) -> socket.socket:
+        ours, peer = socket.socketpair()
+        ours.setblocking(False)
+        peer.settimeout(2)
+        self.ours.append(ours)
+        self.peers.append(peer)
+        if speak:
+            peer.send(b"hello")
+        self.gate.enter(ours, source)
+        return peer
+
+    def close(self) -> None:
+        self.gate.close()
+        for sock in (*self.ours, *self.peers):
+            sock.close()
+
+
+@pytest.fixture
+def doors() -> Iterator[list[Door]]:
+    made: list[Door] = []
+    yield made
+    for door in made:
+        door.close()
+
+
+async def turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0.005)
+
+
+def is_closed(peer: socket.socket) -> bool:
+    peer.setblocking(False)
+    try:
+        return peer.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+async def test_rate(doors: list[Door]) -> None:
+    door = Door(connections_per_second=1.0, connections_burst=2)
+    doors.append(door)
+    peers = [door.connect("a") for _ in range(3)]
+    assert [is_closed(peer) for peer in peers] == [False, False, True]
+    assert door.gate.refused == 1
+    assert not is_closed(door.connect("b"))
+    await door.clock.advance(1.0)
+    assert not is_closed(door.connect("a"))
+
+
+async def test_share_of_connections(doors: list[Door]) -> None:
+    door = Door(connections=3, connections_per_source=2)
+    doors.append(door)
+    assert [is_closed(door.connect("a")) for _ in range(3)] == [False, False, True]
+    assert not is_closed(door.connect("b"))
+    # The total is reached now, whoever asks.
+    assert is_closed(door.connect("c"))
+    door.gate.left("a")
+    assert not is_closed(door.connect("c"))
+
+
+async def test_silence_holds_no_slot(doors: list[Door]) -> None:
+    door = Door(handshakes_in_flight=1, silence_seconds=0.05)
+    doors.append(door)
+    silent = [door.connect("a", speak=False) for _ in range(5)]
+    door.connect("a")
+    await turn()
+    assert door.started == ["a"]
+    await asyncio.sleep(0.1)
+    assert all(is_closed(peer) for peer in silent)
+    # Those that were given up are no longer counted.
+    assert door.gate._total == 1
+
+
+async def test_share_of_slots(doors: list[Door]) -> None:
+    door = Door(handshakes_in_flight=4, handshakes_per_source=2)
+    doors.append(door)
+    for _ in range(5):
+        door.connect("a")
+    await turn()
+    assert door.started == ["a", "a"]
+    door.connect("b")
+    await turn()
+    assert door.started == ["a", "a", "b"]
+    door.gate.shaken("a")
+    assert door.started == ["a", "a", "b", "a"]
+
+
+async def test_slots_go_round_the_sources(doors: list[Door]) -> None:
+    door = Door(handshakes_in_flight=1, handshakes_per_source=1)
+    doors.append(door)
+    for source in ("a", "a", "a", "b", "c"):
+        door.connect(source)
+        await turn()
+    for _ in range(4):
+        door.gate.shaken(door.started[-1])
+    assert sorted(door.started[:4]) == ["a", "a", "b", "c"]
+    assert len(door.started) == 5
+
+
+async def test_lifted_limits_admit_all(doors: list[Door]) -> None:
+    door = Door(lifted=True, connections=1, connections_per_source=1, connections_burst=1, handshakes_per_source=1)
+    doors.append(door)
+    assert not any(is_closed(door.connect("a")) for _ in range(5))
+    await turn()
+    assert door.started == ["a"] * 5
+
+
+async def test_closing_turns_away_who_waits(doors: list[Door]) -> None:
+    door = Door(handshakes_in_flight=1)
+    doors.append(door)
+    silent, _, waiting = door.connect("a", speak=False), door.connect("a"), door.connect("a")
+    await turn()
+    door.gate.close()
+    assert is_closed(silent)
+    assert is_closed(waiting)
