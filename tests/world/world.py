@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import pathlib
 import ssl
 from collections.abc import AsyncIterator
@@ -72,7 +73,11 @@ class World:
         return tls.client_context(self.place.ca_certificate.read_bytes(), None, None)
 
     def context_for(
-        self, common_name: str, *organizations: str, profile: profiles.Profile = profiles.CLIENT
+        self,
+        common_name: str,
+        *organizations: str,
+        profile: profiles.Profile = profiles.CLIENT,
+        ttl: datetime.timedelta | None = None,
     ) -> ssl.SSLContext:
         """TLS of somebody with a certificate of this cluster's CA."""
         ca = authority.Authority(
@@ -81,7 +86,7 @@ class World:
         )
         key = keys.generate()
         subject = names.Subject(common_name=common_name, organizations=organizations)
-        issued = ca.issue(key.public, subject, names.Sans(), profile, self.clock.now())
+        issued = ca.issue(key.public, subject, names.Sans(), profile, self.clock.now(), ttl)
         return tls.client_context(self.place.ca_certificate.read_bytes(), issued.pem, key.to_pem())
 
     def session(self, context: ssl.SSLContext | None = None) -> aiohttp.ClientSession:

@@ -146,9 +146,11 @@ def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]
 
 
 def _scalar_identity(value: Any) -> Hashable:
+    if isinstance(value, str):
+        return value
     # Of integers that no field can hold endlessly many share one hash: a set of them would be searched one by one.
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        return hex(value)
+        return (None, hex(value))
     # In Python true equals 1; in a list of scalars they are two.
     return (isinstance(value, bool), value)
 

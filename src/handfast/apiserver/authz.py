@@ -11,8 +11,9 @@ from handfast.apiserver import authn, request
 from handfast.rules import access, decision
 
 
-def attributes(user: authn.User, info: request.RequestInfo) -> access.Attributes:
-    return access.Attributes(
+def authorise(user: authn.User, info: request.RequestInfo) -> decision.Approve:
+    """Returns the yes, or raises the 403 with its reason."""
+    asked = access.Attributes(
         user=user.name,
         groups=user.groups,
         verb=info.verb,
@@ -25,11 +26,7 @@ def attributes(user: authn.User, info: request.RequestInfo) -> access.Attributes
         namespace=info.namespace,
         name=info.name,
     )
-
-
-def authorise(user: authn.User, info: request.RequestInfo) -> decision.Approve:
-    """Returns the yes, or raises the 403 with its reason."""
-    verdict = access.decide(attributes(user, info))
+    verdict = access.decide(asked)
     if isinstance(verdict, decision.Approve):
         return verdict
     if info.is_resource:

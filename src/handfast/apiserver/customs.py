@@ -110,8 +110,9 @@ class Customs:
         self._claims[name] = definitions.claim(document)
         self._unsettled.add(name)
         if definitions.is_established(document):
-            self._stored[name] = definitions.stored_row(document)
-            self._left.pop(self._stored[name].prefix, None)
+            stored = self._stored[name] = definitions.stored_row(document)
+            if self._left.pop(stored.prefix, None) is not None:
+                self._replica.collection(stored.prefix).forget(self)
         return self._replace(name, definitions.rows(document))
 
     def _forget(self, name: str) -> set[tuple[str, str]]:

@@ -88,8 +88,9 @@ class Pipeline:
         self._audit.answered(asked, response.status, self._clock.monotonic() - started)
         if not response.prepared:
             response.headers["Audit-Id"] = asked.id
-            for warning in warning_headers(asked.warnings):
-                response.headers.add("Warning", warning)
+            if asked.warnings:
+                for warning in warning_headers(asked.warnings):
+                    response.headers.add("Warning", warning)
         return response
 
     async def _stations(self, asked: call.Call, connection: listener.Connection) -> web.StreamResponse:

@@ -51,7 +51,10 @@ class Reader:
         self._clock = clock
 
     async def get(self, kind: kinds.Kind, info: request.RequestInfo) -> replica.Item:
-        await self._wait(options.resource_version(info))
+        if info.query:
+            await self._wait(options.resource_version(info))
+        else:
+            await self._replica.fresh()
         item = self._replica.collection(kind.prefix).get(info.namespace if kind.namespaced else "", info.name)
         if item is None:
             raise status.not_found(kind.plural, kind.group, info.name)

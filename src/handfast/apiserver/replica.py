@@ -371,7 +371,9 @@ class Replica:
 
     async def fresh(self) -> None:
         """Wait until the copy holds every write acknowledged before this call."""
-        await self.reached(await self._store.current_revision() + self._store.epoch_offset)
+        version = await self._store.current_revision() + self._store.epoch_offset
+        if version > self.version or self.failed is not None:
+            await self.reached(version)
 
     async def reached(self, version: int) -> None:
         if self.failed is not None:

@@ -35,6 +35,7 @@ from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
 Answer = Awaitable[web.StreamResponse]
+_SHAPES = 512
 _READS = frozenset({"get", "list", "watch"})
 # POST to a named object is no verb of its own; nor is PUT or PATCH to a collection.
 _NAMED = {"create": False, "update": True, "patch": True}
@@ -66,6 +67,7 @@ class Resources:
         self._hub = hub
         self._limits = limits_
         self._clock = clock
+        self._shapes: dict[tuple[str, str, str, str], tuple[kinds.Kind, encode.Shape]] = {}
         self._verbs: dict[str, Callable[[call.Call, kinds.Kind], Answer]] = {
             "get": self._get,
             "list": self._list,
@@ -78,8 +80,7 @@ class Resources:
         }
 
     async def answer(self, asked: call.Call) -> web.StreamResponse:
-        await self._learn(asked)
-        kind = self._find(asked)
+        kind = await self._find(asked)
         asked.kind = kind
         info = asked.info
         if info.subresource:
@@ -102,19 +103,16 @@ class Resources:
             await self._customs.fresh()
         return answered
 
-    async def _learn(self, asked: call.Call) -> None:
-        """Custom kinds change while the server runs, perhaps by another one's doing: know the present before judging."""
+    async def _find(self, asked: call.Call) -> kinds.Kind:
         info = asked.info
         kind = self._table.find(info.group, info.version, info.plural)
-        unknown = kind is None and "." in info.group
-        if unknown or (kind is not None and not kind.message and info.verb not in _READS):
-            await self._customs.fresh()
-
-    def _find(self, asked: call.Call) -> kinds.Kind:
-        info = asked.info
-        kind = self._table.find(info.group, info.version, info.plural)
-        if kind is None:
-            raise _not_served()
+        if kind is None or (not kind.message and info.verb not in _READS):
+            # Custom kinds change while the server runs, perhaps by another one's doing: know the present first.
+            if "." in info.group:
+                await self._customs.fresh()
+                kind = self._table.find(info.group, info.version, info.plural)
+            if kind is None:
+                raise _not_served()
         if kind.namespaced:
             # Only lists and watches may span namespaces.
             if not info.namespace and (info.name or info.verb not in {"list", "watch", "deletecollection"}):
@@ -125,8 +123,21 @@ class Resources:
         return kind
 
     def _shape(self, asked: call.Call, kind: kinds.Kind) -> encode.Shape:
-        accept = asked.http.headers.get("Accept", "")
-        return encode.shape_for(kind, accept, asked.info.query.get("includeObject", ""), self._clock.now)
+        """The shape to answer in. Most requests ask for the same few, so they are remembered."""
+        key = (
+            kind.prefix,
+            kind.version,
+            asked.http.headers.get("Accept", ""),
+            asked.info.query.get("includeObject", ""),
+        )
+        known = self._shapes.get(key)
+        if known is not None and known[0] is kind:
+            return known[1]
+        shape = encode.shape_for(kind, key[2], key[3], self._clock.now)
+        if len(self._shapes) >= _SHAPES:
+            self._shapes.clear()
+        self._shapes[key] = (kind, shape)
+        return shape
 
     def _show(self, asked: call.Call, kind: kinds.Kind, item: replica.Item, code: int = 200) -> web.Response:
         return web.Response(status=code, body=self._shape(asked, kind).whole(item), headers=reads.JSON_HEADERS)

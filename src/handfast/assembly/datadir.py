@@ -3,7 +3,8 @@
 
 It never replaces what it cannot make again. It does not serve, and it keeps no lock: the caller owns the directory.
 
-1. Directories are 0700, files with keys 0600; a private file that others may open is refused.
+1. Directories are 0700, files with keys 0600. A directory that is not this user's, or that others may write to, is
+   refused, and so is a private file that others may open.
 2. The CA is made once. Its key is written before its certificate: a key alone, in a directory that nothing was issued
    in, is a first start cut short, and is completed. Anything else that is half there is refused, naming the file.
 3. The CA's key belongs to its certificate, and the certificate is in force. An expired CA is refused, not replaced:
@@ -70,6 +71,7 @@ def prepare(
     # 1.
     for directory in (place.root, place.pki):
         files.create_directory(directory)
+        files.require_own_directory(directory)
         files.remove_leftovers(directory)
     ca = _authority(work)
     _seal_key(work)

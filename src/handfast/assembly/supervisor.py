@@ -6,7 +6,8 @@ It does not serve anything. What it keeps:
 
 1. A role starts when the one before it is ready. The first to start is the last to stop.
 2. A child that dies is started again after a growing delay. One that dies `Timing.give_up` times in a row, each time
-   within `Timing.young` seconds of its start, ends everything, and its last error is the supervisor's.
+   within `Timing.young` seconds of its start, ends everything, and its last error is the supervisor's. Where the
+   kernel has no process or memory to give for a start, that counts as a death, and the other roles go on.
 3. SIGTERM, SIGINT or SIGHUP stops the children, all within `Timing.stop` seconds, after which they are killed. A
    second SIGINT kills at once.
 4. Children have their own process group: Ctrl-C in a terminal reaches the supervisor only, which keeps the order.
@@ -117,7 +118,10 @@ def _signal_name(number: int) -> str:
 
 async def spawn(role: Role, *, output: int | None = None) -> Child:
     """Start a child tied to this process; its output is ours unless `output` says otherwise."""
-    ours, theirs = socket.socketpair()
+    try:
+        ours, theirs = socket.socketpair()
+    except OSError as error:
+        raise _not_started(role, error) from error
     try:
         process = await asyncio.create_subprocess_exec(
             *role.argv,
@@ -131,12 +135,16 @@ async def spawn(role: Role, *, output: int | None = None) -> Child:
         )
     except OSError as error:
         ours.close()
-        raise errors.Unavailable(
-            f"cannot start the {role.name}: {(error.strerror or 'failed').lower()}", reason=CHILD_FAILED
-        ) from error
+        raise _not_started(role, error) from error
     finally:
         theirs.close()
     return Child(process, ours)
+
+
+def _not_started(role: Role, error: OSError) -> errors.HandfastError:
+    return errors.Unavailable(
+        f"cannot start the {role.name}: {(error.strerror or 'failed').lower()}", reason=CHILD_FAILED
+    )
 
 
 class Supervisor:
@@ -218,17 +226,7 @@ class Supervisor:
         deaths = 0
         while not self._stopping.is_set():
             begun = loop.time()
-            try:
-                child = self._children[role.name] = await spawn(role)
-                self._events.started({name: one.process.pid for name, one in self._children.items()})
-            except errors.HandfastError as error:
-                self._fail(error)
-                return
-            if self._stopping.is_set():
-                # The stop came while the child was being started, and did not see it. It has done nothing yet.
-                child.send(signal.SIGKILL)
-            await child.process.wait()
-            outcome = child.outcome()
+            outcome = await self._run_child(role)
             if self._stopping.is_set():
                 return
             if loop.time() - begun < self._timing.young:
@@ -244,6 +242,23 @@ class Supervisor:
                 "warning", f"the {role.name} ended and is started again", why=outcome.message, seconds=round(delay, 1)
             )
             await self._pause(delay)
+
+    async def _run_child(self, role: Role) -> errors.HandfastError:
+        """One life of a role: why it ended, or did not begin."""
+        try:
+            child = self._children[role.name] = await spawn(role)
+        except errors.HandfastError as error:
+            return error
+        try:
+            self._events.started({name: one.process.pid for name, one in self._children.items()})
+        except errors.HandfastError as error:
+            self._fail(error)
+            return error
+        if self._stopping.is_set():
+            # The stop came while the child was being started, and did not see it. It has done nothing yet.
+            child.send(signal.SIGKILL)
+        await child.process.wait()
+        return child.outcome()
 
     async def _until_ready(self, role: Role) -> None:
         if role.ready is None:

@@ -7,6 +7,9 @@ mean: see `assembly.datadir`. What a caller may rely on:
 1. A file written here is either the old one or the new one, after any crash; never a part.
 2. Nobody but the owner can read a file between its creation and its final mode.
 3. A directory has one owner at a time, also when the owner was killed and its children are still ending.
+4. A directory is locked only if it is the caller's own and no other user may write to it: whoever may put files into
+   it may replace the keys there. The directories above are the administrator's choice, and are not judged.
+5. Private files and locks are opened without following a symbolic link, and are judged by what was opened.
 """
 
 from __future__ import annotations
@@ -45,6 +48,12 @@ def explain(error: OSError, doing: str, path: pathlib.Path) -> errors.HandfastEr
         return errors.Refused(
             text, reason="NotADirectory", hint="a part of this path is a file; choose another directory with --dir"
         )
+    if error.errno == errno.ELOOP:
+        return errors.Refused(
+            f"cannot {doing} {path}: it is a symbolic link",
+            reason="SymbolicLink",
+            hint="put the file itself there, or choose another directory with --dir",
+        )
     if error.errno == errno.ENOENT:
         return errors.Refused(text, reason="FileNotFound")
     return errors.Unavailable(text, reason="FileSystemError")
@@ -65,10 +74,34 @@ def create_directory(path: pathlib.Path, *, mode: int = 0o700) -> bool:
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=mode)
-        # mkdir is subject to the umask, and a mode that is too narrow would lock the owner out.
-        path.chmod(mode)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            # mkdir is subject to the umask, and a mode that is too narrow would lock the owner out.
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
         _sync_directory(path.parent)
     return True
+
+
+def require_own_directory(path: pathlib.Path) -> None:
+    """Refuse a directory that belongs to, or may be written by, another user; root is another user, too, and has some."""
+    with _explained("open directory", path):
+        found = path.stat()
+    if found.st_uid != os.geteuid():
+        raise errors.Refused(
+            f"the directory {path} belongs to user {found.st_uid}, and this process runs as user {os.geteuid()}: its "
+            "owner could replace the keys in it",
+            reason="DirectoryNotOwned",
+            hint=f"run as its owner, run: chown -R {os.geteuid()} {path}, or choose another directory with --dir",
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise errors.Refused(
+            f"the directory {path} can be written by others (mode {mode:04o}), who could replace the keys in it",
+            reason="DirectoryNotPrivate",
+            hint=f"run: chmod go-w {path}, or choose another directory with --dir",
+        )
 
 
 def write_atomically(path: pathlib.Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -105,29 +138,49 @@ def remove_leftovers(directory: pathlib.Path) -> None:
 
 def read(path: pathlib.Path, *, limit: int) -> bytes:
     """All of a regular file of at most `limit` bytes."""
+    return _read(path, limit, private=False)
+
+
+def read_private(path: pathlib.Path, *, limit: int) -> bytes:
+    """All of a file that holds a secret; refused while anyone but this process's user may open it."""
+    return _read(path, limit, private=True)
+
+
+def _read(path: pathlib.Path, limit: int, *, private: bool) -> bytes:
     with _explained("read", path):
         # Without O_NONBLOCK the open of a named pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (os.O_NOFOLLOW if private else 0))
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise errors.Refused(f"cannot read {path}: not a regular file", reason="NotAFile")
+            found = os.fstat(descriptor)
+            _require_regular("read", path, found)
+            if private:
+                _require_private(path, found)
             data = file.read(limit + 1)
     if len(data) > limit:
         raise errors.Refused(f"cannot read {path}: larger than {limit} bytes", reason="FileTooLarge")
     return data
 
 
-def read_private(path: pathlib.Path, *, limit: int) -> bytes:
-    """All of a file that holds a secret; refused while anyone but its owner may open it."""
-    with _explained("read", path):
-        mode = stat.S_IMODE(path.stat().st_mode)
+def _require_regular(doing: str, path: pathlib.Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise errors.Refused(f"cannot {doing} {path}: not a regular file", reason="NotAFile")
+
+
+def _require_private(path: pathlib.Path, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        raise errors.Refused(
+            f"{path} holds a private key and belongs to user {found.st_uid}, while this process runs as user "
+            f"{os.geteuid()}",
+            reason="FileNotOwned",
+            hint=f"if you trust whoever wrote it, run: chown {os.geteuid()} {path}",
+        )
+    mode = stat.S_IMODE(found.st_mode)
     if mode & 0o077:
         raise errors.Refused(
             f"{path} holds a private key and can be opened by others (mode {mode:04o}; allowed: 0600)",
             reason="FileNotPrivate",
             hint=f"run: chmod 600 {path}; if others had access to this machine, treat the key as known to them",
         )
-    return read(path, limit=limit)
 
 
 @dataclass(slots=True)
@@ -151,10 +204,12 @@ def lock_directory(directory: pathlib.Path, *, patience: float = 10.0) -> Direct
 
     Where the owner is dead and only its children still hold the lock, they are given `patience` seconds to end.
     """
+    require_own_directory(directory)
     path = directory / LOCK_NAME
     with _explained("lock", path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
+            _require_regular("lock", path, os.fstat(descriptor))
             _wait_for_lock(descriptor, directory, patience)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -415,3 +415,52 @@ def test_a_writer_may_clear_or_rewrite_the_record():
     renamed = [entry("two", {"f:data": {"f:a": {}}})]
     assert update(live, config({"a": "1"}, managedFields=renamed)) == renamed
     assert update(live, config({"a": "1"}, managedFields=["garbage"])) == live["metadata"]["managedFields"]
+
+
+def test_old_updates_are_folded_into_one():
+    live = do_apply(None, config({"a": "1"}), now=T0)
+    times = [f"2026-01-01T00:01:{second:02}Z" for second in range(30)]
+    for number, now in enumerate(times):
+        after = copy.deepcopy(live)
+        after["data"][f"k{number:02}"] = "v"
+        after["metadata"]["managedFields"] = update(live, after, f"w{number:02}", now, subresource="x")
+        live = after
+    rows = live["metadata"]["managedFields"]
+    assert [row["manager"] for row in rows] == ["one", "ancient-changes", *(f"w{n}" for n in range(21, 30))]
+    folded = {"f:data": {f"f:k{number:02}": {} for number in range(21)}}
+    assert rows[1] == entry("ancient-changes", folded, "Update", times[20])
+    with pytest.raises(status.StatusError, match=r'conflict with "ancient-changes" using v1: \.data\.k03'):
+        do_apply(live, config({"a": "1", "k03": "mine"}))
+    again = do_apply(live, config({"a": "1"}), now=T0)
+    assert again["metadata"]["managedFields"] == rows
+
+
+def test_who_writes_now_is_not_folded_away_by_others_of_the_same_second():
+    live = do_apply(None, config({"a": "1"}))
+    for number in range(20):
+        after = copy.deepcopy(live)
+        after["data"][f"k{number}"] = "v"
+        after["metadata"]["managedFields"] = update(live, after, f"w{number}")
+        live = after
+        managers = [row["manager"] for row in after["metadata"]["managedFields"]]
+        assert f"w{number}" in managers
+        assert len(managers) <= 1 + apply.MAX_UPDATERS
+
+
+def test_appliers_are_bounded(monkeypatch):
+    monkeypatch.setattr(apply, "MAX_APPLIERS", 3)
+    live = None
+    for number in range(3):
+        live = do_apply(live, config({f"k{number}": "v"}), f"m{number}")
+    with pytest.raises(status.StatusError, match=r"too many field managers .*\(4, allowed: 3\)") as caught:
+        do_apply(live, config({"x": "v"}), "m3", force=True)
+    assert caught.value.code == 400
+    # Those who are there go on, also in a record that is longer from before.
+    do_apply(live, config({"k1": "w"}), "m1")
+    assert live is not None
+    rows = [*live["metadata"]["managedFields"], entry("m9", {"f:data": {"f:z": {}}})]
+    with pytest.raises(status.StatusError, match="too many field managers"):
+        update(live, config({"a": "b"}, managedFields=rows))
+    long = config({"z": "v"}, managedFields=rows)
+    assert len(update(long, {**long, "data": {"z": "w"}})) == 5
+    do_apply(long, config({"k1": "w"}), "m1")

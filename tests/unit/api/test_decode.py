@@ -122,6 +122,19 @@ def test_duplicate_fields_of_yaml_and_protobuf():
     assert decode.duplicate_fields(CONFIG_MAP, decode.PROTOBUF, decode.document(CONFIG_MAP, decode.PROTOBUF)) == []
 
 
+@pytest.mark.parametrize(
+    ("body", "content_type", "expected"),
+    [
+        (b'{"a":1,"a":2}', decode.JSON, ({"a": 2}, ["a"])),
+        (b'{"a":1,"a":2}', decode.YAML, ({"a": 2}, ["a"])),
+        (b"a: 1\na: 2\n", decode.YAML, ({"a": 2}, ["a"])),
+        (b"a: 1\n", decode.YAML, ({"a": 1}, [])),
+    ],
+)
+def test_the_document_with_its_duplicates(body, content_type, expected):
+    assert decode.document_and_duplicates(body, content_type) == expected
+
+
 def test_a_small_body_names_a_small_number_of_duplicates():
     body = b"{" + b",".join(b'"%d":1,"%d":1' % (number, number) for number in range(1000)) + b"}"
     found = decode.duplicate_fields(body, decode.JSON, msgspec.json.decode(body))

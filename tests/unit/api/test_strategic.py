@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -254,3 +255,29 @@ def test_depth_is_bounded():
     with pytest.raises(status.StatusError) as refused:
         strategic.apply_strategic({}, patch, POD)
     assert refused.value.message == nesting.TOO_DEEP
+
+
+def test_true_is_not_one_when_it_leaves_a_list():
+    patch = {"$deleteFromPrimitiveList/x": [1]}
+    assert strategic.apply_strategic({"x": [True, 1, {}]}, patch, "core.v1.Pod") == {"x": [True, {}]}
+
+
+NAMES = [f"n{number}" for number in range(100_000)]
+# In Python all of these have the same hash.
+HUGE = [number * (2**61 - 1) for number in range(1 << 63, (1 << 63) + 40_000)]
+
+
+@pytest.mark.parametrize(
+    ("document", "patch"),
+    [
+        ({"data": dict.fromkeys(NAMES, "")}, {"data": {"$retainKeys": NAMES, **dict.fromkeys(NAMES, "")}}),
+        ({"x": NAMES}, {"$deleteFromPrimitiveList/x": NAMES}),
+        ({"x": HUGE}, {"$deleteFromPrimitiveList/x": HUGE}),
+        ({"metadata": {"finalizers": HUGE}}, {"metadata": {"finalizers": HUGE}}),
+    ],
+    ids=["retain", "delete", "collide", "merge"],
+)
+def test_time_grows_with_the_length_of_the_patch_only(document, patch):
+    began = time.process_time()
+    strategic.apply_strategic(document, patch, "core.v1.ConfigMap")
+    assert time.process_time() - began < 2

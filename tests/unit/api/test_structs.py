@@ -27,13 +27,13 @@ def crd(schema: Any) -> dict[str, Any]:
         ("core.v1.Pod", pod({"name": "c", "resources": {"limits": {"cpu": 1, "memory": "1Gi", "x": 0.5}}})),
         ("core.v1.Pod", pod({"livenessProbe": {"httpGet": {"port": "http"}, "periodSeconds": 3}})),
         ("core.v1.Pod", pod({"livenessProbe": {"httpGet": {"port": 80}}})),
-        ("core.v1.Pod", pod({"name": None, "args": None, "env": [None], "resources": {"limits": {"cpu": None}}})),
+        ("core.v1.Pod", pod({"name": None, "args": None, "env": None, "resources": {"limits": None}})),
         ("core.v1.Pod", {"metadata": {"creationTimestamp": None, "managedFields": [{"fieldsV1": {"f:x": {}}}]}}),
         ("core.v1.Pod", {"metadata": {"creationTimestamp": "2024-02-29T00:00:00+01:00"}}),
         ("core.v1.Secret", {"data": {"a": "YQ=="}, "stringData": {"b": "x"}, "immutable": True}),
         ("core.v1.Secret", {"data": {"a": "Y\nQ=\n=\n"}}),
         ("coordination.v1.Lease", {"spec": {"renewTime": "2024-01-01T00:00:00.000000Z"}}),
-        ("certificates.v1.CertificateSigningRequest", {"spec": {"extra": {"a": ["b", None]}, "request": "YQ=="}}),
+        ("certificates.v1.CertificateSigningRequest", {"spec": {"extra": {"a": ["b"]}, "request": "YQ=="}}),
         ("core.v1.PodList", {"apiVersion": "v1", "kind": "PodList", "items": [pod({})]}),
         (CRD, crd({"default": [1, {}], "items": {"type": "string"}, "additionalProperties": False, "maximum": 1.5})),
         (
@@ -220,3 +220,50 @@ def test_unknown_message_is_misuse():
         structs.check("core.v1.Nothing", {})
     with pytest.raises(errors.Misuse):
         structs.check("core.v1.Nothing", {})
+
+
+@pytest.mark.parametrize(
+    ("message", "document", "settled"),
+    [
+        (
+            "core.v1.Pod",
+            {"metadata": {"labels": {"a": None, "b": "c"}, "ownerReferences": [None], "finalizers": ["x/y", None]}},
+            {"metadata": {"labels": {"a": "", "b": "c"}, "ownerReferences": [{}], "finalizers": ["x/y", ""]}},
+        ),
+        (
+            "core.v1.Pod",
+            pod({"env": [None, {}, None], "resources": {"limits": {"cpu": None}}}),
+            pod({"env": [{}, {}, {}], "resources": {"limits": {"cpu": "0"}}}),
+        ),
+        (
+            "core.v1.Pod",
+            {"spec": {"securityContext": {"supplementalGroups": [1, None]}}},
+            {"spec": {"securityContext": {"supplementalGroups": [1, 0]}}},
+        ),
+        ("core.v1.Secret", {"data": {"a": None}}, {"data": {"a": ""}}),
+        (
+            "certificates.v1.CertificateSigningRequest",
+            {"spec": {"extra": {"a": ["b", None], "c": None}}},
+            {"spec": {"extra": {"a": ["b", ""], "c": []}}},
+        ),
+        (
+            CRD,
+            crd({"enum": [None], "required": [None], "properties": {"a": None}, "dependencies": {"b": None}}),
+            crd({"enum": [None], "required": [""], "properties": {"a": {}}, "dependencies": {"b": {}}}),
+        ),
+    ],
+)
+def test_nulls_inside_lists_and_maps_become_zero_values(message, document, settled):
+    findings = structs.check(message, document)
+    assert findings == structs.walk(message, document)
+    assert (findings.unknown, findings.type_error) == ((), None)
+    structs.settle_nulls(findings)
+    assert document == settled
+    assert structs.check(message, document) == structs.Findings()
+
+
+def test_each_null_becomes_a_value_of_its_own():
+    document = pod({"env": [None, None]})
+    structs.settle_nulls(structs.check("core.v1.Pod", document))
+    first, second = document["spec"]["containers"][1]["env"]
+    assert first is not second

@@ -145,7 +145,7 @@ def test_the_metadata_of_the_root_is_nobodys_default() -> None:
 def test_defaults_do_not_grow_without_end() -> None:
     long = {"type": "string", "default": "x" * 1000}
     schema = in_spec({"type": "array", "items": {"type": "object", "properties": {"a": long, "b": long}}})
-    document = {"spec": [{} for _ in range(100_000)]}
+    document: dict[str, Any] = {"spec": [{} for _ in range(100_000)]}
     structural.fill(schema, document)
     count = sum(len(element) for element in document["spec"])
     assert structural.MAX_FILLED // 1100 < count < structural.MAX_FILLED // 1000 + 2

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from handfast.api import nesting, status, yaml_document
@@ -126,3 +128,20 @@ def test_an_alias_bomb_is_refused():
     )
     with pytest.raises(status.StatusError, match="aliases"):
         load(bomb)
+
+
+@pytest.mark.parametrize("value", ["[],", "a,"])
+def test_a_document_of_very_many_small_nodes_is_refused_before_it_is_read(value):
+    body = f"a: [{value * (2_000_000 // len(value))}]".encode()
+    began = time.process_time()
+    with pytest.raises(status.StatusError, match="more than 100000 keys and values") as caught:
+        yaml_document.load(body)
+    assert caught.value.code == 400
+    assert time.process_time() - began < 2
+
+
+def test_a_document_of_many_nodes_is_read(monkeypatch):
+    monkeypatch.setattr(yaml_document, "MAX_NODES", 5)
+    assert yaml_document.load(b"a: [1, 2]")[0] == {"a": [1, 2]}
+    with pytest.raises(status.StatusError, match="more than 5 keys"):
+        yaml_document.load(b"a: [1, 2, 3]")

@@ -7,15 +7,23 @@ import pytest
 
 from handfast.api import status
 from handfast.apiserver import authn, authz, request
-from handfast.rules import access
+from handfast.rules import access, decision
 
 JANE = authn.User("jane", ("developers", "system:authenticated"))
 ADMIN = authn.User("kubernetes-admin", ("system:masters", "system:authenticated"))
 
 
-def test_every_fact_reaches_the_rules() -> None:
+def test_every_fact_reaches_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     info = request.parse("PUT", "/apis/apps/v1/namespaces/a/deployments/d/status")
-    assert authz.attributes(JANE, info) == access.Attributes(
+    asked: list[access.Attributes] = []
+
+    def decide(attributes: access.Attributes) -> decision.Approve:
+        asked.append(attributes)
+        return decision.Approve("Test", "yes", "test")
+
+    monkeypatch.setattr(access, "decide", decide)
+    assert authz.authorise(JANE, info).reason == "Test"
+    assert asked[0] == access.Attributes(
         user="jane",
         groups=JANE.groups,
         verb="update",

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import streams, web
 from aiohttp.test_utils import make_mocked_request
 
-from handfast.api import kinds, status
+from handfast.api import kinds, status, validation, yaml_document
 from handfast.apiserver import bodies, limits, request
 
 CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
@@ -221,3 +221,30 @@ class TestDocument:
         assert bodies.check_fields({"metadata": {"name": "a"}, "frob": 1}, "", "Strict") == []
         with pytest.raises(status.StatusError, match="cannot unmarshal number"):
             bodies.check_fields({"metadata": {"name": 1}}, "", "Ignore")
+
+    @pytest.mark.parametrize("message", ["core.v1.ConfigMap", ""])
+    @pytest.mark.parametrize("mode", ["Strict", "Ignore"])
+    def test_nulls_in_metadata_are_settled_with_and_without_a_schema(self, message: str, mode: str) -> None:
+        found: dict[str, Any] = {"metadata": {"labels": {"a": None}, "finalizers": [None], "ownerReferences": [None]}}
+        assert bodies.check_fields(found, message, mode) == []
+        assert found == {"metadata": {"labels": {"a": ""}, "finalizers": [""], "ownerReferences": [{}]}}
+
+    def test_what_nulls_became_is_validated(self) -> None:
+        document = {"metadata": {"name": "a", "namespace": "b", "finalizers": [None], "ownerReferences": [None]}}
+        found, _ = read_config_map(document)
+        texts = [str(cause.field) for cause in validation.create(CONFIG_MAPS, found)]
+        assert "metadata.finalizers[0]" in texts
+        assert "metadata.ownerReferences[0].uid" in texts
+
+    @pytest.mark.parametrize("metadata", [{"labels": 5}, {"labels": {"a": 5}}, {"finalizers": "x"}, {"name": []}])
+    def test_without_a_schema_metadata_has_its_types_all_the_same(self, metadata: Any) -> None:
+        with pytest.raises(status.StatusError, match="cannot unmarshal") as caught:
+            bodies.check_fields({"metadata": metadata}, "", "Ignore")
+        assert caught.value.code == 400
+
+    def test_yaml_is_parsed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        parses = mock.Mock(side_effect=yaml_document.load)
+        monkeypatch.setattr(yaml_document, "load", parses)
+        _, warnings = bodies.for_kind(b"data: {a: x, a: z}", "application/yaml", CONFIG_MAPS, "Warn")
+        assert warnings == ['duplicate field "data.a"']
+        assert parses.call_count == 1

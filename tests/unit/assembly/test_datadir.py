@@ -258,6 +258,13 @@ class TestRefused:
         assert str(made.root / name) in error.message
         assert "chmod 600" in (error.hint or "")
 
+    @pytest.mark.parametrize("name", [".", "pki"])
+    def test_a_directory_that_others_may_write_to(self, made, name):
+        (made.root / name).chmod(0o770)
+        with pytest.raises(errors.Refused, match="can be written by others") as caught:
+            prepare(made)
+        assert caught.value.reason == "DirectoryNotPrivate"
+
 
 def refused_on_new(place):
     with pytest.raises(errors.Refused) as caught:

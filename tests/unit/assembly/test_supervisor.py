@@ -2,6 +2,8 @@
 """The supervisor over stand-in children: order, restarts, giving up, stopping in time, leaving nobody behind."""
 
 import asyncio
+import errno
+import itertools
 import os
 import signal
 import socket
@@ -216,8 +218,35 @@ async def test_a_question_that_cannot_be_asked_ends_the_attempt(world):
 
 async def test_a_program_that_does_not_exist(world):
     role = supervisor.Role(name="a", argv=("/nonexistent/program",))
-    with pytest.raises(errors.Unavailable, match="cannot start the a: no such file"):
+    with pytest.raises(errors.Refused, match=r"the a ended 3 times .* cannot start the a: no such file"):
         await asyncio.wait_for(supervisor.Supervisor([role], world, QUICK).run(), 10)
+
+
+@pytest.mark.parametrize("what", ["subprocess", "socketpair"])
+async def test_a_start_that_fails_is_a_death_of_that_role_alone(world, monkeypatch, what):
+    start, pair = asyncio.create_subprocess_exec, socket.socketpair
+    # The first start is that of a, the second that of b.
+    starts = itertools.count(1)
+
+    async def exec_or_not(*argv, **more):
+        if what == "subprocess" and next(starts) == 2:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await start(*argv, **more)
+
+    def pair_or_not(*args):
+        if what == "socketpair" and next(starts) == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return pair(*args)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", exec_or_not)
+    monkeypatch.setattr(socket, "socketpair", pair_or_not)
+    roles = [world.role("a", SERVES, waits_for="a started"), world.role("b", SERVES)]
+    run = asyncio.create_task(supervisor.Supervisor(roles, world, QUICK).run())
+    await world.until("b started")
+    assert world.told() == ["a started", "b started"]
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(run, 10)
+    assert any("the b ended and is started again" in event and "cannot start the b" in event for event in world.events)
 
 
 class TestPreparation:

@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from tests.unit.client import scripted
 
+from handfast import errors
 from handfast.api import kinds
 from handfast.client import api, partial
 
@@ -109,3 +111,51 @@ async def test_a_view_decodes_only_what_it_names():
     assert found.metadata.owner_references == (
         partial.OwnerReference(uid="o", kind="K", name="n", api_version="v1", controller=True),
     )
+
+
+async def test_an_odd_object_is_left_out_of_a_list_and_told_of_once():
+    odd = {"metadata": {"name": "odd", "namespace": "ns", "finalizers": [None]}}
+    nameless = {"metadata": 5}
+    decoder = msgspec.json.Decoder(api.Listing[partial.OwnedPartial])
+    pages = [
+        scripted.listing("1", scripted.thing("a", 1), odd, nameless, more="x"),
+        scripted.listing("2", scripted.thing("b", 1)),
+    ] * 2
+    async with scripted.serving(*pages) as server, scripted.client_of(server) as client:
+        with capture_logs() as logs:
+            for _ in range(2):
+                found = [page async for page in client.pages(THINGS, api.EVERYTHING, decoder)]
+                assert [item.metadata.name for page in found for item in page.items] == ["a", "b"]
+                assert found[-1].metadata.resource_version == "2"
+    assert [(log["log_level"], log["resource"], log["namespace"], log["name"]) for log in logs] == [
+        ("warning", "things", "ns", "odd"),
+        ("warning", "things", "", ""),
+    ]
+    assert "finalizers" in logs[0]["error"]
+
+
+async def test_what_is_no_list_fails():
+    decoder = msgspec.json.Decoder(api.Listing[partial.Partial])
+    answers = [scripted.answer(200, {"items": 5}), scripted.answer(200, raw=b"{")]
+    async with scripted.serving(*answers) as server, scripted.client_of(server) as client:
+        for _ in answers:
+            with pytest.raises(msgspec.DecodeError):
+                [page async for page in client.pages(THINGS, api.EVERYTHING, decoder)]
+
+
+async def test_an_odd_object_that_is_asked_for_is_an_error_of_ours():
+    decoder = msgspec.json.Decoder(partial.OwnedPartial)
+    odd = scripted.answer(200, {"metadata": {"name": "odd", "finalizers": [None]}})
+    async with scripted.serving(odd) as server, scripted.client_of(server) as client:
+        with pytest.raises(errors.Unavailable, match="things/odd cannot be decoded") as caught:
+            await client.view(THINGS, "odd", decoder, namespace="ns")
+        assert caught.value.reason == "BadAnswer"
+
+
+def test_oddities_are_remembered_up_to_a_limit():
+    oddities = partial.Oddities(2)
+    error = msgspec.ValidationError("odd")
+    with capture_logs() as logs:
+        for name in ("a", "b", "a", "c", "c", "a"):
+            oddities.skip("things", partial.Partial(partial.Meta(name=name)), error)
+    assert [log["name"] for log in logs] == ["a", "b", "c", "a"]

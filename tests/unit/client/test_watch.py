@@ -250,3 +250,41 @@ async def test_scope_and_metadata_go_onto_the_wire():
             assert request.params["fieldSelector"] == "metadata.name=x"
         assert "as=PartialObjectMetadataList" in server.requests[0].headers["accept"]
         assert "as=PartialObjectMetadata;" in server.requests[1].headers["accept"]
+
+
+async def test_an_odd_object_is_skipped_and_its_deletion_is_not():
+    odd = {"resourceVersion": 5}
+    async with (
+        scripted.serving(
+            scripted.listing("10", scripted.thing("a", 1), scripted.thing("z", 1, **odd)),
+            scripted.stream(
+                scripted.event("ADDED", "y", 11, **odd),
+                scripted.event("ADDED", "b", 12),
+                scripted.event("MODIFIED", "y", 13, **odd),
+                scripted.event("DELETED", "a", 14, **odd),
+                then="hold",
+            ),
+        ) as server,
+        following(server) as follower,
+    ):
+        with capture_logs() as logs:
+            await server.saw(2)
+            while follower.names() != ["b"]:
+                await asyncio.sleep(0.001)
+        assert follower.changes == ["+a", "+b", "-a"]
+        assert [(log["log_level"], log["name"]) for log in logs] == [("warning", name) for name in ("z", "y", "a")]
+        assert server.requests[1].params["resourceVersion"] == "10"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [{"type": "BOOKMARK", "object": {"metadata": 5}}, {"type": "NEWS", "object": {"metadata": 5}}, {"object": 1}],
+)
+async def test_an_odd_event_that_is_of_no_object_is_a_failure(line: object):
+    async with (
+        scripted.serving(scripted.listing("10"), scripted.stream(line), scripted.stream(then="hold")) as server,
+        following(server) as follower,
+    ):
+        with capture_logs() as logs:
+            assert await advance_until(server, follower.clock, 3) > 0
+        assert [log["reason"] for log in logs] == ["BadAnswer"]

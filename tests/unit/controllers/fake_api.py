@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from handfast import errors
 from handfast.api import status
 from handfast.client import api
 
@@ -49,7 +50,11 @@ class FakeClient(api.Client):
         return copy.deepcopy(self._find("get", resource, name, namespace))
 
     async def view(self, resource: Any, name: str, decoder: Any, *, namespace: str = "", **_: Any) -> Any:
-        return decoder.decode(msgspec.json.encode(self._find("get", resource, name, namespace)))
+        found = self._find("get", resource, name, namespace)
+        try:
+            return decoder.decode(msgspec.json.encode(found))
+        except msgspec.DecodeError as error:
+            raise errors.Unavailable(f"{name} cannot be decoded: {error}", reason="BadAnswer") from error
 
     async def pages(self, resource: Any, scope: api.Scope, decoder: Any, **_: Any) -> AsyncIterator[Any]:
         self.before("list", resource.plural, "")

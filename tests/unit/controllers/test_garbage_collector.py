@@ -171,6 +171,25 @@ async def test_errors_are_never_taken_for_absence():
     assert world.client.calls == []
 
 
+async def test_an_owner_that_cannot_be_decoded_is_not_taken_for_absent():
+    world = World()
+    world.have("child", REF)
+    world.client.put("things", "owner", "ns", metadata={"finalizers": [None]})
+    with pytest.raises(errors.Unavailable, match="cannot be decoded"):
+        await world.handle("child")
+    assert world.client.calls == []
+
+
+async def test_nulls_among_references_do_not_stop_an_orphaning():
+    world = World()
+    world.have("owner", deletionTimestamp="2030-01-01T00:00:00Z", finalizers=["orphan"])
+    world.have("child", REF)
+    world.client.objects["things", "ns", "child"]["metadata"]["ownerReferences"].insert(0, None)
+    assert await world.handle("owner") is not None
+    await world.handle("owner")
+    assert world.client.objects["things", "ns", "child"]["metadata"]["ownerReferences"] is None
+
+
 async def test_a_child_with_its_own_finalizers_asks_for_its_own_kind_of_end():
     world = World()
     for name, finalizer in (("f", "foregroundDeletion"), ("o", "orphan"), ("x", "example.dev/x")):

@@ -127,3 +127,17 @@ def test_a_condition_keeps_the_time_of_its_last_turn():
     }
     assert bool(left)
     assert not namespace.Left()
+
+
+@pytest.mark.parametrize("finalizers", [[None, "example.dev/hold"], "example.dev/hold", [{}], 5])
+async def test_an_odd_object_is_still_there(finalizers: Any):
+    client, handler = world(**DELETED)
+    client.put("configmaps", "odd", "ns", metadata={"finalizers": finalizers, "ownerReferences": [None]})
+    client.put("configmaps", "plain", "ns")
+    with pytest.raises(loop.NotYet, match=r"not empty: \{'configmaps': 1\}"):
+        await handler.reconcile("ns")
+    assert ("configmaps", "ns", "plain") not in client.objects
+    assert ("update finalize", "namespaces", "ns") not in client.calls
+    del client.objects["configmaps", "ns", "odd"]
+    await handler.reconcile("ns")
+    assert ("update finalize", "namespaces", "ns") in client.calls

@@ -137,6 +137,75 @@ class TestRead:
         path.chmod(0o600)
         assert files.read_private(path, limit=100) == b"secret"
 
+    def test_a_private_file_is_not_reached_by_a_link(self, tmp_path):
+        (tmp_path / "elsewhere").write_bytes(b"secret")
+        (tmp_path / "elsewhere").chmod(0o600)
+        (tmp_path / "key").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(errors.Refused, match="it is a symbolic link") as caught:
+            files.read_private(tmp_path / "key", limit=100)
+        assert caught.value.reason == "SymbolicLink"
+        assert files.read(tmp_path / "key", limit=100) == b"secret"
+
+    def test_a_private_file_of_another_user_is_refused(self, tmp_path, monkeypatch):
+        path = tmp_path / "key"
+        path.write_bytes(b"secret")
+        path.chmod(0o600)
+        monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+        with pytest.raises(errors.Refused, match="belongs to user") as caught:
+            files.read_private(path, limit=100)
+        assert caught.value.reason == "FileNotOwned"
+        assert "secret" not in caught.value.message
+
+    def test_what_was_opened_is_judged_not_what_is_there_later(self, tmp_path, monkeypatch):
+        path = tmp_path / "key"
+        path.write_bytes(b"known to all")
+        path.chmod(0o644)
+        really = os.open
+
+        def swapped(name, *rest):
+            descriptor = really(name, *rest)
+            path.unlink()
+            path.write_bytes(b"secret")
+            path.chmod(0o600)
+            return descriptor
+
+        monkeypatch.setattr(os, "open", swapped)
+        with pytest.raises(errors.Refused) as caught:
+            files.read_private(path, limit=100)
+        assert caught.value.reason == "FileNotPrivate"
+
+
+class TestOwnDirectory:
+    @pytest.mark.parametrize("mode", [0o700, 0o750, 0o755])
+    def test_reading_by_others_is_not_the_question(self, tmp_path, mode):
+        tmp_path.chmod(mode)
+        files.require_own_directory(tmp_path)
+
+    @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777, 0o2775])
+    def test_one_that_others_may_write_to_is_refused(self, tmp_path, mode):
+        data = tmp_path / "data"
+        data.mkdir()
+        data.chmod(mode)
+        for what in (files.require_own_directory, files.lock_directory):
+            with pytest.raises(errors.Refused, match="can be written by others") as caught:
+                what(data)
+            assert caught.value.reason == "DirectoryNotPrivate"
+            assert f"chmod go-w {data}" in (caught.value.hint or "")
+        assert list(data.iterdir()) == []
+
+    def test_a_sticky_parent_that_all_may_write_to_is_fine(self, tmp_path):
+        tmp_path.chmod(0o1777)
+        files.create_directory(tmp_path / "data")
+        files.require_own_directory(tmp_path / "data")
+
+    def test_one_of_another_user_is_refused(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+        with pytest.raises(errors.Refused, match="could replace the keys") as caught:
+            files.lock_directory(tmp_path)
+        assert caught.value.reason == "DirectoryNotOwned"
+        assert "chown" in (caught.value.hint or "")
+        assert list(tmp_path.iterdir()) == []
+
 
 class TestLock:
     def test_the_second_is_refused_and_told_who(self, tmp_path):
@@ -181,3 +250,23 @@ class TestLock:
         with pytest.raises(errors.Refused) as caught:
             files.lock_directory(tmp_path / "absent")
         assert caught.value.reason == "FileNotFound"
+
+    def test_a_link_is_not_followed_and_its_target_keeps_its_content(self, tmp_path):
+        (tmp_path / "precious").write_text("content")
+        (tmp_path / files.LOCK_NAME).symlink_to(tmp_path / "precious")
+        with pytest.raises(errors.Refused) as caught:
+            files.lock_directory(tmp_path)
+        assert caught.value.reason == "SymbolicLink"
+        assert (tmp_path / "precious").read_text() == "content"
+
+    def test_a_pipe_is_no_lock(self, tmp_path):
+        os.mkfifo(tmp_path / files.LOCK_NAME)
+        with pytest.raises(errors.Refused, match=r"cannot lock .*: not a regular file"):
+            files.lock_directory(tmp_path)
+
+    def test_the_owners_id_stays_while_it_holds_the_lock(self, tmp_path):
+        lock = files.lock_directory(tmp_path)
+        with pytest.raises(errors.Refused):
+            files.lock_directory(tmp_path)
+        assert (tmp_path / files.LOCK_NAME).read_text() == f"{os.getpid()}\n"
+        lock.release()

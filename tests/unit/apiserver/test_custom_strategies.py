@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the server makes of custom objects and definitions on their way to the store."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from handfast.api import definitions, kinds, status
+from handfast.apiserver import call, custom_strategies, envelope, replica, request
+
+NOW = "2024-01-01T00:00:00Z"
+WIDGET = kinds.Kind(
+    group="example.com",
+    version="v2",
+    kind="Widget",
+    plural="widgets",
+    singular="widget",
+    namespaced=True,
+    stored_group="example.com",
+    stored_version="v1",
+    scale_paths=(".spec.count", ".status.count", ""),
+    schema={
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "count": {"type": "integer", "minimum": 1},
+                    "colour": {"type": "string", "default": "red"},
+                },
+            }
+        },
+    },
+)
+CONFIG_MAP = next(row for row in kinds.builtin() if row.plural == "configmaps")
+DEFINITION = next(row for row in kinds.builtin() if row.resource == definitions.RESOURCE)
+
+
+def asked(mode: str = "Warn", subresource: str = "") -> call.Call:
+    info = request.RequestInfo("create", "", subresource=subresource, query={"fieldValidation": mode})
+    return call.Call(cast("web.BaseRequest", None), "id", info)
+
+
+def widget(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
+
+
+def test_odd_fields_are_dropped_and_told_once() -> None:
+    document, request_ = widget(odd=1), asked()
+    request_.warnings = ["earlier"]
+    custom_strategies.conform(request_, WIDGET, document)
+    custom_strategies.conform(request_, WIDGET, widget(odd=1))
+    assert document["spec"] == {"colour": "red"}
+    assert request_.warnings == ["earlier", 'unknown field "spec.odd"']
+
+
+def test_odd_fields_are_ignored_or_refused_on_request() -> None:
+    quiet = asked("Ignore")
+    custom_strategies.conform(quiet, WIDGET, widget(odd=1))
+    assert quiet.warnings == []
+    with pytest.raises(status.StatusError, match=r'strict decoding error: unknown field "spec\.odd"') as caught:
+        custom_strategies.conform(asked("Strict"), WIDGET, widget(odd=1))
+    assert caught.value.code == 400
+
+
+def test_metadata_has_the_types_of_every_objects() -> None:
+    document = {**widget(), "metadata": {"name": "w", "labels": {"a": 1}}}
+    with pytest.raises(
+        status.StatusError, match='Widget in version "v2" cannot be handled as a Widget: json'
+    ) as caught:
+        custom_strategies.conform(asked(), WIDGET, document)
+    assert caught.value.code == 400
+
+
+def test_built_in_kinds_pass_untouched() -> None:
+    document = {"metadata": {"name": "c", "odd": 1}, "odd": 1}
+    custom_strategies.conform(asked("Strict"), CONFIG_MAP, document)
+    custom_strategies.prepare_definition(asked(), CONFIG_MAP, document, cast("replica.Replica", None), NOW)
+    assert custom_strategies.stored(CONFIG_MAP, document) is document
+    assert custom_strategies.problems(CONFIG_MAP, document) == []
+    assert custom_strategies.place_replicas(CONFIG_MAP, document, {}) is document
+    assert document == {"metadata": {"name": "c", "odd": 1}, "odd": 1}
+
+
+def test_a_row_without_a_schema_keeps_everything() -> None:
+    free = dataclasses.replace(WIDGET, schema=None)
+    document = widget(any=[1])
+    custom_strategies.conform(asked("Strict"), free, document)
+    assert document["spec"] == {"any": [1]}
+    assert custom_strategies.problems(free, document) == []
+
+
+def test_a_stored_object_is_brought_up_to_date() -> None:
+    old = {**widget(count=1, gone=True), "apiVersion": "example.com/v2"}
+    assert custom_strategies.stored(WIDGET, old) == {**widget(count=1), "apiVersion": "example.com/v1"}
+
+
+def test_what_was_wrong_before_may_stay() -> None:
+    assert [cause.field for cause in custom_strategies.problems(WIDGET, widget(count=0))] == ["spec.count"]
+    assert custom_strategies.problems(WIDGET, widget(count=0), widget(count=0, colour="x")) == []
+    assert custom_strategies.problems(WIDGET, widget(count=0), widget(count=-1))
+
+
+def test_replicas_go_where_the_definition_says() -> None:
+    old = widget(count=1)
+    sent = widget(count=1, replicas=5)
+    assert custom_strategies.place_replicas(WIDGET, sent, old) == widget(count=5)
+    assert old == widget(count=1)
+
+
+def test_a_kind_on_its_way_out_takes_nothing_new() -> None:
+    custom_strategies.require_creatable(WIDGET)
+    with pytest.raises(status.StatusError, match="terminating") as caught:
+        custom_strategies.require_creatable(dataclasses.replace(WIDGET, verbs=("get",)))
+    assert caught.value.code == 405
+
+
+def test_the_refusal_of_a_blind_put() -> None:
+    refusal = custom_strategies.version_required(WIDGET, "w")
+    assert (refusal.code, refusal.causes[0].field) == (422, "metadata.resourceVersion")
+    assert "must be specified for an update" in refusal.message
+
+
+def definition(plural: str, **names: Any) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": {"plural": plural, "singular": "widget", "kind": "Widget", "listKind": "WidgetList", **names},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+class Copied:
+    """As much of a copy of the store as definitions are judged by."""
+
+    def __init__(self, *documents: dict[str, Any]) -> None:
+        self.items = [
+            replica.Item("", document["metadata"]["name"], 1, envelope.encode_document(document))
+            for document in documents
+        ]
+
+    def collection(self, prefix: str) -> Copied:
+        assert prefix == "apiextensions.k8s.io/customresourcedefinitions/"
+        return self
+
+    def snapshot(self) -> list[replica.Item]:
+        return self.items
+
+
+def test_a_definition_is_judged_by_what_is_stored() -> None:
+    first = definition("widgets")
+    told = asked()
+    custom_strategies.prepare_definition(told, DEFINITION, first, cast("replica.Replica", Copied()), NOW)
+    assert definitions.is_established(first)
+    assert told.warnings == [definitions.RULES_WARNING]
+    second, quiet = definition("gadgets"), asked(subresource="status")
+    copied = cast("replica.Replica", Copied(first, definition("bare")))
+    custom_strategies.prepare_definition(quiet, DEFINITION, second, copied, NOW)
+    assert not definitions.is_established(second)
+    assert quiet.warnings == []
+    assert custom_strategies.problems(DEFINITION, first) == []
+    first["spec"]["preserveUnknownFields"] = True
+    assert [cause.field for cause in custom_strategies.problems(DEFINITION, first)] == ["spec.preserveUnknownFields"]
