@@ -259,9 +259,6 @@ MISSING: dict[str, Callable[[], bool]] = {
     "Bearer tokens get a 401": lambda: "no token is accepted" not in text(SOURCE / "apiserver" / "authn.py"),
     "RBAC objects can be stored and grant nothing yet": lambda: says("rules", "clusterroles"),
     "SubjectAccessReview are not served": lambda: served("selfsubjectreviews", "tokenreviews"),
-    "CustomResourceDefinitions can be stored, and do not take effect yet": lambda: says(
-        "apiserver", "customresourcedefinitions"
-    ),
     "no webhook is called yet": lambda: says("apiserver", "AdmissionReview"),
     "PodDisruptionBudgets do not exist": lambda: served("poddisruptionbudgets"),
     "Resource quotas, limit ranges": lambda: served("resourcequotas", "limitranges"),

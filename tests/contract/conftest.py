@@ -7,9 +7,9 @@ import pathlib
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.contract import engines
 
 from handfast.store import protocol
+from tests.contract import engines
 
 
 @pytest.fixture(params=sorted(engines.ENGINES))

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.contract.engines import Opener
 
 from handfast.store import protocol
+from tests.contract.engines import Opener
 
 BIG = bytes(range(256)) * 6144  # 1.5 MiB
 

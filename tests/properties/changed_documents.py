@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.properties import sample_documents
-
 from handfast.api import defaults, validation
+from tests.properties import sample_documents
 
 REMOVED = object()
 

@@ -11,9 +11,9 @@ import msgspec
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties.test_protobuf_properties import documents
 
 from handfast.api import decode, nesting, scalars, schema, status, structs
+from tests.properties.test_protobuf_properties import documents
 
 _KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 _VALUES = st.recursive(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties import sample_documents
 
 from handfast import errors
 from handfast.api import conversion, defaults, jsonpath, kinds, printers, status, validation
+from tests.properties import sample_documents
 
 NOW = dt.datetime(2026, 1, 2, 4, tzinfo=dt.UTC)
 _KINDS = {f"{row.group}/{row.plural}": row for row in kinds.builtin()}

@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties import protobuf_wire
 
 from handfast.api import nesting, protobuf, schema, status, structs
+from tests.properties import protobuf_wire
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 _JSON = st.recursive(

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import AsyncIterator
 
 import pytest
+
 from tests.world import world as worlds
 
 

@@ -11,14 +11,13 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from tests.world import world as worlds
-from tests.world.clock import MovableClock
-
 from handfast.api import status
 from handfast.assembly import controllers
 from handfast.client import api, cache, connection, transport
 from handfast.controllers import loop
 from handfast.runtime import tasks
+from tests.world import world as worlds
+from tests.world.clock import MovableClock
 
 NAMESPACES = api.Resource("", "v1", "namespaces", False)
 CONFIG_MAPS = api.Resource("", "v1", "configmaps", True)

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 import yarl
-from tests.world import world as worlds
 
 from handfast.api import status
+from tests.world import world as worlds
 
 JSON = "application/json"
 YAML = "application/yaml"

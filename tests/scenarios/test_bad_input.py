@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+
 from tests.scenarios import refusals
 from tests.scenarios.refusals import (
     APPLY,

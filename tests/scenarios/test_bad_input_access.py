@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 import structlog
-from tests.scenarios import refusals, wire
-from tests.world import world as worlds
 
 from handfast.pki import authority, bundles, keys, names, pem, profiles
 from handfast.runtime import tls
+from tests.scenarios import refusals, wire
+from tests.world import world as worlds
 
 OPEN = (
     "/healthz",

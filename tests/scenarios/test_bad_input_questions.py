@@ -12,11 +12,11 @@ import urllib.parse
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+
+from handfast.apiserver import options
 from tests.scenarios import refusals
 from tests.scenarios.refusals import CONFIG_MAPS, Row
 from tests.world import world as worlds
-
-from handfast.apiserver import options
 
 
 @pytest.fixture(autouse=True)

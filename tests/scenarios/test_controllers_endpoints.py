@@ -13,10 +13,10 @@ import pathlib
 from typing import Any
 
 import pytest
-from tests.scenarios import controlled as c
 
 from handfast.api import objects
 from handfast.client import api
+from tests.scenarios import controlled as c
 
 pytestmark = pytest.mark.slow
 ENDPOINTS = api.Resource("", "v1", "endpoints", True)

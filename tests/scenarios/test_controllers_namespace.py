@@ -12,9 +12,9 @@ import pathlib
 from typing import Any
 
 import pytest
-from tests.scenarios import controlled as c
 
 from handfast.client import api
+from tests.scenarios import controlled as c
 
 pytestmark = pytest.mark.slow
 copies = pytest.mark.parametrize("copies", [1, 2])

@@ -16,13 +16,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.scenarios import controlled as c
-from tests.world import world as worlds
-from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.assembly import controllers
 from handfast.client import api
+from tests.scenarios import controlled as c
+from tests.world import world as worlds
+from tests.world.clock import MovableClock
 
 pytestmark = pytest.mark.slow
 LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)

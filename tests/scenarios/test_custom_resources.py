@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from handfast.store import sqlite
 from tests.interop import running
 from tests.scenarios.test_two_servers import SharedStore
 from tests.world import world as worlds
-
-from handfast.store import sqlite
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "/apis/example.com"

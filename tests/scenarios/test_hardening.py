@@ -143,3 +143,20 @@ async def test_a_client_that_does_not_read_its_list_is_given_up(tmp_path: pathli
             while any(connection._request_in_progress for connection in world.server.listener._server.connections):
                 await asyncio.sleep(0.05)
         writer.transport.abort()
+
+
+async def test_events_followed_under_both_names_at_once(world: worlds.World) -> None:
+    event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
+    core, new = "/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events"
+    await world.request("POST", core, event)
+    assert len((await world.get(f"{core}?fieldSelector=involvedObject.name%3Dp")).json()["items"]) == 1
+    async with (
+        world.session().get(f"{new}?watch=1&fieldSelector=regarding.name%3Dp") as one,
+        world.session().get(f"{core}?watch=1&fieldSelector=involvedObject.name%3Dp") as other,
+    ):
+        patch = msgspec.json.encode({"reason": "Changed"})
+        await world.request("PATCH", f"{core}/e", patch, headers={"Content-Type": "application/merge-patch+json"})
+        for response in (one, other):
+            async with asyncio.timeout(5):
+                lines = [await response.content.readline() for _ in range(2)]
+            assert b'"Changed"' in lines[1]

@@ -7,6 +7,7 @@ import asyncio
 from typing import Any
 
 import pytest
+
 from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/default/configmaps"

@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+
+from handfast.apiserver import limits
 from tests.scenarios import refusals, up_world, wire
 from tests.scenarios.refusals import CONFIG_MAPS
 from tests.world import world as worlds
-
-from handfast.apiserver import limits
 
 NODES = "/api/v1/nodes"
 HOST = b"Host: localhost\r\n"

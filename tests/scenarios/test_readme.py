@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+
 from tests.interop import running
 from tests.scenarios import up_world
 

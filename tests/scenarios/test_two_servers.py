@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from tests.world import world as worlds
 
 from handfast.store import protocol, sqlite
+from tests.world import world as worlds
 
 
 class HeldWatch:

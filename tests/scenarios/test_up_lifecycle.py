@@ -14,6 +14,7 @@ import subprocess
 from urllib import parse as urls
 
 import pytest
+
 from tests.scenarios import up_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

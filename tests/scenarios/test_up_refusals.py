@@ -10,6 +10,7 @@ import socket
 import subprocess
 
 import pytest
+
 from tests.scenarios import up_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/default/configmaps"

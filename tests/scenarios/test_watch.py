@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from tests.world import world as worlds
 
 from handfast.apiserver import replica, watch
+from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/default/configmaps"
 

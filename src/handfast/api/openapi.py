@@ -124,7 +124,9 @@ def _add_kind(row: kinds.Kind, components: dict[str, Any]) -> None:
     if row.message:
         _add(row.message, components)
     else:
-        components[name] = {"type": "object", **(row.schema or {"x-kubernetes-preserve-unknown-fields": True})}
+        components[name] = _custom_kind(row)
+        for shared in ("meta.v1.ObjectMeta", "meta.v1.ListMeta"):
+            _add(shared, components)
     _mark(components, name, row.group, row.version, row.kind)
     if "list" in row.verbs:
         if row.message:
@@ -145,6 +147,17 @@ def _mark(components: dict[str, Any], name: str, group: str, version: str, kind:
         **components[name],
         "x-kubernetes-group-version-kind": [{"group": group, "kind": kind, "version": version}],
     }
+
+
+def _custom_kind(row: kinds.Kind) -> dict[str, Any]:
+    """A definition's schema, with the fields every object has and definitions leave out."""
+    found = {"type": "object", **(row.schema or {"x-kubernetes-preserve-unknown-fields": True})}
+    implied = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": openapi_paths.reference(component_name("meta.v1.ObjectMeta")),
+    }
+    return {**found, "properties": {**(found.get("properties") or {}), **implied}}
 
 
 def _custom_list(row: kinds.Kind) -> dict[str, Any]:

@@ -130,8 +130,8 @@ class _Filler:
             below = field(schema, key)
             if below is not None and below.get("nullable") is not True:
                 del value[key]
-        for key, default, cost in self._of(schema):
-            if key not in value and key not in but and self._left > 0:
+        for key, default, cost in self._of(schema) if self._left > 0 else ():
+            if key not in value and key not in but:
                 self._left -= cost
                 value[key] = copy.deepcopy(default)
         for key, child in value.items():

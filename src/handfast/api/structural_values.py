@@ -28,7 +28,7 @@ from handfast.api.field_path import Path
 from handfast.api.structural import Schema
 
 # Values times the schemas that look at each: far above what an object of the largest size needs, a second or so.
-MAX_STEPS: Final = 500_000
+MAX_STEPS: Final = 300_000
 # Writing down a cause takes about as long as looking at so many values, and alternatives write many that nobody sees.
 _CAUSE_STEPS: Final = 10
 # A refusal should not outgrow the request: so many causes, and so much of each value.

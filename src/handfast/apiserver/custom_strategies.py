@@ -74,9 +74,10 @@ def conform(asked: call.Call, kind: kinds.Kind, document: objects.Document) -> N
     """Give what a client sent the shape of its schema; odd fields are refused, warned about or ignored, as it asked."""
     if kind.message:
         return
-    wrong = structs.check(structural.OBJECT_META, document["metadata"]).type_error
-    if wrong is not None:
-        raise _undecodable(kind, wrong)
+    findings = structs.check(structural.OBJECT_META, document["metadata"])
+    if findings.type_error is not None:
+        raise _undecodable(kind, findings.type_error)
+    structs.settle_nulls(findings)
     schema = kind.schema or _FREE
     unknown = structural.prune(schema, document)
     structural.fill(schema, document)

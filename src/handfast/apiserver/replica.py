@@ -52,7 +52,7 @@ class Item:
         self.at = envelope.metadata_at(payload)
         self.body = envelope.with_resource_version(payload, self.at, version)
         self._labels: dict[str, str] | None = None
-        self._fields: dict[str, str] | None = None
+        self._fields: tuple[Sequence[tuple[str, str]], dict[str, str]] | None = None
 
     @property
     def listed(self) -> bytes:
@@ -84,12 +84,14 @@ class Item:
         """The values of selectable fields, selector name -> text; `paths` are all of the kind's, or none."""
         if not paths:
             return {"metadata.name": self.name, "metadata.namespace": self.namespace}
-        if self._fields is None:
+        # Two kinds may show the same stored object with fields of different names (core and newer Events).
+        if self._fields is None or self._fields[0] != paths:
             document = _decode(self.body)
-            self._fields = {label: objects.field_text(document, path) for label, path in paths}
-            self._fields["metadata.name"] = self.name
-            self._fields["metadata.namespace"] = self.namespace
-        return self._fields
+            found = {label: objects.field_text(document, path) for label, path in paths}
+            found["metadata.name"] = self.name
+            found["metadata.namespace"] = self.namespace
+            self._fields = (paths, found)
+        return self._fields[1]
 
 
 class Change:

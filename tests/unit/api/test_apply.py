@@ -427,7 +427,7 @@ def test_old_updates_are_folded_into_one():
         live = after
     rows = live["metadata"]["managedFields"]
     assert [row["manager"] for row in rows] == ["one", "ancient-changes", *(f"w{n}" for n in range(21, 30))]
-    folded = {"f:data": {f"f:k{number:02}": {} for number in range(21)}}
+    folded: dict[str, Any] = {"f:data": {f"f:k{number:02}": {} for number in range(21)}}
     assert rows[1] == entry("ancient-changes", folded, "Update", times[20])
     with pytest.raises(status.StatusError, match=r'conflict with "ancient-changes" using v1: \.data\.k03'):
         do_apply(live, config({"a": "1", "k03": "mine"}))

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from tests.properties import sample_documents
-
 from handfast.api import conversion
+from tests.properties import sample_documents
 
 CORE = sample_documents.kind("", "events")
 NEW = sample_documents.kind("events.k8s.io", "events")

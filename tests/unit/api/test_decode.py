@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.properties import protobuf_wire
 
 from handfast.api import decode, nesting, status, yaml_document
+from tests.properties import protobuf_wire
 
 CONFIG_MAP = bytes.fromhex("6b3873000a0f0a0276311209436f6e6669674d617012050a030a0161")
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.properties import sample_documents
 
 from handfast.api import defaults, kinds
+from tests.properties import sample_documents
 
 RBAC = "rbac.authorization.k8s.io"
 

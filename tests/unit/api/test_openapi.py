@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from handfast.api import kinds, openapi, schema
+from handfast.api import kinds, openapi, openapi_paths, schema
 
 CRON_TAB = kinds.Kind(
     group="stable.example.com",
@@ -128,13 +128,20 @@ def test_custom_resources_bring_their_own_schema():
     assert schemas["com.example.stable.v1.CronTab"] == {
         "description": "CronTab (stable.example.com/v1)",
         "type": "object",
-        "properties": {"spec": {"type": "object"}},
+        "properties": {
+            "spec": {"type": "object"},
+            # What every object has and no definition says, or `explain` would not show it.
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": openapi_paths.reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+        },
         "x-kubernetes-group-version-kind": [{"group": "stable.example.com", "kind": "CronTab", "version": "v1"}],
     }
     status = document["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}/status"]
     assert status["put"]["requestBody"]["content"]["*/*"]["schema"] == {
         "allOf": [{"$ref": "#/components/schemas/com.example.stable.v1.CronTab"}]
     }
+    assert {f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in ("ObjectMeta", "ListMeta")} <= schemas.keys()
     items = schemas["com.example.stable.v1.CronTabList"]["properties"]["items"]
     assert items["items"] == {"allOf": [{"$ref": "#/components/schemas/com.example.stable.v1.CronTab"}]}
 

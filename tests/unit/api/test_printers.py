@@ -6,9 +6,9 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from tests.properties import sample_documents
 
 from handfast.api import kinds, print_columns, printers
+from tests.properties import sample_documents
 
 NOW = dt.datetime(2026, 1, 2, 4, 4, 5, tzinfo=dt.UTC)
 AGE = "60m"

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.properties.protobuf_wire import delimited, enveloped, integer, varint
 
 from handfast.api import protobuf, status
+from tests.properties.protobuf_wire import delimited, enveloped, integer, varint
 
 # Captured from kubectl 1.32.4 (secret) and 1.36.4 (config map), and by hand from the wire format (the last).
 SECRET = "6b3873000a0c0a0276311206536563726574121e0a120a02733112001a0022002a0032003800420012060a01611201621a001a002200"

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from tests.properties import sample_documents
-
 from handfast.api import kinds, status, validation
+from tests.properties import sample_documents
 
 
 def test_every_row_of_rules_is_a_kind():

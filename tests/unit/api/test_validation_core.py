@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.properties.changed_documents import REMOVED, begin, created, updated
-from tests.properties.sample_documents import encoded
 
 from handfast.api import validation_core
+from tests.properties.changed_documents import REMOVED, begin, created, updated
+from tests.properties.sample_documents import encoded
 
 FROZEN = "Forbidden: field is immutable when `immutable` is set"
 

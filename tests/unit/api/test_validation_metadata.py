@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.properties.changed_documents import REMOVED, begin, created, updated
 
 from handfast.api import validation_metadata
+from tests.properties.changed_documents import REMOVED, begin, created, updated
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 CONFIG = ("", "configmaps")

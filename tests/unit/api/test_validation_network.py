@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.properties.changed_documents import REMOVED, begin, created, updated
 
 SLICES = ("discovery.k8s.io", "endpointslices")

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.properties.changed_documents import REMOVED, begin, created, updated
 
 from handfast.api import validation_pods
+from tests.properties.changed_documents import REMOVED, begin, created, updated
 
 WEB = "spec|containers|0"
 IN = "spec.containers[0]"

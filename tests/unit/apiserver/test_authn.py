@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from tests.unit.pki.making import ANY, CLIENT, DAY, NOW, SERVER, Made, ca, leaf
 
 from handfast.apiserver import authn, peer
 from handfast.pki import bundles
+from tests.unit.pki.making import ANY, CLIENT, DAY, NOW, SERVER, Made, ca, leaf
 
 ROOT = ca("the client CA")
 OTHER = ca("another CA")

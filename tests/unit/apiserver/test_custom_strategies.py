@@ -76,6 +76,12 @@ def test_metadata_has_the_types_of_every_objects() -> None:
     assert caught.value.code == 400
 
 
+def test_nulls_in_metadata_become_what_go_makes_of_them() -> None:
+    document = {**widget(), "metadata": {"name": "w", "labels": {"a": None}}}
+    custom_strategies.conform(asked(), WIDGET, document)
+    assert document["metadata"]["labels"] == {"a": ""}
+
+
 def test_built_in_kinds_pass_untouched() -> None:
     document = {"metadata": {"name": "c", "odd": 1}, "odd": 1}
     custom_strategies.conform(asked("Strict"), CONFIG_MAP, document)

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.world import clock as clocks
 
 from handfast import errors
 from handfast.api import definitions, kinds
 from handfast.apiserver import custom_strategies, customs, discovery, envelope, replica, storage
 from handfast.runtime import tasks
 from handfast.store import protocol, sqlite
+from tests.world import clock as clocks
 
 NAME = "widgets.example.com"
 NOW = "2024-01-01T00:00:00Z"

@@ -17,12 +17,12 @@ import pytest
 from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from tests.scenarios import wire
-from tests.unit.pki.making import CLIENT, SERVER, Made, ca, leaf
-from tests.world.clock import START, MovableClock
 
 from handfast.apiserver import limits, listener, pipeline
 from handfast.runtime import tls
+from tests.scenarios import wire
+from tests.unit.pki.making import CLIENT, SERVER, Made, ca, leaf
+from tests.world.clock import START, MovableClock
 
 DAY = datetime.timedelta(days=1)
 NOW_VALID: dict[str, Any] = {"not_before": START - DAY, "not_after": START + DAY}

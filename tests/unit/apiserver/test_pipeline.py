@@ -13,14 +13,14 @@ import pytest
 import structlog
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
-from tests.unit.pki.making import NOW, ca
-from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.api import status
 from handfast.apiserver import audit, authn, limits, peer, pipeline
 from handfast.pki import bundles
 from handfast.telemetry import metrics
+from tests.unit.pki.making import NOW, ca
+from tests.world.clock import MovableClock
 
 OPEN = "/healthz"
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from tests.world.clock import MovableClock
 
 from handfast.client import api, connection, transport
+from tests.world.clock import MovableClock
 
 
 @dataclass(frozen=True, slots=True)

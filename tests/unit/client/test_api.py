@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 from structlog.testing import capture_logs
-from tests.unit.client import scripted
 
 from handfast import errors
 from handfast.api import kinds
 from handfast.client import api, partial
+from tests.unit.client import scripted
 
 THINGS = api.Resource("example.dev", "v1", "things", True)
 

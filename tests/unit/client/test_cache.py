@@ -4,12 +4,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.client import scripted
-from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.client import api, cache, partial, watch
 from handfast.runtime import tasks
+from tests.unit.client import scripted
+from tests.world.clock import MovableClock
 
 THINGS = api.Resource("", "v1", "things", True)
 SOURCE = watch.Source(resource=THINGS, view=partial.Partial)

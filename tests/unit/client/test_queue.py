@@ -5,10 +5,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from tests.world.clock import MovableClock, settle
-
 from handfast.client import queue
 from handfast.runtime import backoff
+from tests.world.clock import MovableClock, settle
 
 SCHEDULE = backoff.Schedule(initial=1.0, cap=4.0)
 

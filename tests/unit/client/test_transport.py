@@ -5,12 +5,12 @@ import asyncio
 import pathlib
 
 import pytest
-from tests.unit.client import scripted
-from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.api import status
 from handfast.client import connection, transport
+from tests.unit.client import scripted
+from tests.world.clock import MovableClock
 
 
 async def test_a_refusal_becomes_a_status_error():

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from structlog.testing import capture_logs
-from tests.unit.client import scripted
-from tests.world.clock import MovableClock
 
 from handfast.client import api, cache, partial, watch
+from tests.unit.client import scripted
+from tests.world.clock import MovableClock
 
 THINGS = api.Resource("example.dev", "v1", "things", True)
 SOURCE = watch.Source(resource=THINGS, view=partial.Partial)

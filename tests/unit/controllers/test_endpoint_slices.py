@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.controllers.fake_api import FakeClient
-from tests.unit.controllers.test_slicing import pod, service
 
 from handfast.api import status
 from handfast.client import cache, watch
 from handfast.controllers import endpoint_slices, slicing
+from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.test_slicing import pod, service
 
 
 class World:

@@ -4,13 +4,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.controllers.fake_api import FakeClient
-from tests.unit.controllers.test_slicing import pod, service
 
 from handfast import errors
 from handfast.api import status
 from handfast.client import cache
 from handfast.controllers import endpoints, slicing
+from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.test_slicing import pod, service
 
 
 def subsets(document: Any) -> list[tuple[list[str], list[str], list[int]]]:

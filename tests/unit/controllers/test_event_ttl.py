@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.controllers.fake_api import FakeClient
-from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.controllers import event_ttl
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 T0, T10, T20 = "2030-01-01T00:00:00Z", "2030-01-01T00:10:00.5Z", "2030-01-01T00:20:00Z"

@@ -4,11 +4,11 @@ from __future__ import annotations
 import datetime
 
 from structlog.testing import capture_logs
-from tests.unit.controllers.fake_api import FakeClient
-from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.controllers import events
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock
 
 NODE = events.Regarding(api_version="v1", kind="Node", name="n" * 250, uid="u")
 

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 from structlog.testing import capture_logs
-from tests.unit.controllers.fake_api import FakeClient
-from tests.world.clock import MovableClock, settle
 
 from handfast import errors
 from handfast.api import status
 from handfast.client import api, cache, partial
 from handfast.controllers import events, garbage_collector, loop, ownership, served
 from handfast.runtime import tasks
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock, settle
 
 THINGS = served.Served("", "v1", "things", True, "Thing")
 REF = {"apiVersion": "v1", "kind": "Thing", "name": "owner", "uid": "uid-owner"}

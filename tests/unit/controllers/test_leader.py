@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.unit.controllers.fake_api import FakeClient
-from tests.world.clock import MovableClock, settle
 
 from handfast import errors
 from handfast.controllers import leader
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock, settle
 
 
 class Candidate:

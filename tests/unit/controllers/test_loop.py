@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import prometheus_client
 import pytest
 from structlog.testing import capture_logs
-from tests.world.clock import MovableClock, settle
 
 from handfast import errors
 from handfast.api import status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop
+from tests.world.clock import MovableClock, settle
 
 SOURCE = watch.Source(resource=api.Resource("", "v1", "things", True), view=partial.Partial)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.controllers.fake_api import FakeClient
-from tests.world.clock import MovableClock
 
 from handfast import errors
 from handfast.api import status
 from handfast.controllers import loop, namespace
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock
 
 DELETED = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.controllers.fake_api import FakeClient
 
 from handfast import errors
 from handfast.api import status
 from handfast.client import cache
 from handfast.controllers import root_ca, views
+from tests.unit.controllers.fake_api import FakeClient
 
 WANTED = {"ca.crt": "PEM"}
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.unit.controllers.fake_api import FakeClient
 
 from handfast.api import status
 from handfast.client import cache, partial
 from handfast.controllers import service_accounts, views
+from tests.unit.controllers.fake_api import FakeClient
 
 
 class World:

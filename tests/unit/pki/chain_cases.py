@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from tests.unit.pki import making
-from tests.unit.pki.making import ANY, CLIENT, DAY, NOW, SERVER, Made, ca, certificate, leaf
 
 from handfast.pki import chains
+from tests.unit.pki import making
+from tests.unit.pki.making import ANY, CLIENT, DAY, NOW, SERVER, Made, ca, certificate, leaf
 
 HOST = x509.DNSName("api.example")
 ADDRESS = x509.IPAddress(ipaddress.ip_address("192.0.2.1"))

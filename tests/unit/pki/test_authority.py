@@ -12,11 +12,11 @@ import subprocess
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from tests.unit.pki import making
-from tests.unit.pki.making import NOW
 
 from handfast import errors
 from handfast.pki import authority, bundles, certificates, chains, keys, names, pem, profiles
+from tests.unit.pki import making
+from tests.unit.pki.making import NOW
 
 ROOT_NAME = names.Subject(common_name="kubernetes")
 NODE = names.Subject(common_name="system:node:a", organizations=("system:nodes",))

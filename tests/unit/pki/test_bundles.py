@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.pki import making
-from tests.unit.pki.making import DAY, NOW
 
 from handfast import errors
 from handfast.pki import bundles, certificates, chains
+from tests.unit.pki import making
+from tests.unit.pki.making import DAY, NOW
 
 OLD = making.ca("ca", not_before=NOW - 5 * DAY)
 NEW = making.ca("ca", not_before=NOW - DAY, not_after=NOW + 9 * DAY)

@@ -8,10 +8,10 @@ import hashlib
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from tests.unit.pki import making
 
 from handfast import errors
 from handfast.pki import certificates, keys
+from tests.unit.pki import making
 
 
 def test_facts_of_a_leaf():

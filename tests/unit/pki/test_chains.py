@@ -10,11 +10,11 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from tests.unit.pki.chain_cases import ADDRESS, CASES, HOST, Case
-from tests.unit.pki.making import CLIENT, DAY, NOW, SERVER, Made, ca, leaf
 
 from handfast import errors
 from handfast.pki import bundles, chains, names, pem, refusals
+from tests.unit.pki.chain_cases import ADDRESS, CASES, HOST, Case
+from tests.unit.pki.making import CLIENT, DAY, NOW, SERVER, Made, ca, leaf
 
 VECTORS = pathlib.Path(__file__).parents[2] / "vectors" / "pki"
 

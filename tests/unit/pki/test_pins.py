@@ -8,10 +8,10 @@ import shutil
 import subprocess
 
 import pytest
-from tests.unit.pki import making
 
 from handfast import errors
 from handfast.pki import pins
+from tests.unit.pki import making
 
 DIGITS = "0123456789abcdef" * 4
 CA = making.ca()

@@ -10,10 +10,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import AttributeOID
-from tests.unit.pki import making
 
 from handfast import errors
 from handfast.pki import authority, certificates, keys, names, pem, profiles, requests
+from tests.unit.pki import making
 
 VECTORS = pathlib.Path(__file__).parents[2] / "vectors" / "pki"
 NODE = names.Subject(common_name="system:node:a", organizations=("system:nodes",))

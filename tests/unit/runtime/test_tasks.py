@@ -5,9 +5,9 @@ import asyncio
 
 import pytest
 from structlog.testing import capture_logs
-from tests.world.clock import MovableClock, settle
 
 from handfast.runtime import tasks
+from tests.world.clock import MovableClock, settle
 
 
 async def forever(log: list[str], name: str) -> None:
