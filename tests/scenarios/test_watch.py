@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from handfast.apiserver import replica, watch
+from handfast.apiserver import collection, watch
 from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -140,7 +140,7 @@ async def test_bookmarks_come_with_time(world: worlds.World) -> None:
 
 
 async def test_a_forgotten_version_gets_an_error_event(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica, "HISTORY_EVENTS", 3)
+    monkeypatch.setattr(collection, "HISTORY_EVENTS", 3)
     made = await world.create_config_map("a")
     for number in range(6):
         await change(world, "a", data={"n": str(number)})

@@ -24,7 +24,7 @@ from handfast.api import (
     structural,
     structural_values,
 )
-from handfast.apiserver import bodies, call, replica
+from handfast.apiserver import bodies, call, replica, states
 
 PREFIX = "/".join((*definitions.RESOURCE, ""))
 # A row that brings no schema keeps whatever it is sent.
@@ -49,7 +49,7 @@ class _Claiming(msgspec.Struct):
 _claiming = msgspec.json.Decoder(_Claiming).decode
 
 
-def claims(items: Iterable[replica.Item]) -> Iterator[definitions.Claim]:
+def claims(items: Iterable[states.Item]) -> Iterator[definitions.Claim]:
     """The names that stored definitions hold."""
     for item in items:
         found = _claiming(item.body)

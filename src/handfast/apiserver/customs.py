@@ -23,7 +23,7 @@ import structlog
 
 from handfast import errors
 from handfast.api import definitions, kinds, objects
-from handfast.apiserver import custom_strategies, discovery, replica, storage
+from handfast.apiserver import custom_strategies, discovery, states, storage
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -48,7 +48,7 @@ class Customs:
         self._discovery = discovered
         self._clock = clock
         self._kind = next(row for row in kinds.builtin() if row.resource == definitions.RESOURCE)
-        self._changed: dict[str, replica.Item | None] = {}
+        self._changed: dict[str, states.Item | None] = {}
         self._rows: dict[str, list[kinds.Kind]] = {}
         self._claims: dict[str, definitions.Claim] = {}
         # Definition -> where its objects lie, for those that ever had any.
@@ -88,7 +88,7 @@ class Customs:
 
     # --- rows
 
-    def _note(self, change: replica.Change) -> None:
+    def _note(self, change: states.Change) -> None:
         name = (change.after or change.gone()).name
         self._changed[name] = change.after
 
@@ -173,7 +173,7 @@ class Customs:
             if prefix in self._left and await self._empty(kind):
                 self._left.pop(prefix, None)
 
-    async def _is_settled(self, item: replica.Item) -> bool:
+    async def _is_settled(self, item: states.Item) -> bool:
         """Bring one definition on its way; whether nothing is left to be done about it until it changes."""
         document = item.document()
         wanted = definitions.accept(document, self._claims.values(), objects.timestamp(self._clock.now()))
@@ -197,7 +197,7 @@ class Customs:
             await self._storage.delete(self._kind, item)
         return True
 
-    async def _write(self, item: replica.Item, document: objects.Document) -> None:
+    async def _write(self, item: states.Item, document: objects.Document) -> None:
         written = await self._storage.replace(self._kind, document, item)
         await self._replica.reached(written.version)
 
@@ -213,7 +213,7 @@ class Customs:
         collection.forget(self)
         return True
 
-    async def _remove(self, kind: kinds.Kind, item: replica.Item) -> None:
+    async def _remove(self, kind: kinds.Kind, item: states.Item) -> None:
         # Cheap test first: few objects have finalizers at all.
         if b'"finalizers"' in item.body:
             document = item.document()

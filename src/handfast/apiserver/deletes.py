@@ -17,7 +17,7 @@ import datetime
 from dataclasses import dataclass
 
 from handfast.api import decode, kinds, objects, status
-from handfast.apiserver import admission, bodies, call, envelope, replica, storage, writes
+from handfast.apiserver import admission, bodies, call, envelope, states, storage, writes
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -94,7 +94,7 @@ class Deleter:
 
     async def delete(
         self, asked: call.Call, kind: kinds.Kind, namespace: str, name: str, wanted: DeleteOptions
-    ) -> tuple[replica.Item, bool]:
+    ) -> tuple[states.Item, bool]:
         """The object's last state; the second value tells that it is really gone."""
         for _ in range(_TRIES):
             found = await self._storage.find(kind, namespace, name)
@@ -108,7 +108,7 @@ class Deleter:
                 if marked is None or writes.is_finished(kind, marked):
                     return (found if dry else await self._storage.delete(kind, found)), True
                 if dry:
-                    return replica.Item(namespace, name, found.version, envelope.encode_document(marked)), False
+                    return states.Item(namespace, name, found.version, envelope.encode_document(marked)), False
                 return await self._storage.replace(kind, marked, found), False
             except protocol.Mismatch:
                 continue
@@ -170,7 +170,7 @@ class Deleter:
         return document
 
     async def delete_collection(
-        self, asked: call.Call, kind: kinds.Kind, items: list[replica.Item], wanted: DeleteOptions
+        self, asked: call.Call, kind: kinds.Kind, items: list[states.Item], wanted: DeleteOptions
     ) -> None:
         """Delete each of `items`; one that is gone already is no error."""
         for item in items:

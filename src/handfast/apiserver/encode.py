@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from handfast.api import conversion, kinds, printers, status
-from handfast.apiserver import negotiate, replica
+from handfast.apiserver import negotiate, states
 
 _encode = msgspec.json.Encoder().encode
 CLOSE = b"]}\n"
@@ -36,11 +36,11 @@ class Shape(Protocol):
         """The beginning of a list, up to and with the bracket that opens its items."""
         ...
 
-    def item(self, item: replica.Item) -> bytes:
+    def item(self, item: states.Item) -> bytes:
         """One element of a list."""
         ...
 
-    def whole(self, item: replica.Item, *, first: bool = True) -> bytes:
+    def whole(self, item: states.Item, *, first: bool = True) -> bytes:
         """An object alone; `first` tells a Table in a watch to carry its columns."""
         ...
 
@@ -64,10 +64,10 @@ class Plain:
     def open(self, metadata: dict[str, Any]) -> bytes:
         return _list_head(self._kind.list_kind, self._kind.api_version, metadata, b'"items":')
 
-    def item(self, item: replica.Item) -> bytes:
+    def item(self, item: states.Item) -> bytes:
         return item.listed
 
-    def whole(self, item: replica.Item, *, first: bool = True) -> bytes:  # noqa: ARG002  only Tables have a first
+    def whole(self, item: states.Item, *, first: bool = True) -> bytes:  # noqa: ARG002  only Tables have a first
         return item.body
 
 
@@ -82,10 +82,10 @@ class Custom(Plain):
         self.key = ("custom", kind.api_version)
         self._head = b'{"apiVersion":"%s","kind":"%s",' % (kind.api_version.encode(), kind.kind.encode())
 
-    def item(self, item: replica.Item) -> bytes:
+    def item(self, item: states.Item) -> bytes:
         return self.whole(item)
 
-    def whole(self, item: replica.Item, *, first: bool = True) -> bytes:  # noqa: ARG002  only Tables have a first
+    def whole(self, item: states.Item, *, first: bool = True) -> bytes:  # noqa: ARG002  only Tables have a first
         return self._head + item.body[item.at :]
 
 
@@ -96,10 +96,10 @@ class Converted(Plain):
         super().__init__(kind)
         self.key = ("converted", kind.api_version)
 
-    def item(self, item: replica.Item) -> bytes:
+    def item(self, item: states.Item) -> bytes:
         return self.whole(item)
 
-    def whole(self, item: replica.Item, *, first: bool = True) -> bytes:  # noqa: ARG002  only Tables have a first
+    def whole(self, item: states.Item, *, first: bool = True) -> bytes:  # noqa: ARG002  only Tables have a first
         return _encode(conversion.to_served(self._kind, item.document()))
 
 
@@ -112,10 +112,10 @@ class Partial:
     def open(self, metadata: dict[str, Any]) -> bytes:
         return _list_head(negotiate.PARTIAL_LIST, "meta.k8s.io/v1", metadata, b'"items":')
 
-    def item(self, item: replica.Item) -> bytes:
+    def item(self, item: states.Item) -> bytes:
         return self.whole(item)
 
-    def whole(self, item: replica.Item, *, first: bool = True) -> bytes:  # noqa: ARG002  only Tables have a first
+    def whole(self, item: states.Item, *, first: bool = True) -> bytes:  # noqa: ARG002  only Tables have a first
         raw = _metadata_of(item.body).metadata
         return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}' % bytes(raw)
 
@@ -135,7 +135,7 @@ class Tabular:
         columns = _encode(printers.columns(self._kind))
         return _list_head(negotiate.TABLE, self._version, metadata, b'"columnDefinitions":%s,"rows":' % columns)
 
-    def item(self, item: replica.Item) -> bytes:
+    def item(self, item: states.Item) -> bytes:
         document = conversion.to_served(self._kind, item.document())
         cells = _encode(printers.cells(self._kind, document, self._now()))
         if self._include == "Metadata":
@@ -144,7 +144,7 @@ class Tabular:
             shown = b"null" if self._include == "None" else _encode(document)
         return b'{"cells":%s,"object":%s}' % (cells, shown)
 
-    def whole(self, item: replica.Item, *, first: bool = True) -> bytes:
+    def whole(self, item: states.Item, *, first: bool = True) -> bytes:
         # No newline inside: watch events are lines.
         metadata = {"resourceVersion": str(item.version)}
         if first:

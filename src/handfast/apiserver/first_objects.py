@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from handfast.api import defaults, kinds, objects
-from handfast.apiserver import authn, replica, storage, strategies
+from handfast.apiserver import authn, states, storage, strategies
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -76,7 +76,7 @@ async def _create(
         return  # another server was faster
 
 
-async def _refresh(store: storage.Storage, kind: kinds.Kind, found: replica.Item, wanted: objects.Document) -> None:
+async def _refresh(store: storage.Storage, kind: kinds.Kind, found: states.Item, wanted: objects.Document) -> None:
     document = found.document()
     for field in ("subsets", "endpoints", "ports", "addressType"):
         if field in wanted:

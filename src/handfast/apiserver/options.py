@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from handfast.api import kinds, selectors, status
-from handfast.apiserver import replica, request
+from handfast.apiserver import request, states
 
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
@@ -33,7 +33,7 @@ class Selection:
     def everything(self) -> bool:
         return self.labels.empty and self.fields.empty
 
-    def matches(self, item: replica.Item) -> bool:
+    def matches(self, item: states.Item) -> bool:
         if not self.fields.empty and not self.fields.match(item.fields(self.paths)):
             return False
         return self.labels.empty or self.labels.match(item.labels())

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from handfast.api import apply, conversion, decode, kinds, objects, patch, status, strategic
-from handfast.apiserver import bodies, call, replica, strategies, writes
+from handfast.apiserver import bodies, call, states, strategies, writes
 from handfast.runtime import clock as clock_module
 
 JSON_PATCH = "application/json-patch+json"
@@ -29,7 +29,7 @@ class Patcher:
         self._writer = writer
         self._clock = clock
 
-    async def patch(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> tuple[replica.Item, bool]:
+    async def patch(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> tuple[states.Item, bool]:
         """The patched object; the second value tells that server-side apply created it."""
         media = decode.media_type(asked.header("Content-Type"))
         if media == APPLY:
@@ -57,7 +57,7 @@ class Patcher:
 
         return patched
 
-    async def _apply(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> tuple[replica.Item, bool]:
+    async def _apply(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> tuple[states.Item, bool]:
         manager = writes.field_manager(asked)
         if not asked.info.query.get("fieldManager"):
             cause = status.Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")

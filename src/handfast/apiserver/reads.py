@@ -23,7 +23,7 @@ import aiohttp
 from aiohttp import web
 
 from handfast.api import kinds, status
-from handfast.apiserver import encode, options, replica, request, sending, storage, watch
+from handfast.apiserver import encode, options, request, sending, states, storage, watch
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -37,7 +37,7 @@ JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, 
 class Page:
     """What a list answers with: the items in order, the list's own metadata."""
 
-    items: Iterable[replica.Item]
+    items: Iterable[states.Item]
     metadata: dict[str, Any]
 
 
@@ -50,7 +50,7 @@ class Reader:
         self._replica = store.replica
         self._clock = clock
 
-    async def get(self, kind: kinds.Kind, info: request.RequestInfo) -> replica.Item:
+    async def get(self, kind: kinds.Kind, info: request.RequestInfo) -> states.Item:
         if info.query:
             await self._wait(options.resource_version(info))
         else:
@@ -109,7 +109,7 @@ class Reader:
         collection = self._replica.collection(kind.prefix)
         version = version or self._replica.version
         if not asked.limit:
-            items: list[replica.Item] = (
+            items: list[states.Item] = (
                 collection.snapshot(namespace) if after is None else list(collection.iterate(namespace, after))
             )
             return Page(_matching(items, asked.selection), {"resourceVersion": str(version)})
@@ -124,12 +124,12 @@ class Reader:
                 metadata["remainingItemCount"] = total - collection.count_upto(namespace, last)
         return Page(found, metadata)
 
-    async def _first(self, items: Iterator[replica.Item], asked: options.ListOptions) -> list[replica.Item]:
+    async def _first(self, items: Iterator[states.Item], asked: options.ListOptions) -> list[states.Item]:
         """One more than the limit of those that match."""
         if asked.selection.everything:
             return list(itertools.islice(items, asked.limit + 1))
         # Few may match: look at a stable copy, in steps between which others get their turn.
-        found: list[replica.Item] = []
+        found: list[states.Item] = []
         for looked, item in enumerate(list(items), 1):
             if asked.selection.matches(item):
                 found.append(item)
@@ -142,7 +142,7 @@ class Reader:
     async def _history(
         self, kind: kinds.Kind, namespace: str, asked: options.ListOptions, version: int, start: str
     ) -> Page:
-        found: list[replica.Item] = []
+        found: list[states.Item] = []
         after = kind.prefix + start if start else ""
         more = True
         try:
@@ -161,7 +161,7 @@ class Reader:
             self._add_continue(metadata, kind, found[-1], version)
         return Page(found, metadata)
 
-    def _add_continue(self, metadata: dict[str, Any], kind: kinds.Kind, last: replica.Item, version: int) -> None:
+    def _add_continue(self, metadata: dict[str, Any], kind: kinds.Kind, last: states.Item, version: int) -> None:
         metadata["continue"] = options.Continue(version, kind.key(last.namespace, last.name)[len(kind.prefix) :]).text()
 
     async def send(self, http: web.BaseRequest, page: Page, shape: encode.Shape) -> web.StreamResponse:
@@ -207,7 +207,7 @@ class Reader:
         yield b"".join(gathered), True
 
 
-def _matching(items: Iterable[replica.Item], wanted: options.Selection) -> Iterable[replica.Item]:
+def _matching(items: Iterable[states.Item], wanted: options.Selection) -> Iterable[states.Item]:
     if wanted.everything:
         return items
     return (item for item in items if wanted.matches(item))

@@ -25,7 +25,7 @@ from handfast.apiserver import (
     options,
     patches,
     reads,
-    replica,
+    states,
     strategies,
     watch,
     workloads,
@@ -139,7 +139,7 @@ class Resources:
         self._shapes[key] = (kind, shape)
         return shape
 
-    def _show(self, asked: call.Call, kind: kinds.Kind, item: replica.Item, code: int = 200) -> web.Response:
+    def _show(self, asked: call.Call, kind: kinds.Kind, item: states.Item, code: int = 200) -> web.Response:
         return web.Response(status=code, body=self._shape(asked, kind).whole(item), headers=reads.JSON_HEADERS)
 
     async def _get(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 import msgspec
 
 from handfast.api import kinds, objects, status
-from handfast.apiserver import envelope, replica
+from handfast.apiserver import envelope, replica, states
 from handfast.store import protocol
 
 # What etcd would refuse with its default limits (1.5 MiB a request), and so what Kubernetes cannot hold.
@@ -41,18 +41,18 @@ class Storage:
         # Why the last write could not be taken, until one is: what /readyz says.
         self.trouble: str | None = None
 
-    async def find(self, kind: kinds.Kind, namespace: str, name: str) -> replica.Item | None:
+    async def find(self, kind: kinds.Kind, namespace: str, name: str) -> states.Item | None:
         """The current state: linearizable."""
         await self.replica.fresh()
         return self.replica.collection(kind.prefix).get(namespace, name)
 
-    async def create(self, kind: kinds.Kind, document: objects.Document) -> replica.Item:
+    async def create(self, kind: kinds.Kind, document: objects.Document) -> states.Item:
         """Store a new object; Mismatch if the key is taken."""
         namespace, name, key, payload, value = self._prepare(kind, document)
         revision = await self._write(self._store.create(key, value))
-        return replica.Item(namespace, name, revision + self._store.epoch_offset, payload)
+        return states.Item(namespace, name, revision + self._store.epoch_offset, payload)
 
-    async def replace(self, kind: kinds.Kind, document: objects.Document, old: replica.Item) -> replica.Item:
+    async def replace(self, kind: kinds.Kind, document: objects.Document, old: states.Item) -> states.Item:
         """Store a new state of an object; the old item itself if nothing changed; Mismatch if it is not current."""
         namespace, name, key, payload, value = self._prepare(kind, document)
         if _says_the_same(
@@ -61,9 +61,9 @@ class Storage:
             return old
         expected = old.version - self._store.epoch_offset
         revision = await self._write(self._store.update(key, value, expected=expected))
-        return replica.Item(namespace, name, revision + self._store.epoch_offset, payload)
+        return states.Item(namespace, name, revision + self._store.epoch_offset, payload)
 
-    async def delete(self, kind: kinds.Kind, old: replica.Item) -> replica.Item:
+    async def delete(self, kind: kinds.Kind, old: states.Item) -> states.Item:
         """Remove an object; its last state under the version of the removal."""
         key = kind.key(old.namespace, old.name)
         expected = old.version - self._store.epoch_offset
@@ -81,7 +81,7 @@ class Storage:
 
     async def page_at(
         self, kind: kinds.Kind, version: int, namespace: str, after: str, limit: int
-    ) -> tuple[list[replica.Item], bool]:
+    ) -> tuple[list[states.Item], bool]:
         """Items as of an older resource version, from the store's history."""
         offset = self._store.epoch_offset
         prefix = f"{kind.prefix}{namespace}/" if namespace else kind.prefix
@@ -93,7 +93,7 @@ class Storage:
             if not slash:
                 space, name = "", rest
             payload = self._envelopes.open(entry.key, entry.value)
-            items.append(replica.Item(space, name, entry.revision + offset, payload))
+            items.append(states.Item(space, name, entry.revision + offset, payload))
         return items, page.more
 
     async def compact(self, version: int) -> None:

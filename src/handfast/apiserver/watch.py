@@ -22,7 +22,8 @@ import structlog
 from aiohttp import web
 
 from handfast.api import kinds, status
-from handfast.apiserver import encode, listener, options, replica, sending
+from handfast.apiserver import collection as collection_module
+from handfast.apiserver import encode, listener, options, replica, sending, states
 from handfast.runtime import clock as clock_module
 from handfast.runtime import tasks
 
@@ -68,7 +69,7 @@ class Watcher:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.dropped = False
 
-    def event(self, change: replica.Change) -> bytes | None:
+    def event(self, change: states.Change) -> bytes | None:
         """The chunk this watcher gets for a change, None if it does not see it."""
         before, after = change.before, change.after
         if self._namespace and (after or change.before).namespace != self._namespace:  # type: ignore[union-attr]
@@ -79,10 +80,10 @@ class Watcher:
             seen = before is not None and self._wanted.matches(before)
             sees = after is not None and self._wanted.matches(after)
         if sees:
-            return self._encoded(change, b"MODIFIED" if seen else b"ADDED", cast("replica.Item", after))
+            return self._encoded(change, b"MODIFIED" if seen else b"ADDED", cast("states.Item", after))
         return self._encoded(change, b"DELETED", change.gone()) if seen else None
 
-    def _encoded(self, change: replica.Change, kind: bytes, item: replica.Item) -> bytes:
+    def _encoded(self, change: states.Change, kind: bytes, item: states.Item) -> bytes:
         key = (self._shape.key, kind, self._first)
         found = change.frames.get(key)
         if found is None:
@@ -91,12 +92,12 @@ class Watcher:
         self._first = False
         return found
 
-    def initial(self, item: replica.Item) -> bytes:
+    def initial(self, item: states.Item) -> bytes:
         frame = _frame(b"ADDED", self._shape.whole(item, first=self._first))
         self._first = False
         return frame
 
-    def offer(self, change: replica.Change) -> None:
+    def offer(self, change: states.Change) -> None:
         try:
             found = self.event(change)
         except Exception as error:  # noqa: BLE001  one watcher's trouble must not stop the copy that all read from
@@ -224,7 +225,7 @@ class Hub:
         http: web.BaseRequest,
         response: web.StreamResponse,
         watcher: Watcher,
-        collection: replica.Collection,
+        collection: collection_module.Collection,
         namespace: str,
         asked: options.ListOptions,
         kind: kinds.Kind,
@@ -296,13 +297,13 @@ class Hub:
         return _frame(b"BOOKMARK", b'{%s,"metadata":%s}' % (kind, _encode(metadata)))
 
 
-def _index(namespace: str, wanted: options.Selection) -> replica.Index | None:
+def _index(namespace: str, wanted: options.Selection) -> collection_module.Index | None:
     """The most telling field that must have one value, if there is any."""
     for field in sorted(wanted.fields.fields, key=lambda name: name != "metadata.name"):
         value = wanted.fields.requires_exact(field)
         if value is not None:
-            return replica.Index(field, value, wanted.paths if field not in _ALWAYS else ())
-    return replica.Index("metadata.namespace", namespace) if namespace else None
+            return collection_module.Index(field, value, wanted.paths if field not in _ALWAYS else ())
+    return collection_module.Index("metadata.namespace", namespace) if namespace else None
 
 
 _ALWAYS = frozenset({"metadata.name", "metadata.namespace"})
@@ -316,7 +317,7 @@ def _bookmark_kind(kind: kinds.Kind, shape: encode.Shape) -> bytes:
     return b'"kind":"%s","apiVersion":"%s"' % (kind.kind.encode(), kind.api_version.encode())
 
 
-def _parts(watcher: Watcher, items: list[replica.Item], wanted: options.Selection) -> Any:
+def _parts(watcher: Watcher, items: list[states.Item], wanted: options.Selection) -> Any:
     """ADDED events of the current state, gathered into writes of moderate size."""
     gathered: list[bytes] = []
     size = 0

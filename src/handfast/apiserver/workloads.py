@@ -7,7 +7,7 @@ Each translates its small document into an ordinary write or delete of the objec
 from __future__ import annotations
 
 from handfast.api import kinds, objects, status
-from handfast.apiserver import bodies, call, deletes, reads, replica, strategies, writes
+from handfast.apiserver import bodies, call, deletes, reads, states, strategies, writes
 from handfast.runtime import clock as clock_module
 
 
@@ -60,7 +60,7 @@ class Workloads:
 
         await self._writer.change(asked, kind, bound)
 
-    async def evict(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> replica.Item:
+    async def evict(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> states.Item:
         """Delete a Pod on request of an eviction; there are no disruption budgets to ask."""
         eviction = bodies.document(body, asked.header("Content-Type"), "Eviction", "policy/v1", "policy.v1.Eviction")
         given = eviction.get("deleteOptions") or {}

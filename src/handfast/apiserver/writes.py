@@ -12,7 +12,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from handfast.api import apply, conversion, defaults, kinds, objects, status, validation
-from handfast.apiserver import admission, bodies, call, custom_strategies, envelope, replica, storage, strategies
+from handfast.apiserver import (
+    admission,
+    bodies,
+    call,
+    custom_strategies,
+    envelope,
+    states,
+    storage,
+    strategies,
+)
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -28,7 +37,7 @@ class Writer:
         self._storage = store
         self._clock = clock
 
-    async def create(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> replica.Item:
+    async def create(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> states.Item:
         """Store a new object."""
         namespace = asked.info.namespace if kind.namespaced else ""
         metadata = document["metadata"]
@@ -55,7 +64,7 @@ class Writer:
                 document["metadata"]["name"] = strategies.generated_name(str(metadata["generateName"]))
         raise status.already_exists(kind.plural, kind.group, document["metadata"]["name"])
 
-    async def update(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> tuple[replica.Item, bool]:
+    async def update(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> tuple[states.Item, bool]:
         """Replace an object (or a part of it); the second value tells that it was created."""
         info = asked.info
         namespace = info.namespace if kind.namespaced else ""
@@ -81,7 +90,7 @@ class Writer:
 
     async def change(
         self, asked: call.Call, kind: kinds.Kind, change: Change, *, version: str = "", uid: str = ""
-    ) -> replica.Item:
+    ) -> states.Item:
         """Apply `change` to the stored object until it is written; `version` and `uid` are preconditions.
 
         `change` gets a document it may keep, and returns the document as the client wants it.
@@ -154,8 +163,8 @@ class Writer:
         custom_strategies.prepare_definition(asked, kind, document, self._storage.replica, now_text)
 
     async def _store(
-        self, asked: call.Call, kind: kinds.Kind, document: objects.Document, old: replica.Item
-    ) -> replica.Item:
+        self, asked: call.Call, kind: kinds.Kind, document: objects.Document, old: states.Item
+    ) -> states.Item:
         if is_dry_run(asked):
             return self._pretend(kind, document, old.version)
         if is_finished(kind, document):
@@ -188,17 +197,17 @@ class Writer:
             self._storage.replica,
         )
 
-    def _pretend_create(self, kind: kinds.Kind, document: objects.Document) -> replica.Item:
+    def _pretend_create(self, kind: kinds.Kind, document: objects.Document) -> states.Item:
         metadata = document["metadata"]
         namespace = metadata.get("namespace", "") if kind.namespaced else ""
         if self._storage.replica.collection(kind.prefix).get(namespace, metadata["name"]) is not None:
             raise status.already_exists(kind.plural, kind.group, metadata["name"])
         return self._pretend(kind, document, self._storage.replica.version)
 
-    def _pretend(self, kind: kinds.Kind, document: objects.Document, version: int) -> replica.Item:
+    def _pretend(self, kind: kinds.Kind, document: objects.Document, version: int) -> states.Item:
         metadata = document["metadata"]
         namespace = metadata.get("namespace", "") if kind.namespaced else ""
-        return replica.Item(namespace, metadata["name"], version, envelope.encode_document(document))
+        return states.Item(namespace, metadata["name"], version, envelope.encode_document(document))
 
 
 def is_dry_run(asked: call.Call) -> bool:

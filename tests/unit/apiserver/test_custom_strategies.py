@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from handfast.api import definitions, kinds, status
-from handfast.apiserver import call, custom_strategies, envelope, replica, request
+from handfast.apiserver import call, custom_strategies, envelope, replica, request, states
 
 NOW = "2024-01-01T00:00:00Z"
 WIDGET = kinds.Kind(
@@ -150,7 +150,7 @@ class Copied:
 
     def __init__(self, *documents: dict[str, Any]) -> None:
         self.items = [
-            replica.Item("", document["metadata"]["name"], 1, envelope.encode_document(document))
+            states.Item("", document["metadata"]["name"], 1, envelope.encode_document(document))
             for document in documents
         ]
 
@@ -158,7 +158,7 @@ class Copied:
         assert prefix == "apiextensions.k8s.io/customresourcedefinitions/"
         return self
 
-    def snapshot(self) -> list[replica.Item]:
+    def snapshot(self) -> list[states.Item]:
         return self.items
 
 

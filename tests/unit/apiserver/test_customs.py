@@ -12,7 +12,7 @@ import pytest
 
 from handfast import errors
 from handfast.api import definitions, kinds
-from handfast.apiserver import custom_strategies, customs, discovery, envelope, replica, storage
+from handfast.apiserver import custom_strategies, customs, discovery, envelope, replica, states, storage
 from handfast.runtime import tasks
 from handfast.store import protocol, sqlite
 from tests.world import clock as clocks
@@ -50,7 +50,7 @@ class FragileStorage(storage.Storage):
 
     failure: errors.HandfastError | None = None
 
-    async def replace(self, kind: kinds.Kind, document: dict[str, Any], old: replica.Item) -> replica.Item:
+    async def replace(self, kind: kinds.Kind, document: dict[str, Any], old: states.Item) -> states.Item:
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
@@ -77,13 +77,13 @@ class Followed:
         if settle:
             self.group.start(self.customs.run(), name="customs")
 
-    async def put(self, kind: kinds.Kind, document: dict[str, Any]) -> replica.Item:
+    async def put(self, kind: kinds.Kind, document: dict[str, Any]) -> states.Item:
         found = await self.find(kind, document["metadata"]["name"])
         if found is None:
             return await self.storage.create(kind, document)
         return await self.storage.replace(kind, document, found)
 
-    async def find(self, kind: kinds.Kind, name: str) -> replica.Item | None:
+    async def find(self, kind: kinds.Kind, name: str) -> states.Item | None:
         return await self.storage.find(kind, "default" if kind.namespaced else "", name)
 
     async def mark(self, name: str = NAME) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from handfast.api import kinds, status
-from handfast.apiserver import envelope, options, replica, request
+from handfast.apiserver import envelope, options, request, states
 
 PODS = next(row for row in kinds.builtin() if row.resource == ("", "pods"))
 CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
@@ -28,10 +28,10 @@ def refused(*, watch: bool = False, kind: kinds.Kind = PODS, **query: str) -> st
     return caught.value
 
 
-def item(name: str, labels: str = "{}", node: str = "") -> replica.Item:
+def item(name: str, labels: str = "{}", node: str = "") -> states.Item:
     text = f'{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","labels":{labels}}},"spec":{{"nodeName":"{node}"}}}}'
     assert envelope.metadata_at(text.encode())
-    return replica.Item("a", name, 3, text.encode())
+    return states.Item("a", name, 3, text.encode())
 
 
 class TestDefaults:
