@@ -156,7 +156,8 @@ def configure(*, level: str = "info", stream: BinaryIO | None = None, terminal: 
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=functools.partial(_Lines, sys.stderr.buffer if stream is None else stream),
-        cache_logger_on_first_use=True,
+        # Lines are rare and loggers many: caching would save little, and tie each to the configuration it first met.
+        cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
     root.handlers[:] = [_Bridge()]

@@ -156,18 +156,16 @@ class TestRead:
         assert caught.value.reason == "FileNotOwned"
         assert "secret" not in caught.value.message
 
-    def test_what_was_opened_is_judged_not_what_is_there_later(self, tmp_path, monkeypatch):
+    def test_what_was_opened_is_judged_not_what_was_there_before(self, tmp_path, monkeypatch):
         path = tmp_path / "key"
-        path.write_bytes(b"known to all")
-        path.chmod(0o644)
+        path.write_bytes(b"secret")
+        path.chmod(0o600)
         really = os.open
 
         def swapped(name, *rest):
-            descriptor = really(name, *rest)
-            path.unlink()
-            path.write_bytes(b"secret")
-            path.chmod(0o600)
-            return descriptor
+            # As late as can be: whatever looked at the path before has seen a private file.
+            path.chmod(0o644)
+            return really(name, *rest)
 
         monkeypatch.setattr(os, "open", swapped)
         with pytest.raises(errors.Refused) as caught:
