@@ -259,6 +259,22 @@ async def test_binding_and_eviction(world: worlds.World) -> None:
     assert (await world.get(f"{path}/free")).json()["metadata"]["deletionTimestamp"]
 
 
+async def test_an_eviction_reads_its_options_like_a_delete(world: worlds.World) -> None:
+    path = "/api/v1/namespaces/default/pods"
+    await world.request("POST", path, POD)
+
+    async def evict(**options: Any) -> int:
+        document = {"metadata": {"name": "p"}, "deleteOptions": options}
+        return (await world.request("POST", f"{path}/p/eviction", document)).status
+
+    assert await evict(dryRun=["All"]) == 201
+    assert await evict(preconditions={"resourceVersion": "1"}) == 409
+    assert await evict(dryRun=["Some"]) == 422
+    assert "deletionTimestamp" not in (await world.get(f"{path}/p")).json()["metadata"]
+    assert await evict(gracePeriodSeconds=-5) == 201
+    assert (await world.get(f"{path}/p")).json()["metadata"]["deletionGracePeriodSeconds"] == 1
+
+
 async def test_delete_collection_by_selector(world: worlds.World) -> None:
     for name, team in (("a", "x"), ("b", "x"), ("c", "y")):
         await world.request("POST", PATH, {"metadata": {"name": name, "labels": {"team": team}}})

@@ -14,6 +14,19 @@ from typing import Any
 
 Document = dict[str, Any]
 
+# Finalizers by which a deletion waits for the garbage collector to see to the dependents.
+FINALIZER_FOREGROUND = "foregroundDeletion"
+FINALIZER_ORPHAN = "orphan"
+
+# The first address of the range that Services get theirs from: how Pods reach the API.
+KUBERNETES_SERVICE_IP = "10.96.0.1"
+
+# The finalizers that the garbage collector works with: delete the dependents first, or leave them without an owner.
+FINALIZER_FOREGROUND = "foregroundDeletion"
+FINALIZER_ORPHAN = "orphan"
+# The address of the Service `default/kubernetes`, first of Kubernetes' usual network; serving certificates name it.
+KUBERNETES_SERVICE_IP = "10.96.0.1"
+
 # RFC 1123 and 1035, as Kubernetes reads them. `\Z`, because `$` would let a trailing newline through.
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
@@ -117,6 +130,12 @@ def parse_timestamp(text: str) -> datetime.datetime:
     if instant.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     return instant.astimezone(datetime.UTC)
+
+
+def place(path: str) -> tuple[str, str]:
+    """Namespace and name from `namespace/name`, or from a bare name (no namespace)."""
+    namespace, slash, name = path.partition("/")
+    return (namespace, name) if slash else ("", path)
 
 
 def metadata(document: Mapping[str, Any]) -> dict[str, Any]:

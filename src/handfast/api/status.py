@@ -106,6 +106,11 @@ def not_found(plural: str, group: str, name: str) -> StatusError:
     )
 
 
+def no_such_path() -> StatusError:
+    """Nothing is served there at all."""
+    return StatusError("NotFound", "the server could not find the requested resource")
+
+
 def already_exists(plural: str, group: str, name: str) -> StatusError:
     return StatusError(
         "AlreadyExists", f'{qualified(plural, group)} "{name}" already exists', name=name, group=group, kind=plural

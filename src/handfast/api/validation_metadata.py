@@ -131,7 +131,7 @@ def _finalizers(finalizers: list[str]) -> fields.Causes:
         wrong = objects.qualified_name(name)
         if wrong is not None:
             yield fields.invalid(f"metadata.finalizers[{index}]", name, wrong)
-    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+    if {objects.FINALIZER_ORPHAN, objects.FINALIZER_FOREGROUND} <= set(finalizers):
         yield fields.invalid(
             "metadata.finalizers", finalizers, "finalizer foregroundDeletion and orphan cannot be both set"
         )

@@ -30,7 +30,7 @@ class Attributes:
     document: objects.Document | None
     old: objects.Document | None
     user: authn.User
-    dry_run: bool = False
+    dry_run: bool
 
 
 Plugin = Callable[[Attributes, replica.Replica], None]
@@ -42,7 +42,7 @@ def namespace_lifecycle(asked: Attributes, copy: replica.Replica) -> None:
         if asked.kind.resource == _NAMESPACES and asked.name in PROTECTED_NAMESPACES:
             raise status.forbidden("namespaces", "", asked.name, "this namespace may not be deleted")
         return
-    if asked.operation != CREATE or not asked.kind.namespaced or asked.subresource:
+    if not asked.kind.namespaced or asked.subresource:
         return
     found = copy.collection("core/namespaces/").get("", asked.namespace)
     if found is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import structlog
 
 from handfast.api import status
-from handfast.apiserver import authn, call
+from handfast.apiserver import authn, authz, call
 from handfast.telemetry import metrics as metrics_module
 
 _log = structlog.get_logger("handfast.request")
@@ -35,8 +35,10 @@ class Audit:
         """Tell the operator why somebody was turned away."""
         if isinstance(error, authn.Unauthorized):
             self._note(asked, "authenticate", error.why, error.detail)
+        elif isinstance(error, authz.Refusal):
+            self._note(asked, "authorise", error.why, error.message)
         elif error.code == 403:
-            self._note(asked, "authorise", "Forbidden", error.message)
+            self._note(asked, "admission", "Forbidden", error.message)
         elif error.code == 429:
             # Counted only: a line for each would turn a flood of requests into one of writes.
             self._metrics.refused.labels("ratelimit", "TooManyRequests").inc()
@@ -53,6 +55,8 @@ class Audit:
         return {
             "id": asked.id,
             "user": asked.user.name,
+            "method": asked.user.method,
+            "allowed_by": asked.decision,
             "verb": asked.info.verb,
             "path": asked.info.path,
             "source": asked.source,

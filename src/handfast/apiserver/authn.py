@@ -67,7 +67,7 @@ class Authenticator:
             hook()
 
     def authenticate(self, peer: peer_module.Peer, authorization: str | None, now: datetime.datetime) -> User:
-        """The user, or 401. The refusal does not tell the caller which check failed; `reason` tells the log."""
+        """The user, or 401. The refusal does not tell the caller which check failed; `why` tells the log."""
         # 2. comes first: a header is a credential even beside a certificate.
         if authorization is not None:
             raise Unauthorized("UnsupportedCredential", "bearer tokens and passwords are not accepted")

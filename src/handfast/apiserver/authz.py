@@ -29,6 +29,16 @@ def authorise(user: authn.User, info: request.RequestInfo) -> decision.Approve:
     verdict = access.decide(asked)
     if isinstance(verdict, decision.Approve):
         return verdict
-    if info.is_resource:
-        raise status.forbidden(info.plural, info.group, info.name, verdict.sentence)
-    raise status.StatusError("Forbidden", f"forbidden: {verdict.sentence}")
+    raise Refusal(info, verdict)
+
+
+class Refusal(status.StatusError):
+    """403 in Kubernetes' words; `why` is the rule's own word, for the log and the metric."""
+
+    def __init__(self, info: request.RequestInfo, verdict: decision.NotMine) -> None:
+        if info.is_resource:
+            said = status.forbidden(info.plural, info.group, info.name, verdict.sentence)
+            super().__init__("Forbidden", said.message, name=said.name, group=said.group, kind=said.kind)
+        else:
+            super().__init__("Forbidden", f"forbidden: {verdict.sentence}")
+        self.why = verdict.reason

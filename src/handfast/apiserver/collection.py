@@ -190,7 +190,7 @@ class Collection:
         self._listeners.remove(owner)
 
     def since(self, version: int) -> list[states.Change]:
-        """items.Changes after `version`, oldest first."""
+        """Changes after `version`, oldest first."""
         found = []
         for change in reversed(self.history):
             if change.version <= version:

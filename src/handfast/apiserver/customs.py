@@ -23,7 +23,7 @@ import structlog
 
 from handfast import errors
 from handfast.api import definitions, kinds, objects
-from handfast.apiserver import custom_strategies, discovery, states, storage
+from handfast.apiserver import custom_strategies, deletes, discovery, states, storage
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -221,9 +221,7 @@ class Customs:
             if metadata.get("deletionTimestamp"):
                 return
             if metadata.get("finalizers"):
-                metadata["deletionTimestamp"] = objects.timestamp(self._clock.now())
-                metadata["deletionGracePeriodSeconds"] = 0
-                metadata["generation"] = metadata.get("generation", 0) + 1
+                deletes.mark(metadata, self._clock.now(), 0, counts=True)
                 await self._storage.replace(kind, document, item)
                 return
         await self._storage.delete(kind, item)

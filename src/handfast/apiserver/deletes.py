@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import datetime
 from dataclasses import dataclass
+from typing import Any
 
 from handfast.api import decode, kinds, objects, status
 from handfast.apiserver import admission, bodies, call, envelope, states, storage, writes
@@ -22,8 +23,6 @@ from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
 _TRIES = 8
-FOREGROUND = "foregroundDeletion"
-ORPHAN = "orphan"
 _POLICIES = ("Background", "Foreground", "Orphan")
 _DEFAULT_GRACE = 30
 # Longer ones mean the same: nobody waits 68 years, and the end must still be a date.
@@ -38,20 +37,27 @@ class DeleteOptions:
     uid: str = ""
     version: str = ""
     policy: str = ""
+    dry_run: bool = False
 
 
 def parse_options(asked: call.Call, body: bytes) -> DeleteOptions:
     """From the body if there is one (DeleteOptions of any group), else from the query."""
-    query = asked.info.query
     found: objects.Document = {}
     if body:
         found = decode.document(body, asked.header("Content-Type"))
         # A tuple, because what is no text may have no hash.
         if found.get("kind") not in (None, "", "DeleteOptions"):
             raise status.bad_request(f"expected DeleteOptions in the body of a delete, found kind {found['kind']!r}")
-        bodies.check_fields(found, "meta.v1.DeleteOptions", bodies.IGNORE)
-        if found.get("dryRun") and not query.get("dryRun"):
-            query["dryRun"] = "All" if found["dryRun"] == ["All"] else str(found["dryRun"])
+    return options_from(found, asked)
+
+
+def options_from(found: objects.Document, asked: call.Call) -> DeleteOptions:
+    """The options of a DeleteOptions document, with those of the query where it says nothing."""
+    bodies.check_fields(found, "meta.v1.DeleteOptions", bodies.IGNORE)
+    query = asked.info.query
+    if found.get("dryRun") not in (None, [], ["All"]):
+        cause = status.Cause("FieldValueNotSupported", 'Unsupported value: supported values: "All"', "dryRun")
+        raise status.invalid("DeleteOptions", "meta.k8s.io", "", [cause])
     grace = found.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
     policy = found.get("propagationPolicy") or query.get("propagationPolicy") or ""
     orphan = found.get("orphanDependents", query.get("orphanDependents"))
@@ -71,6 +77,7 @@ def parse_options(asked: call.Call, body: bytes) -> DeleteOptions:
         uid=str(preconditions.get("uid") or ""),
         version=str(preconditions.get("resourceVersion") or ""),
         policy=policy,
+        dry_run=bool(found.get("dryRun")) or writes.is_dry_run(asked),
     )
 
 
@@ -103,7 +110,7 @@ class Deleter:
             old = found.document()
             self._check(asked, kind, old, wanted)
             marked = self._marked(kind, old, wanted)
-            dry = writes.is_dry_run(asked)
+            dry = wanted.dry_run
             try:
                 if marked is None or writes.is_finished(kind, marked):
                     return (found if dry else await self._storage.delete(kind, found)), True
@@ -133,6 +140,7 @@ class Deleter:
             document=None,
             old=old,
             user=asked.user,
+            dry_run=wanted.dry_run,
         )
         admission.admit(attributes, self._storage.replica)
 
@@ -153,17 +161,7 @@ class Deleter:
         # 4.
         if not finalizers and not grace and not namespace_waits:
             return None
-        before = metadata.get("deletionGracePeriodSeconds")
-        if not metadata.get("deletionTimestamp"):
-            until = self._clock.now() + datetime.timedelta(seconds=grace)
-            metadata["deletionTimestamp"] = objects.timestamp(until)
-            metadata["deletionGracePeriodSeconds"] = grace
-            if kind.has_generation:
-                metadata["generation"] = metadata.get("generation", 0) + 1
-        elif before and grace < before:
-            until = self._clock.now() + datetime.timedelta(seconds=grace)
-            metadata["deletionTimestamp"] = objects.timestamp(until)
-            metadata["deletionGracePeriodSeconds"] = grace
+        mark(metadata, self._clock.now(), grace, counts=kind.has_generation)
         if namespace_waits:
             document.setdefault("status", {})["phase"] = "Terminating"
             metadata.pop("deletionGracePeriodSeconds", None)
@@ -181,13 +179,23 @@ class Deleter:
                     raise
 
 
+def mark(metadata: dict[str, Any], now: datetime.datetime, grace: int, *, counts: bool) -> None:
+    """Mark an object for deletion, or shorten the grace period of one that is; `counts`: it has a generation."""
+    first = not metadata.get("deletionTimestamp")
+    if first or grace < (metadata.get("deletionGracePeriodSeconds") or 0):
+        metadata["deletionTimestamp"] = objects.timestamp(now + datetime.timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+    if first and counts:
+        metadata["generation"] = metadata.get("generation", 0) + 1
+
+
 def _finalizers(present: list[str], policy: str) -> list[str]:
     if not policy:
         return present
-    kept = [name for name in present if name not in {FOREGROUND, ORPHAN}]
+    kept = [name for name in present if name not in {objects.FINALIZER_FOREGROUND, objects.FINALIZER_ORPHAN}]
     if policy == "Foreground":
-        return [*kept, FOREGROUND]
-    return [*kept, ORPHAN] if policy == "Orphan" else kept
+        return [*kept, objects.FINALIZER_FOREGROUND]
+    return [*kept, objects.FINALIZER_ORPHAN] if policy == "Orphan" else kept
 
 
 def _grace_for(kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> int:

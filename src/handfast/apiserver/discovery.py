@@ -92,7 +92,7 @@ class Discovery:
         elif len(parts) == 5 and parts[2] == "apis":
             group_version = (parts[3], parts[4])
         if group_version is None or group_version not in self._group_versions():
-            raise _not_found()
+            raise status.no_such_path()
         return self._open_api_of(group_version)
 
     def _open_api_of(self, group_version: tuple[str, str]) -> bytes:
@@ -125,12 +125,12 @@ class Discovery:
             return self._resources(parts[1], parts[2])
         if parts[0] == "apis" and len(parts) == 2 and parts[1] in self._groups():
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], self._groups()[parts[1]])}
-        raise _not_found()
+        raise status.no_such_path()
 
     def _resources(self, group: str, version: str) -> dict[str, Any]:
         rows = [row for row in self._table if row.group == group and row.version == version]
         if not rows:
-            raise _not_found()
+            raise status.no_such_path()
         resources = []
         for row in rows:
             resources.append(_api_resource(row))
@@ -165,10 +165,6 @@ class Discovery:
                 for version in versions
             ],
         }
-
-
-def _not_found() -> status.StatusError:
-    return status.StatusError("NotFound", "the server could not find the requested resource")
 
 
 def _group(name: str, versions: list[str]) -> dict[str, Any]:

@@ -95,6 +95,12 @@ def metadata_at(payload: bytes) -> int:
     return payload.index(_METADATA)
 
 
+def without_resource_version(served: bytes, at: int) -> bytes:
+    """The inverse of `with_resource_version`."""
+    cut = at + len(_METADATA)
+    return served[:cut] + served[served.index(b",", cut) + 1 :]
+
+
 def with_resource_version(payload: bytes, at: int, resource_version: int) -> bytes:
     """The document as served: the resource version put in as the first field of the metadata.
 

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 
 from handfast.api import defaults, kinds, objects
 from handfast.apiserver import authn, states, storage, strategies
+from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-# The first address of Kubernetes' usual service network; the serving certificate names it.
-SERVICE_IP = "10.96.0.1"
-_SYSTEM = authn.User("system:apiserver", ("system:masters",))
+_SYSTEM = authn.User("system:apiserver", (access.MASTERS,))
 
 
 def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, objects.Document]]:
@@ -30,8 +29,8 @@ def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, obje
     ]
     service = {
         "type": "ClusterIP",
-        "clusterIP": SERVICE_IP,
-        "clusterIPs": [SERVICE_IP],
+        "clusterIP": objects.KUBERNETES_SERVICE_IP,
+        "clusterIPs": [objects.KUBERNETES_SERVICE_IP],
         "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
     }
     found.append(("services", "default", {"metadata": named, "spec": service}))

@@ -4,7 +4,7 @@
 1. Who may connect, and whose handshake is next, is decided before TLS costs anything: `gate`.
 2. Each handshake has a deadline.
 3. Client certificates are asked for, not required. A chain of a CA this server has ever trusted passes the handshake
-   even if expired or no longer trusted, so that it can be answered with a 401 that says why; `authn` judges it.
+   even if expired or no longer trusted, so that it is answered with a 401 instead of a dropped handshake; `authn` judges it.
 4. Session tickets are off: a session resumed from one carries no chain. (TLS 1.2 may still find a session by its number
    in this server's memory; that one has kept its chain.)
 5. A request head has a deadline, so a client that sends one byte a minute does not keep a connection.

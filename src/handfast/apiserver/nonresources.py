@@ -54,7 +54,7 @@ class NonResources:
         # The path that was authorised is the one that is served: no segment is skipped.
         row = None if "" in segments[:-1] else self._rows.get(segments[0] if segments else "/")
         if row is None:
-            raise status.StatusError("NotFound", "the server could not find the requested resource")
+            raise status.no_such_path()
         return row(asked)
 
     def _check(self, asked: call.Call) -> web.Response:

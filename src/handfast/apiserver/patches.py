@@ -64,7 +64,7 @@ class Patcher:
             raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
         applied, asked.warnings = bodies.for_kind(body, decode.YAML, kind, bodies.validation_mode(asked.info))
         applied["metadata"].setdefault("name", asked.info.name)
-        _require_place(applied["metadata"], asked.info.name, asked.info.namespace if kind.namespaced else "")
+        _require_place(applied["metadata"], asked.info.name, asked.info.space(kind))
 
         def merged(live: objects.Document | None) -> objects.Document:
             document, _ = apply.server_side_apply(

@@ -4,12 +4,12 @@
     connection   listener     gate, TLS, HTTP
     1 rate limit limits       requests without a credential, per source
     2 authenticate authn      who is asking
-    3 audit      audit        counts and writes down every outcome (wraps the rest)
+    3 audit      audit        counts every outcome, writes down refusals (wraps the rest)
     4 authorise  authz        may they
     5 resource   resources    which kind, which verb …
     6 decode     bodies         … what they sent
-    7 admission  admission      … may this object be written
-    8 strategy   strategies     … what the server fills in, defaults, validation
+    7 strategy   strategies     … what the server fills in, and defaults
+    8 admission  admission      … may this object be written
     9 store      storage        … write it
     10 encode    encode         … answer in the shape they asked for
 

@@ -22,7 +22,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from handfast.api import kinds, status
+from handfast import errors
+from handfast.api import kinds, objects, status
 from handfast.apiserver import encode, options, request, sending, states, storage, watch
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
@@ -55,7 +56,7 @@ class Reader:
             await self._wait(options.resource_version(info))
         else:
             await self._replica.fresh()
-        item = self._replica.collection(kind.prefix).get(info.namespace if kind.namespaced else "", info.name)
+        item = self._replica.collection(kind.prefix).get(info.space(kind), info.name)
         if item is None:
             raise status.not_found(kind.plural, kind.group, info.name)
         return item
@@ -80,8 +81,7 @@ class Reader:
     ) -> Page:
         await self._replica.fresh()
         collection = self._replica.collection(kind.prefix)
-        space, slash, name = token.start.partition("/")
-        last = (space, name) if slash else ("", token.start)
+        last = objects.place(token.start)
         if token.rv == options.INCONSISTENT or collection.changed <= token.rv <= self._replica.version:
             return await self._memory(kind, namespace, asked, last, version=max(token.rv, 0))
         try:
@@ -167,24 +167,16 @@ class Reader:
     async def send(self, http: web.BaseRequest, page: Page, shape: encode.Shape) -> web.StreamResponse:
         """A list as an answer: in one piece if it is small, else in chunks."""
         response: web.StreamResponse | None = None
-        rest = b""
         async for part, last in self._parts(page, shape):
-            if last and response is None:
-                return web.Response(body=part, headers=JSON_HEADERS)
             if response is None:
-                response = web.StreamResponse(headers=JSON_HEADERS)
-                if http.version >= aiohttp.HttpVersion11:
-                    response.enable_chunked_encoding()
-                await response.prepare(http)
+                if last:
+                    return web.Response(body=part, headers=JSON_HEADERS)
+                response = await _begin(http)
                 if http.method == "HEAD":
                     return response
-            if last:
-                rest = part
-            else:
-                await sending.send(http, response, part, self._write_seconds)
+            await sending.send(http, response, part, self._write_seconds)
         if response is None:
-            return web.Response(body=rest, headers=JSON_HEADERS)
-        await sending.send(http, response, rest, self._write_seconds)
+            raise errors.Misuse("a list has at least one part")
         return response
 
     async def _parts(self, page: Page, shape: encode.Shape) -> AsyncIterator[tuple[bytes, bool]]:
@@ -205,6 +197,14 @@ class Reader:
                 await self._clock.sleep(0)
         gathered.append(encode.CLOSE)
         yield b"".join(gathered), True
+
+
+async def _begin(http: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse(headers=JSON_HEADERS)
+    if http.version >= aiohttp.HttpVersion11:
+        response.enable_chunked_encoding()
+    await response.prepare(http)
+    return response
 
 
 def _matching(items: Iterable[states.Item], wanted: options.Selection) -> Iterable[states.Item]:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 
 from handfast import errors
+from handfast.api import objects
 from handfast.apiserver import collection as collection_module
 from handfast.apiserver import envelope, states
 from handfast.store import protocol
@@ -79,15 +80,22 @@ class Replica:
             await self.reached(version)
 
     async def reached(self, version: int) -> None:
-        if self.failed is not None:
-            raise errors.Unavailable("the server's copy of the store has stopped", reason="ReplicaStopped")
+        """Wait until the copy has come as far as `version`."""
+        self._require_running()
         if version <= self.version:
             return
         future = asyncio.get_running_loop().create_future()
         self._waiters.append((version, future))
         await future
+        self._require_running()
+
+    def _require_running(self) -> None:
         if self.failed is not None:
-            raise errors.Unavailable("the server's copy of the store has stopped", reason="ReplicaStopped")
+            raise errors.Unavailable(
+                "the server's copy of the store has stopped",
+                reason="ReplicaStopped",
+                hint="restart the server; its log says why",
+            )
 
     def collection(self, prefix: str) -> collection_module.Collection:
         """The collection stored under `prefix` (`group/plural/`)."""
@@ -102,10 +110,7 @@ class Replica:
 
     def _place(self, key: str) -> tuple[collection_module.Collection, str, str]:
         group, plural, rest = key.split("/", 2)
-        namespace, slash, name = rest.partition("/")
-        if not slash:
-            namespace, name = "", rest
-        return self.collection(f"{group}/{plural}/"), namespace, name
+        return self.collection(f"{group}/{plural}/"), *objects.place(rest)
 
     def _apply(self, event: protocol.Event, offset: int) -> states.Change | None:
         collection, namespace, name = self._place(event.key)

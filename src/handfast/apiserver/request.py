@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """URL and method -> what is asked: verb, group, version, resource, namespace, name, subresource.
 
-The same words authorisation and audit use. It does not know which resources exist: `pipeline` looks the kind up.
+The same words authorisation and audit use. It does not know which resources exist: `resources` looks the kind up.
 """
 
 from __future__ import annotations
 
+import functools
+import types
 import urllib.parse
+from collections.abc import Mapping
 
 import msgspec
 
-from handfast.api import status
+from handfast.api import kinds, status
 
 _METHOD_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _NON_RESOURCE_VERBS = {"GET": "get", "HEAD": "head", "POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}
@@ -18,9 +21,11 @@ _NON_RESOURCE_VERBS = {"GET": "get", "HEAD": "head", "POST": "post", "PUT": "put
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 # Longest path we look at: names are at most 253 bytes and there are at most seven parts.
 PATH_LIMIT = 4096
+_REMEMBERED_LENGTH = 256
+_NO_QUERY: Mapping[str, str] = types.MappingProxyType({})
 
 
-class RequestInfo(msgspec.Struct):
+class RequestInfo(msgspec.Struct, frozen=True):
     """What a request asks for; for a path that is no resource, only `verb` and `path` mean something."""
 
     verb: str
@@ -32,38 +37,49 @@ class RequestInfo(msgspec.Struct):
     plural: str = ""
     name: str = ""
     subresource: str = ""
-    query: dict[str, str] = {}
+    query: Mapping[str, str] = _NO_QUERY
+
+    def space(self, kind: kinds.Kind) -> str:
+        """The namespace the request is about: none for cluster-scoped kinds, whatever the path looks like."""
+        return self.namespace if kind.namespaced else ""
 
     def flag(self, name: str) -> bool:
-        """A boolean query parameter, as Kubernetes reads it: present and not false."""
-        value = self.query.get(name)
-        return value is not None and value.lower() not in {"false", "0", "f"}
+        """A boolean query parameter."""
+        return _is_true(self.query.get(name))
 
 
 def parse(method: str, target: str) -> RequestInfo:
     """What `method` on `target` (path and query) asks."""
+    # Clients ask for the same few things over and over. Long targets are not remembered: they are for filling memory.
+    return _remembered(method, target) if len(target) <= _REMEMBERED_LENGTH else _parse(method, target)
+
+
+def _parse(method: str, target: str) -> RequestInfo:
     path, _, query_text = target.partition("?")
     if len(path) > PATH_LIMIT:
         raise status.bad_request(f"the path has {len(path)} characters, at most {PATH_LIMIT} are allowed")
-    query = _query(query_text) if query_text else {}
+    query = _query(query_text) if query_text else _NO_QUERY
     parts = path.split("/")[1:]
     if "%" in path:
         parts = [_unquote(part) for part in parts]
     if parts and not parts[-1]:
         parts.pop()
     if len(parts) >= 3 and parts[0] == "api":
-        info = RequestInfo("", path, True, "", parts[1], query=query)
-        _fill(info, parts[2:])
+        group, version, rest = "", parts[1], parts[2:]
     elif len(parts) >= 4 and parts[0] == "apis":
-        info = RequestInfo("", path, True, parts[1], parts[2], query=query)
-        _fill(info, parts[3:])
+        group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return RequestInfo(_NON_RESOURCE_VERBS.get(method, method.lower()), path, query=query)
-    info.verb = _verb(method, info)
-    return info
+    namespace, plural, name, subresource = _resource(rest)
+    watch = _is_true(query.get("watch"))
+    verb = _verb(method, named=bool(name), watch=watch)
+    return RequestInfo(verb, path, True, group, version, namespace, plural, name, subresource, query)
 
 
-def _query(text: str) -> dict[str, str]:
+_remembered = functools.lru_cache(maxsize=4096)(_parse)
+
+
+def _query(text: str) -> Mapping[str, str]:
     # The first value of a repeated parameter counts.
     found: dict[str, str] = {}
     try:
@@ -75,7 +91,7 @@ def _query(text: str) -> dict[str, str]:
             # Never lost behind an empty one: a write nobody wanted cannot be taken back.
             found[key] = value
         found.setdefault(key, value)
-    return found
+    return types.MappingProxyType(found)
 
 
 def _unquote(part: str) -> str:
@@ -89,23 +105,29 @@ def _unquote(part: str) -> str:
     return plain
 
 
-def _fill(info: RequestInfo, parts: list[str]) -> None:
+def _resource(parts: list[str]) -> tuple[str, str, str, str]:
+    """Namespace, resource, name and subresource."""
+    namespace = ""
     if parts[0] == "namespaces" and len(parts) >= 2:
-        info.namespace = parts[1]
+        namespace = parts[1]
         if len(parts) >= 3 and parts[2] not in _NAMESPACE_SUBRESOURCES:
             parts = parts[2:]
     if len(parts) > 3:
-        raise status.StatusError("NotFound", "the server could not find the requested resource")
-    info.plural = parts[0]
-    info.name = parts[1] if len(parts) > 1 else ""
-    info.subresource = parts[2] if len(parts) > 2 else ""
+        raise status.no_such_path()
+    plural, name, subresource = (*parts, "", "")[:3]
+    return namespace, plural, name, subresource
 
 
-def _verb(method: str, info: RequestInfo) -> str:
+def _verb(method: str, *, named: bool, watch: bool) -> str:
     if method in {"GET", "HEAD"}:
-        if info.flag("watch"):
+        if watch:
             return "watch"
-        return "get" if info.name else "list"
+        return "get" if named else "list"
     if method == "DELETE":
-        return "delete" if info.name else "deletecollection"
+        return "delete" if named else "deletecollection"
     return _METHOD_VERBS.get(method, method.lower())
+
+
+def _is_true(value: str | None) -> bool:
+    """A boolean parameter, as Kubernetes reads it: present and not false."""
+    return value is not None and value.lower() not in {"false", "0", "f"}

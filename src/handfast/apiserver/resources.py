@@ -86,7 +86,7 @@ class Resources:
         if info.subresource:
             sub = kind.subresource(info.subresource)
             if sub is None:
-                raise _not_served()
+                raise status.no_such_path()
             allowed = info.verb in sub.verbs
         else:
             allowed = info.verb in kind.verbs and _NAMED.get(info.verb, bool(info.name)) == bool(info.name)
@@ -112,14 +112,14 @@ class Resources:
                 await self._customs.fresh()
                 kind = self._table.find(info.group, info.version, info.plural)
             if kind is None:
-                raise _not_served()
+                raise status.no_such_path()
         if kind.namespaced:
             # Only lists and watches may span namespaces.
             if not info.namespace and (info.name or info.verb not in {"list", "watch", "deletecollection"}):
-                raise _not_served()
+                raise status.no_such_path()
         elif info.namespace and (kind.resource != ("", "namespaces") or info.namespace != info.name):
             # A Namespace's own path names it as the namespace, too; any other cluster-scoped object has none.
-            raise _not_served()
+            raise status.no_such_path()
         return kind
 
     def _shape(self, asked: call.Call, kind: kinds.Kind) -> encode.Shape:
@@ -152,7 +152,7 @@ class Resources:
     async def _list(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
         shape = self._shape(asked, kind)
         wanted = options.parse(kind, asked.info, watch=False)
-        page = await self._reader.page(kind, _space(asked, kind), wanted)
+        page = await self._reader.page(kind, asked.info.space(kind), wanted)
         return await self._reader.send(asked.http, page, shape)
 
     async def _watch(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
@@ -165,7 +165,7 @@ class Resources:
         wanted = options.parse(kind, asked.info, watch=True)
         connection = cast("listener.Connection", asked.http.protocol)
         with self._customs.following(kind, connection.closed_hooks):
-            return await self._hub.serve(asked.http, kind, _space(asked, kind), shape, wanted, asked.user.until)
+            return await self._hub.serve(asked.http, kind, asked.info.space(kind), shape, wanted, asked.user.until)
 
     async def _create(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
         body = await bodies.read(asked.http, self._limits)
@@ -198,7 +198,7 @@ class Resources:
     async def _delete(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
         body = await bodies.read(asked.http, self._limits)
         wanted = deletes.parse_options(asked, body)
-        space = asked.info.namespace if kind.namespaced else ""
+        space = asked.info.space(kind)
         item, gone = await self._deleter.delete(asked, kind, space, asked.info.name, wanted)
         if gone and kind.resource != ("", "pods"):
             return _document(_success(kind, item.name, item.document()["metadata"].get("uid", "")))
@@ -207,19 +207,11 @@ class Resources:
     async def _delete_collection(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
         body = await bodies.read(asked.http, self._limits)
         wanted = deletes.parse_options(asked, body)
-        page = await self._reader.page(kind, _space(asked, kind), options.parse(kind, asked.info, watch=False))
+        page = await self._reader.page(kind, asked.info.space(kind), options.parse(kind, asked.info, watch=False))
         items = list(page.items)
         await self._deleter.delete_collection(asked, kind, items, wanted)
         shape = self._shape(asked, kind)
         return await self._reader.send(asked.http, reads.Page(items, page.metadata), shape)
-
-
-def _space(asked: call.Call, kind: kinds.Kind) -> str:
-    return asked.info.namespace if kind.namespaced else ""
-
-
-def _not_served() -> status.StatusError:
-    return status.StatusError("NotFound", "the server could not find the requested resource")
 
 
 def _document(document: objects.Document, code: int = 200) -> web.Response:

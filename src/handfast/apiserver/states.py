@@ -55,9 +55,7 @@ class Item:
 
     def at_version(self, version: int) -> Item:
         """The same state under a later resource version: what a DELETED event carries."""
-        # Drop `"resourceVersion":"N",` and put the new one in.
-        start = self.at + len(b'"metadata":{')
-        payload = self.body[:start] + self.body[self.body.index(b",", start) + 1 :]
+        payload = envelope.without_resource_version(self.body, self.at)
         copy = Item(self.namespace, self.name, version, payload)
         copy._labels = self._labels
         return copy

@@ -88,10 +88,7 @@ class Storage:
         page = await self._store.list_at(prefix, revision=version - offset, after=after, limit=limit)
         items = []
         for entry in page.entries:
-            rest = entry.key[len(kind.prefix) :]
-            space, slash, name = rest.partition("/")
-            if not slash:
-                space, name = "", rest
+            space, name = objects.place(entry.key[len(kind.prefix) :])
             payload = self._envelopes.open(entry.key, entry.value)
             items.append(states.Item(space, name, entry.revision + offset, payload))
         return items, page.more

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import random
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -55,14 +56,17 @@ class Watcher:
         shape: encode.Shape,
         namespace: str,
         wanted: options.Selection,
+        bookmark: bytes,
         buffer_cap: int,
         touched: list[Watcher],
     ) -> None:
         self._touched = touched
         self._transport = transport
         self._shape = shape
-        self._namespace = namespace
-        self._wanted = wanted
+        self.namespace = namespace
+        self.wanted = wanted
+        # How a bookmark begins: apiVersion and kind of what is watched.
+        self.bookmark = bookmark
         self._cap = buffer_cap
         self._pending: list[bytes] = []
         self._first = True
@@ -72,13 +76,13 @@ class Watcher:
     def event(self, change: states.Change) -> bytes | None:
         """The chunk this watcher gets for a change, None if it does not see it."""
         before, after = change.before, change.after
-        if self._namespace and (after or change.before).namespace != self._namespace:  # type: ignore[union-attr]
+        if self.namespace and (after or change.before).namespace != self.namespace:  # type: ignore[union-attr]
             return None
-        if self._wanted.everything:
+        if self.wanted.everything:
             seen, sees = before is not None, after is not None
         else:
-            seen = before is not None and self._wanted.matches(before)
-            sees = after is not None and self._wanted.matches(after)
+            seen = before is not None and self.wanted.matches(before)
+            sees = after is not None and self.wanted.matches(after)
         if sees:
             return self._encoded(change, b"MODIFIED" if seen else b"ADDED", cast("states.Item", after))
         return self._encoded(change, b"DELETED", change.gone()) if seen else None
@@ -148,7 +152,7 @@ class Hub:
         self._clock = clock
         self._cap = buffer_cap
         self._write_seconds = write_seconds
-        self._watchers: dict[Watcher, bytes] = {}
+        self._watchers: set[Watcher] = set()
         self._bookmarked: set[Watcher] = set()
         # Those that got something in this batch: only they are written to at its end.
         self._touched: list[Watcher] = []
@@ -164,7 +168,7 @@ class Hub:
         while True:
             await self._clock.sleep(BOOKMARK_SECONDS)
             for watcher in tuple(self._bookmarked):
-                watcher.write(chunk(self._bookmark(self._watchers[watcher])))
+                watcher.write(self._bookmark(watcher))
 
     def close(self) -> None:
         """End every watch cleanly; new ones end at once."""
@@ -196,18 +200,19 @@ class Hub:
         connection = cast("listener.Connection", http.protocol)
         if connection.transport is None:
             return response
-        watcher = Watcher(connection.transport, shape, namespace, asked.selection, self._cap, self._touched)
+        bookmark = _bookmark_kind(kind, shape)
+        watcher = Watcher(connection.transport, shape, namespace, asked.selection, bookmark, self._cap, self._touched)
         connection.closed_hooks.add(watcher.end)
         try:
             try:
-                await self._begin(http, response, watcher, collection, namespace, asked, kind, shape)
+                await self._begin(http, response, watcher, collection, asked)
             except status.StatusError as error:
                 watcher.write(chunk(_frame(b"ERROR", _encode(error.document()))))
                 return response
-            await self._run(watcher, shape, kind, asked, until)
+            await self._run(watcher, asked, until)
         finally:
             collection.forget(watcher)
-            self._watchers.pop(watcher, None)
+            self._watchers.discard(watcher)
             self._bookmarked.discard(watcher)
             connection.closed_hooks.discard(watcher.end)
             self.dropped += watcher.dropped
@@ -226,17 +231,14 @@ class Hub:
         response: web.StreamResponse,
         watcher: Watcher,
         collection: collection_module.Collection,
-        namespace: str,
         asked: options.ListOptions,
-        kind: kinds.Kind,
-        shape: encode.Shape,
     ) -> None:
         """Send what comes before the live events, then register: the last part runs without an await."""
         send_state = asked.initial_events if asked.initial_events is not None else not asked.version
         version = asked.version or self._replica.version
         if send_state:
             version = self._replica.version
-            for part in _parts(watcher, collection.snapshot(namespace), asked.selection):
+            for part in _parts(watcher, collection.snapshot(watcher.namespace)):
                 await sending.send(http, response, part, self._write_seconds)
         # Large states take a while to send: catch up with what happened meanwhile, in memory-sized steps.
         while True:
@@ -255,17 +257,15 @@ class Hub:
             watcher.offer(change)
         watcher.flush()
         if send_state and asked.initial_events:
-            watcher.write(chunk(self._bookmark(_bookmark_kind(kind, shape), initial_end=True)))
-        collection.listen(watcher, watcher.offer, _index(namespace, asked.selection))
-        self._watchers[watcher] = _bookmark_kind(kind, shape)
+            watcher.write(self._bookmark(watcher, initial_end=True))
+        collection.listen(watcher, watcher.offer, _index(watcher.namespace, watcher.wanted))
+        self._watchers.add(watcher)
         if asked.bookmarks:
             self._bookmarked.add(watcher)
 
     async def _run(
         self,
         watcher: Watcher,
-        shape: encode.Shape,
-        kind: kinds.Kind,
         asked: options.ListOptions,
         until: datetime.datetime | None,
     ) -> None:
@@ -281,7 +281,7 @@ class Hub:
             timer.cancel()
         if asked.bookmarks and not watcher.dropped:
             watcher.done = asyncio.get_running_loop().create_future()
-            watcher.write(chunk(self._bookmark(_bookmark_kind(kind, shape))))
+            watcher.write(self._bookmark(watcher))
             watcher.end()
 
     def _flush(self) -> None:
@@ -290,11 +290,11 @@ class Hub:
         for watcher in touched:
             watcher.flush()
 
-    def _bookmark(self, kind: bytes, *, initial_end: bool = False) -> bytes:
+    def _bookmark(self, watcher: Watcher, *, initial_end: bool = False) -> bytes:
         metadata: dict[str, Any] = {"resourceVersion": str(self._replica.version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        return _frame(b"BOOKMARK", b'{%s,"metadata":%s}' % (kind, _encode(metadata)))
+        return chunk(_frame(b"BOOKMARK", b'{%s,"metadata":%s}' % (watcher.bookmark, _encode(metadata))))
 
 
 def _index(namespace: str, wanted: options.Selection) -> collection_module.Index | None:
@@ -317,12 +317,12 @@ def _bookmark_kind(kind: kinds.Kind, shape: encode.Shape) -> bytes:
     return b'"kind":"%s","apiVersion":"%s"' % (kind.kind.encode(), kind.api_version.encode())
 
 
-def _parts(watcher: Watcher, items: list[states.Item], wanted: options.Selection) -> Any:
+def _parts(watcher: Watcher, items: list[states.Item]) -> Iterator[bytes]:
     """ADDED events of the current state, gathered into writes of moderate size."""
     gathered: list[bytes] = []
     size = 0
     for item in items:
-        if not wanted.everything and not wanted.matches(item):
+        if not watcher.wanted.everything and not watcher.wanted.matches(item):
             continue
         gathered.append(watcher.initial(item))
         size += len(gathered[-1])

@@ -63,10 +63,6 @@ class Workloads:
     async def evict(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> states.Item:
         """Delete a Pod on request of an eviction; there are no disruption budgets to ask."""
         eviction = bodies.document(body, asked.header("Content-Type"), "Eviction", "policy/v1", "policy.v1.Eviction")
-        given = eviction.get("deleteOptions") or {}
-        wanted = deletes.DeleteOptions(
-            grace=given.get("gracePeriodSeconds"),
-            uid=str((given.get("preconditions") or {}).get("uid") or ""),
-        )
+        wanted = deletes.options_from(eviction.get("deleteOptions") or {}, asked)
         item, _ = await self._deleter.delete(asked, kind, asked.info.namespace, asked.info.name, wanted)
         return item

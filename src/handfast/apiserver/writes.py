@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create, update, patch: decode, admit, fill in, validate, store; with optimistic concurrency and dry-run.
+"""create and update: fill in, admit, validate, store; with optimistic concurrency and dry-run.
 
 A write that names a resourceVersion happens at that version or not at all. One that names none is applied to the state
 found and tried again if another writer was faster. A write that changes nothing is not written. Deleting is `deletes`.
@@ -39,7 +39,7 @@ class Writer:
 
     async def create(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> states.Item:
         """Store a new object."""
-        namespace = asked.info.namespace if kind.namespaced else ""
+        namespace = asked.info.space(kind)
         metadata = document["metadata"]
         _check_url(asked, kind, metadata, namespace)
         custom_strategies.require_creatable(kind)
@@ -67,7 +67,7 @@ class Writer:
     async def update(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> tuple[states.Item, bool]:
         """Replace an object (or a part of it); the second value tells that it was created."""
         info = asked.info
-        namespace = info.namespace if kind.namespaced else ""
+        namespace = info.space(kind)
         metadata = document["metadata"]
         _check_url(asked, kind, metadata, namespace)
         if metadata.get("name") not in {None, info.name}:
@@ -96,7 +96,7 @@ class Writer:
         `change` gets a document it may keep, and returns the document as the client wants it.
         """
         info = asked.info
-        namespace = info.namespace if kind.namespaced else ""
+        namespace = info.space(kind)
         for _ in range(_TRIES):
             found = await self._storage.find(kind, namespace, info.name)
             if found is None:

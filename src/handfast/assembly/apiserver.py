@@ -41,7 +41,7 @@ from handfast.apiserver import (
 from handfast.assembly import layout
 from handfast.pki import bundles, seal
 from handfast.runtime import clock as clock_module
-from handfast.runtime import tasks
+from handfast.runtime import files, tasks
 from handfast.store import protocol, sqlite
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
@@ -49,6 +49,7 @@ from handfast.telemetry import metrics as metrics_module
 _log = structlog.get_logger("handfast.apiserver")
 # Seconds that requests in flight get to end when the server stops; the supervisor allows nine altogether.
 GRACE = 3.0
+_FILE_BYTES = 1 << 20
 # Whose values are sealed at rest.
 SEALED = ("core/secrets/",)
 
@@ -78,9 +79,9 @@ class ApiServer:
         limits_: limits.Limits,
         clock: clock_module.Clock,
     ) -> None:
-        sealer = seal.Sealer.from_text(place.encryption_key.read_text())
+        sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
         envelopes = envelope.Envelopes(sealer, SEALED)
-        client_cas = place.ca_certificate.read_bytes()
+        client_cas = files.read(place.ca_certificate, limit=_FILE_BYTES)
         self._clock = clock
         self._store = store
         self._advertise = advertise

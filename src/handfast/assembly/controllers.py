@@ -31,7 +31,7 @@ from handfast.controllers import (
 from handfast.controllers import endpoints as classic_endpoints
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
-from handfast.telemetry import admin
+from handfast.telemetry import admin, health
 
 Build = Callable[[loop.Context], loop.Controller[Any]]
 
@@ -109,7 +109,7 @@ async def run(
     link = transport.Transport(place, clock=clock)
     client = api.Client(link)
     role = _Role(client, clock, [builds[name] for name in wanted])
-    doors = admin.Admin(live={"ping": lambda: None}, ready={"controllers": role.not_ready})
+    doors = admin.Admin(health.Health(ready={"controllers": role.not_ready}))
     try:
         with endpoints.listen(endpoints.Address(*admin_listen), "--admin-listen") as listener:
             await doors.start(listener)

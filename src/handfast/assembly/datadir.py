@@ -26,18 +26,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from handfast import errors
+from handfast.api import objects
 from handfast.assembly import config, endpoints, layout
 from handfast.bootstrap import kubeconfig
 from handfast.pki import authority, bundles, certificates, chains, keys, names, pem, profiles, seal
+from handfast.rules import access
 from handfast.runtime import files
 
 CLUSTER = "handfast"
 CA_NAME = "handfast-ca"
-SERVICE_ADDRESS = "10.96.0.1"
 SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 # Until RBAC decides, the group that may do everything is the only one an administrator can have.
-ADMIN = names.Subject(common_name="kubernetes-admin", organizations=("system:masters",))
-CONTROLLERS = names.Subject(common_name="system:kube-controller-manager")
+ADMIN = names.Subject(common_name="kubernetes-admin", organizations=(access.MASTERS,))
+CONTROLLERS = names.Subject(common_name=access.CONTROLLERS)
 _MAX_BYTES = 1 << 20
 _RESTORE = "restore it from a backup; it is not made anew, because what depends on it would be lost"
 
@@ -153,7 +154,7 @@ def _seal_key(work: _Work) -> None:
 
 def serving_names(server: endpoints.Address, advertise: Sequence[endpoints.Address], hostname: str) -> names.Sans:
     """Every name and address by which the API server is called."""
-    hosts = ["localhost", hostname, *SERVICE_NAMES, "127.0.0.1", "::1", SERVICE_ADDRESS]
+    hosts = ["localhost", hostname, *SERVICE_NAMES, "127.0.0.1", "::1", objects.KUBERNETES_SERVICE_IP]
     hosts += [address.host for address in (server, *advertise)]
     dns: dict[str, None] = {}
     ip: dict[names.IP, None] = {}

@@ -10,12 +10,13 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, get_args
 
 import msgspec
 
 from handfast import errors
-from handfast.api import objects
+from handfast.api import objects, status
 from handfast.client import partial
 from handfast.client import transport as transports
 
@@ -24,8 +25,6 @@ T = TypeVar("T")
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 # Servers that do not know the metadata-only form answer whole objects, which decode to the same parts.
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -106,6 +105,21 @@ def path(resource: Addressable, *, namespace: str = "", name: str = "", subresou
     return "/".join(parts)
 
 
+class _MissingOk:
+    """A block that ends quietly where the server says NotFound."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return isinstance(error, status.StatusError) and error.reason == "NotFound"
+
+
+# For whoever is done, or has nothing to do, once an object is gone.
+MISSING_OK = _MissingOk()
+
+
 class Client:
     """The verbs, over one transport."""
 
@@ -119,6 +133,14 @@ class Client:
         """One object; with `metadata` only its metadata."""
         at = path(resource, namespace=namespace, name=name, subresource=subresource)
         return _documents.decode(await self.transport.request("GET", at, accept=METADATA if metadata else JSON))
+
+    async def find(
+        self, resource: Addressable, name: str, *, namespace: str = "", metadata: bool = False
+    ) -> objects.Document | None:
+        """One object as by `get`, or None if it is not there."""
+        with MISSING_OK:
+            return await self.get(resource, name, namespace=namespace, metadata=metadata)
+        return None
 
     async def view(
         self,

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, slicing
 
@@ -62,13 +61,10 @@ class EndpointSlices:
 
     async def _delete(self, slice_: slicing.Slice) -> None:
         meta = slice_.metadata
-        try:
+        with api.MISSING_OK:
             await self._client.delete(
                 SLICES, meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
             )
-        except status.StatusError as error:
-            if error.reason != "NotFound":
-                raise
 
 
 def _document(service: slicing.Service, slice_: slicing.Slice) -> dict[str, Any]:

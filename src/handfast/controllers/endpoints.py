@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import objects, status
+from handfast.api import objects
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, slicing
 
@@ -45,14 +45,10 @@ class Endpoints:
         namespace, name = key
         pods = [pod for pod in self._pods.by_index("namespace", namespace) if slicing.selects(service, pod)]
         wanted = document(service, pods)
-        try:
-            found = await self._client.get(ENDPOINTS, name, namespace=namespace)
-        except status.StatusError as error:
-            if error.reason != "NotFound":
-                raise
+        found = await self._client.find(ENDPOINTS, name, namespace=namespace)
+        if found is None:
             await self._client.create(ENDPOINTS, wanted, namespace=namespace)
-            return
-        if not _says(found, wanted):
+        elif not _says(found, wanted):
             wanted["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
             await self._client.update(ENDPOINTS, wanted)
 

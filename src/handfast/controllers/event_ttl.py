@@ -98,7 +98,7 @@ class EventTTL:
 
     async def reconcile(self, key: partial.Key) -> float | None:
         namespace, name = key
-        try:
+        with api.MISSING_OK:
             event = await self._client.view(EVENTS, name, _events, namespace=namespace)
             left = seconds_left(event, self._clock.now())
             if left > 0:
@@ -107,9 +107,6 @@ class EventTTL:
             await self._client.delete(
                 EVENTS, name, namespace=namespace, uid=meta.uid, resource_version=meta.resource_version
             )
-        except status.StatusError as error:
-            if error.reason != "NotFound":
-                raise
         return None
 
 

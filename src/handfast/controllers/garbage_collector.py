@@ -24,7 +24,7 @@ import msgspec
 import structlog
 
 from handfast import errors
-from handfast.api import status
+from handfast.api import objects
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import events, loop, ownership, served
 
@@ -107,27 +107,24 @@ class GarbageCollector:
         finalizers = live.finalizers or ()
         if live.deletion_timestamp is None:
             await self._judge(node.place, live)
-        elif ownership.ORPHAN in finalizers:
+        elif objects.FINALIZER_ORPHAN in finalizers:
             # Dependents come by other watches, which may be behind; one that is overlooked would be deleted later.
             if uid not in self._orphaning:
                 self._orphaning.add(uid)
                 return _SETTLE_SECONDS
             await self._orphan(node.place)
-        elif ownership.FOREGROUND in finalizers:
+        elif objects.FINALIZER_FOREGROUND in finalizers:
             await self._foreground(node.place)
         return None
 
     async def _read(self, place: ownership.Place) -> partial.OwnedMeta | None:
         """The metadata of the object at a place, or None if there is none of this uid."""
-        try:
+        with api.MISSING_OK:
             found = await self._client.view(
                 place.resource, place.name, _metas, namespace=place.namespace, metadata=True
             )
-        except status.StatusError as error:
-            if error.reason != "NotFound":
-                raise
-            return None
-        return found.metadata if found.metadata.uid == place.uid else None
+            return found.metadata if found.metadata.uid == place.uid else None
+        return None
 
     async def _judge(self, place: ownership.Place, live: partial.OwnedMeta) -> None:
         """Delete the object, cut it loose from some of its owners, or leave it."""
@@ -148,7 +145,7 @@ class GarbageCollector:
             await self._delete(place, live, _propagation(live))
 
     async def _delete(self, place: ownership.Place, live: partial.OwnedMeta, propagation: str) -> None:
-        try:
+        with api.MISSING_OK:
             await self._client.delete(
                 place.resource,
                 place.name,
@@ -157,9 +154,6 @@ class GarbageCollector:
                 resource_version=live.resource_version,
                 propagation=propagation,
             )
-        except status.StatusError as error:
-            if error.reason != "NotFound":
-                raise
 
     async def _lost(self, place: ownership.Place, references: Sequence[partial.OwnerReference]) -> Mapping[str, Owner]:
         """The owners, by uid, that are gone or wait for their dependents to go."""
@@ -186,7 +180,7 @@ class GarbageCollector:
             return Owner.DANGLING
         if losses == self._graph.losses:
             self._graph.saw(resource, found)
-        waits = found.deletion_timestamp is not None and ownership.FOREGROUND in (found.finalizers or ())
+        waits = found.deletion_timestamp is not None and objects.FINALIZER_FOREGROUND in (found.finalizers or ())
         return Owner.WAITING if waits else Owner.SOLID
 
     def _resource(self, ref: partial.OwnerReference) -> served.Served | None:
@@ -212,7 +206,7 @@ class GarbageCollector:
         """Let the object go when no dependent holds it back; until then see to those that do."""
         blocking = [node for node in self._graph.dependents(place.uid) if node.blocks(place.uid)]
         if not blocking:
-            await self._edit(place, "finalizers", lambda rows: [row for row in rows if row != ownership.FOREGROUND])
+            await self._edit(place, "finalizers", lambda rows: [row for row in rows if row != objects.FINALIZER_FOREGROUND])
         for node in blocking:
             if not node.deleting:
                 self._again(node.place.uid)
@@ -223,11 +217,11 @@ class GarbageCollector:
             await self._edit(
                 node.place, "ownerReferences", lambda rows: [row for row in rows if row.get("uid") != place.uid]
             )
-        await self._edit(place, "finalizers", lambda rows: [row for row in rows if row != ownership.ORPHAN])
+        await self._edit(place, "finalizers", lambda rows: [row for row in rows if row != objects.FINALIZER_ORPHAN])
 
     async def _edit(self, place: ownership.Place, field: str, change: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         """Change one list of an object's metadata, if it is still the same object and still to be changed."""
-        try:
+        with api.MISSING_OK:
             document = await self._client.get(place.resource, place.name, namespace=place.namespace, metadata=True)
             meta = document["metadata"]
             # An object from before nulls were settled may hold one, which means nothing.
@@ -243,9 +237,6 @@ class GarbageCollector:
                 }
             }
             await self._client.patch(place.resource, place.name, patch, namespace=place.namespace)
-        except status.StatusError as error:
-            if error.reason != "NotFound":
-                raise
 
 
 def _unblocked(rows: Sequence[Any]) -> Sequence[Any]:
@@ -255,9 +246,9 @@ def _unblocked(rows: Sequence[Any]) -> Sequence[Any]:
 def _propagation(live: partial.OwnedMeta) -> str:
     """Dependents of a dependent go the way its own finalizers ask for."""
     finalizers = live.finalizers or ()
-    if ownership.ORPHAN in finalizers:
+    if objects.FINALIZER_ORPHAN in finalizers:
         return api.ORPHAN
-    return api.FOREGROUND if ownership.FOREGROUND in finalizers else api.BACKGROUND
+    return api.FOREGROUND if objects.FINALIZER_FOREGROUND in finalizers else api.BACKGROUND
 
 
 class _Primer:

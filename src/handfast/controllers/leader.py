@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from handfast import errors
-from handfast.api import objects, status
+from handfast.api import objects
 from handfast.client import api
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
@@ -91,11 +91,8 @@ class Lock:
     async def _try(self) -> bool:
         """One attempt to take or renew the lease; False if it is another's or cannot be reached."""
         try:
-            try:
-                lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
-            except status.StatusError as error:
-                if error.reason != "NotFound":
-                    raise
+            lease = await self._client.find(LEASES, self._name, namespace=self._namespace)
+            if lease is None:
                 document = self._record({"metadata": {"name": self._name, "namespace": self._namespace}}, {})
                 self._observe(await self._client.create(LEASES, document, namespace=self._namespace))
                 return True

@@ -101,12 +101,9 @@ class Namespaces:
         self._clock = clock
 
     async def reconcile(self, name: str) -> None:
-        try:
-            namespace = await self._client.get(views.NAMESPACES, name)
-        except status.StatusError as error:
-            if error.reason == "NotFound":
-                return
-            raise
+        namespace = await self._client.find(views.NAMESPACES, name)
+        if namespace is None:
+            return
         finalizers = (namespace.get("spec") or {}).get("finalizers") or []
         if namespace["metadata"].get("deletionTimestamp") is None or _FINALIZER not in finalizers:
             return

@@ -12,11 +12,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from handfast.api import objects
 from handfast.client import partial
 from handfast.controllers import served
 
-FOREGROUND = "foregroundDeletion"
-ORPHAN = "orphan"
 _REMEMBERED = 4096
 
 
@@ -182,6 +181,6 @@ def _node(resource: served.Served, meta: partial.OwnedMeta) -> Node:
         Place(resource, meta.namespace, meta.name, meta.uid),
         meta.owner_references or (),
         deleting,
-        deleting and FOREGROUND in finalizers,
-        deleting and ORPHAN in finalizers,
+        deleting and objects.FINALIZER_FOREGROUND in finalizers,
+        deleting and objects.FINALIZER_ORPHAN in finalizers,
     )

@@ -92,14 +92,10 @@ class RootCA:
         namespace = self._namespaces.get("", name)
         if namespace is None or namespace.terminating or name in self._published:
             return
-        try:
-            found = await self._client.get(CONFIG_MAPS, _CONFIG_MAP, namespace=name)
-        except status.StatusError as error:
-            if error.reason != "NotFound":
-                raise
+        found = await self._client.find(CONFIG_MAPS, _CONFIG_MAP, namespace=name)
+        if found is None:
             await self._create(name)
-            return
-        if found.get("data") != self._wanted:
+        elif found.get("data") != self._wanted:
             found["data"] = self._wanted
             found["metadata"]["annotations"] = {**(found["metadata"].get("annotations") or {}), **_ANNOTATIONS}
             await self._client.update(CONFIG_MAPS, found)

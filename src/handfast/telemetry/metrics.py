@@ -77,7 +77,7 @@ class ApiServerMetrics:
         self.registry.register(self._requests)
         self.refused = prometheus_client.Counter(
             "handfast_apiserver_refused_total",
-            "Requests refused before or at authorisation, by station and reason.",
+            "Requests refused by a station of the pipeline, by station and reason.",
             ["station", "reason"],
             registry=self.registry,
         )

@@ -118,8 +118,14 @@ class TestQuery:
         assert request.parse("GET", "/healthz?a=?b").query == {"a": "?b"}
 
     def test_one_request_does_not_see_the_query_of_another(self) -> None:
-        request.parse("GET", "/healthz").query["a"] = "1"
-        assert request.parse("GET", "/healthz").query == {}
+        for target in ("/healthz", "/healthz?b=2"):
+            with pytest.raises(TypeError):
+                request.parse("GET", target).query["a"] = "1"  # type: ignore[index]
+
+    def test_long_targets_are_not_remembered(self) -> None:
+        before = request._remembered.cache_info().currsize
+        request.parse("GET", "/healthz?" + "a" * 300)
+        assert request._remembered.cache_info().currsize == before
 
     @pytest.mark.parametrize(
         ("query", "expected"),

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from handfast.telemetry import admin
+from handfast.telemetry import admin, health
 
 
 @contextlib.asynccontextmanager
 async def serving(**wrong: str | None) -> AsyncIterator[aiohttp.ClientSession]:
-    checks = {name: functools.partial(wrong.get, name) for name in wrong}
-    doors = admin.Admin(live={"ping": lambda: None}, ready=checks)
+    checks: dict[str, health.Check] = {name: functools.partial(wrong.get, name) for name in wrong}
+    doors = admin.Admin(health.Health(ready=checks))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         await doors.start(listener)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{listener.getsockname()[1]}") as session:
@@ -46,8 +46,7 @@ async def test_not_ready_but_alive():
             "[+]ping ok\n[-]watches failed: not synced: a\n[+]other ok\nreadyz check failed\n",
         )
         assert await get(session, "/readyz/other") == (200, "ok")
-        code, text = await get(session, "/readyz/watches")
-        assert (code, text) == (500, "[-]watches failed: not synced: a\nreadyz/watches check failed\n")
+        assert await get(session, "/readyz/watches") == (500, "watches failed: not synced: a\n")
 
 
 async def test_metrics_and_nothing_else():
@@ -56,9 +55,10 @@ async def test_metrics_and_nothing_else():
         assert code == 200
         assert "# HELP python_info" in text
         assert (await get(session, "/"))[0] == 404
+        assert (await get(session, "/nothing/ping"))[0] == 404
         assert (await get(session, "/livez/unknown"))[0] == 404
         assert (await get(session, "/livez", "POST"))[0] == 405
 
 
 async def test_stopping_what_was_never_started():
-    await admin.Admin(live={}, ready={}).stop()
+    await admin.Admin(health.Health()).stop()
