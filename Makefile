@@ -30,8 +30,8 @@ test: $(STAMP) deps ## Run every test against real peers, with coverage
 	@$(BIN)/coverage combine -q
 	@$(BIN)/python scripts/coverage_gate.py
 
-quick: $(STAMP) ## Run the fast tests only (under 30 seconds)
-	@$(BIN)/pytest -q -n $(WORKERS) -m "not slow" tests
+quick: $(STAMP) ## Run the fast tests only: no processes, no property tests (under 30 seconds)
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not slow" --ignore=tests/properties tests
 
 check: $(STAMP) ## Lint, types, import contracts
 	$(BIN)/ruff check .

@@ -61,7 +61,7 @@ def test_a_directory_that_cannot_be_made():
 def test_a_directory_that_cannot_be_written(tmp_path):
     if os.geteuid() == 0:
         # Root may write anywhere, except on a file system that is mounted read-only.
-        done = mounted(tmp_path, "ro,size=1m")
+        done = mounted(tmp_path, "ro,size=1m,mode=700")
     else:
         (tmp_path / "d").mkdir(mode=0o500)
         done = up_world.run("up", "--dir", tmp_path / "d", *up_world.FREE)
@@ -71,7 +71,7 @@ def test_a_directory_that_cannot_be_written(tmp_path):
 def test_no_space(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root can make a file system that is full")
-    done = mounted(tmp_path, "size=4k")
+    done = mounted(tmp_path, "size=4k,mode=700")
     refused(done, 3, "NoSpace", str(tmp_path / "d"), "free some space")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from handfast import errors
 from handfast.api import field_path, nesting, protobuf, status, yaml_document
 
 JSON = "application/json"
@@ -75,8 +76,17 @@ def document_and_duplicates(body: bytes, content_type: str = JSON) -> tuple[dict
 
 
 def _yaml(body: bytes) -> tuple[dict[str, Any], list[str]]:
-    value, duplicates = yaml_document.load(body)
+    value, duplicates = _load_yaml(body)
     return _object(value, "yaml"), duplicates
+
+
+def _load_yaml(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        return yaml_document.load(body)
+    except errors.Refused as error:
+        # How deep a body may be is said in the same words whatever it is written in.
+        words = "" if error.reason == nesting.REASON else "couldn't get version/kind; yaml parse error: "
+        raise status.bad_request(words + error.message) from None
 
 
 def _is_json(body: bytes) -> bool:
@@ -112,7 +122,7 @@ def duplicate_fields(body: bytes, content_type: str, decoded: dict[str, Any]) ->
     if media == PROTOBUF:
         return []
     if media == YAML and not _is_json(body):
-        return yaml_document.load(body)[1]
+        return _load_yaml(body)[1]
     # A dropped key takes its colon with it. Strings keep theirs, unless one is written as \u003a: then look closely.
     if b"\\u" not in body and body.count(b":") == msgspec.json.encode(decoded).count(b":"):
         return []

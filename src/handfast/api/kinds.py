@@ -74,10 +74,8 @@ class Kind:
     # What tables of behaviour are keyed by.
     resource: tuple[str, str] = field(init=False)
     api_version: str = field(init=False)
-    # Group and plural under which the objects are stored; two rows may share one.
-    storage_resource: tuple[str, str] = field(init=False)
     storage_api_version: str = field(init=False)
-    # Where its objects lie in the store.
+    # Where its objects lie in the store; two rows may share one.
     prefix: str = field(init=False)
     # The selectable fields in a form that can be a cache key.
     selectable_items: tuple[tuple[str, str], ...] = field(init=False)
@@ -87,7 +85,6 @@ class Kind:
         for name, value in (
             ("resource", (self.group, self.plural)),
             ("api_version", _group_version(self.group, self.version)),
-            ("storage_resource", (group, self.plural)),
             ("storage_api_version", _group_version(group, self.stored_version or self.version)),
             ("prefix", f"{group or 'core'}/{self.plural}/"),
             ("selectable_items", tuple(self.selectable.items())),
@@ -274,9 +271,6 @@ class Table:
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         return self._rows.get((group, version, plural))
-
-    def by_kind(self, api_version: str, kind: str) -> Kind | None:
-        return next((row for row in self if row.kind == kind and row.api_version == api_version), None)
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(tuple(self._rows.values()))

@@ -12,6 +12,7 @@ from typing import Any
 # template in one is estimated, not measured, at 30 to 60. With Python's 1000 frames, 128 leaves seven a level to walkers.
 MAX_DEPTH = 128
 
+REASON = "TooDeep"
 TOO_DEEP = f"the body is nested too deeply: at most {MAX_DEPTH} levels are allowed"
 
 

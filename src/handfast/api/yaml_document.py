@@ -3,7 +3,7 @@
 
 It takes events rather than PyYAML's own constructor because a body comes from a stranger: events are read without
 recursion, an alias can be refused before it expands (271 bytes of aliases can become 100 MB), and a repeated key is
-still visible. It does not care what the document means. What is refused:
+still visible. It does not care what the document means, nor what it is for. What is refused:
 
 1. bytes that are not UTF-8, text that is not YAML;
 2. aliases, merge keys (<<) and tags other than !!str;
@@ -25,7 +25,8 @@ from typing import Any, Final
 
 import yaml
 
-from handfast.api import field_path, nesting, status
+from handfast import errors
+from handfast.api import field_path, nesting
 
 _STR_TAGS: Final = ("tag:yaml.org,2002:str", "!")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -47,10 +48,6 @@ _ABSENT: Final = object()
 MAX_DUPLICATES = 100
 # Twice what the largest definitions have; JSON, which is read far faster, has no such limit.
 MAX_NODES: Final = 100_000
-
-
-def _refuse(why: str) -> status.StatusError:
-    return status.bad_request(f"couldn't get version/kind; yaml parse error: {why}")
 
 
 @dataclass(slots=True)
@@ -75,9 +72,9 @@ class _Builder:
 
     def open(self, value: Any) -> None:
         if self.stack and isinstance(self.stack[-1].value, dict) and self.stack[-1].key is _ABSENT:
-            raise _refuse("a key must be a string, not a mapping or a sequence")
+            raise errors.Refused("a key must be a string, not a mapping or a sequence")
         if len(self.stack) == nesting.MAX_DEPTH:
-            raise status.bad_request(nesting.TOO_DEEP)
+            raise errors.Refused(nesting.TOO_DEEP, reason=nesting.REASON)
         self.stack.append(_Open(value))
 
     def close(self) -> None:
@@ -98,7 +95,7 @@ class _Builder:
             if value in top.value and len(self.duplicates) < MAX_DUPLICATES:
                 self.duplicates[self.path()] = None
         else:
-            raise _refuse("a key must be a string: put it in quotes")
+            raise errors.Refused("a key must be a string: put it in quotes")
 
 
 def load(body: bytes) -> tuple[Any, list[str]]:
@@ -106,21 +103,21 @@ def load(body: bytes) -> tuple[Any, list[str]]:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
-        raise _refuse("the body is not valid UTF-8") from None
+        raise errors.Refused("the text is not valid UTF-8") from None
     builder = _Builder()
     documents = nodes = 0
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             nodes += isinstance(event, yaml.NodeEvent)
             if nodes > MAX_NODES:
-                raise _refuse(f"the document has more than {MAX_NODES} keys and values: send it as JSON")
+                raise errors.Refused(f"the document has more than {MAX_NODES} keys and values: send it as JSON")
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise _refuse("the body must hold one document, it holds several")
+                    raise errors.Refused("there must be one document, there are several")
             _apply(builder, event)
     except yaml.YAMLError as error:
-        raise _refuse(_problem(error)) from None
+        raise errors.Refused(_problem(error)) from None
     return builder.root, list(builder.duplicates)
 
 
@@ -133,12 +130,12 @@ def _problem(error: yaml.YAMLError) -> str:
 
 def _apply(builder: _Builder, event: yaml.Event) -> None:
     if isinstance(event, yaml.AliasEvent):
-        raise _refuse("aliases are not accepted in a request body: write the value out")
+        raise errors.Refused("aliases are not accepted: write the value out")
     if isinstance(event, yaml.ScalarEvent):
         builder.add(_scalar(event))
     elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
         if event.tag not in {None, "!"}:
-            raise _refuse("only the tag !!str is accepted")
+            raise errors.Refused("only the tag !!str is accepted")
         builder.open({} if isinstance(event, yaml.MappingStartEvent) else [])
     elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
         builder.close()
@@ -149,11 +146,11 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
     if event.tag is not None:
         if event.tag in _STR_TAGS:
             return value
-        raise _refuse("only the tag !!str is accepted")
+        raise errors.Refused("only the tag !!str is accepted")
     if not event.implicit[0]:
         return value
     if value == "<<":
-        raise _refuse("merge keys (<<) are not accepted in a request body: write the fields out")
+        raise errors.Refused("merge keys (<<) are not accepted: write the fields out")
     return _plain(value)
 
 
@@ -163,15 +160,15 @@ def _plain(value: str) -> Any:
     if value in _BOOLS:
         return _BOOLS[value]
     if _NOT_FINITE.match(value):
-        raise _refuse("a number is not finite, which JSON cannot say")
+        raise errors.Refused("a number is not finite, which JSON cannot say")
     if match := _INT.match(value):
         if len(value) > _MAX_DIGITS:
-            raise _refuse(f"a number has more than {_MAX_DIGITS} digits")
+            raise errors.Refused(f"a number has more than {_MAX_DIGITS} digits")
         digits, base = next((group, base) for group, base in zip(match.groups()[1:], _BASES, strict=True) if group)
         return int(match[1] + digits.replace("_", ""), base)
     if _FLOAT.match(value):
         number = float(value.replace("_", ""))
         if math.isinf(number):
-            raise _refuse("a number is out of range")
+            raise errors.Refused("a number is out of range")
         return number
     return value

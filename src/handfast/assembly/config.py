@@ -197,13 +197,12 @@ def _shown(value: Any) -> str:
 def parse(data: bytes, file: str) -> dict[str, Any]:
     """The document of a configuration file, its keys checked; values are checked by `resolve`."""
     # YAML costs memory that a process without a configuration file need not pay.
-    from handfast.api import status, yaml_document
+    from handfast.api import yaml_document
 
     try:
         document, repeated = yaml_document.load(data)
-    except status.StatusError as error:
-        # What the loader says of a request body, after its last colon, holds for this file as well.
-        raise Invalid(f"{file}: {error.message.partition('yaml parse error: ')[2] or error.message}") from None
+    except errors.Refused as error:
+        raise Invalid(f"{file}: {error.message}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):

@@ -30,7 +30,7 @@ from handfast.controllers import (
 )
 from handfast.controllers import endpoints as classic_endpoints
 from handfast.runtime import clock as clocks
-from handfast.runtime import tasks
+from handfast.runtime import files, tasks
 from handfast.telemetry import admin, health
 
 Build = Callable[[loop.Context], loop.Controller[Any]]
@@ -100,7 +100,8 @@ async def run(
     clock: clocks.Clock,
 ) -> None:
     """Run the selected controllers until cancelled. Without `root_ca_pem` the kubeconfig's own CA is published."""
-    place = connection.load(kubeconfig_path)
+    with files.otherwise("name another kubeconfig with --kubeconfig"):
+        place = connection.load(kubeconfig_path)
     builds = known(root_ca_pem or place.ca_pem or b"")
     wanted = loop.check_names(selection, tuple(builds))
     if not (root_ca_pem or place.ca_pem):

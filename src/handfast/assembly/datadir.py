@@ -59,6 +59,7 @@ class _Work:
         self.done.append((str(path.relative_to(self.place.root)), verb))
 
 
+@files.otherwise(layout.ELSEWHERE)
 def prepare(
     place: layout.Layout,
     *,

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import pathlib
 from dataclasses import dataclass
+from typing import Final
+
+# What to do where a data directory cannot be used.
+ELSEWHERE: Final = "choose another directory with --dir"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ crypto library. It does not keep the children running: see `supervisor`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import pathlib
@@ -46,12 +47,7 @@ class _Running:
         self.console.prepared(printed)
 
     def started(self, pids: Mapping[str, int]) -> None:
-        self.found = endpoints.Endpoints(
-            apiserver=self.found.apiserver,
-            controllers_admin=self.found.controllers_admin,
-            supervisor=self.found.supervisor,
-            pids=dict(pids),
-        )
+        self.found = dataclasses.replace(self.found, pids=dict(pids))
         try:
             endpoints.write(self.directory, self.found)
         except errors.HandfastError as error:

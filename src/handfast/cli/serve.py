@@ -81,8 +81,9 @@ def _owned(place: layout.Layout, tie: int | None) -> Iterator[layout.Layout]:
     if tie is not None:
         yield place
         return
-    files.create_directory(place.root)
-    lock = files.lock_directory(place.root)
+    with files.otherwise(layout.ELSEWHERE):
+        files.create_directory(place.root)
+        lock = files.lock_directory(place.root)
     try:
         yield place
     finally:

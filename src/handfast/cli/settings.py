@@ -85,7 +85,9 @@ def load(place: layout.Layout, flags: Mapping[str, Any], config_file: str | None
     path = place.config if config_file is None else pathlib.Path(config_file)
     document: dict[str, Any] = {}
     if config_file is not None or path.exists():
-        document = config.parse(files.read(path, limit=config.MAX_BYTES), str(path))
+        with files.otherwise("name another file with --config"):
+            data = files.read(path, limit=config.MAX_BYTES)
+        document = config.parse(data, str(path))
     return config.resolve(_given(flags), os.environ, document, str(path))
 
 

@@ -68,8 +68,9 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     place = layout.Layout.at(directory)
     # Flags first: a typing mistake should not leave a directory behind.
     settings.load(place, flags, config_file)
-    files.create_directory(place.root)
-    lock = files.lock_directory(place.root)
+    with files.otherwise(layout.ELSEWHERE):
+        files.create_directory(place.root)
+        lock = files.lock_directory(place.root)
     try:
         chosen = settings.load(place, flags, config_file).configuration
         asyncio.run(up.run(place, lock, chosen, _Console(place, form)))

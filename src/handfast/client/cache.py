@@ -61,10 +61,6 @@ class Informer(Generic[V]):
         for item in self:
             handler(None, item)
 
-    @property
-    def has_synced(self) -> bool:
-        return self._synced.is_set()
-
     async def wait_synced(self) -> None:
         """Until the first list is complete."""
         await self._synced.wait()

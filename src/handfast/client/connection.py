@@ -6,6 +6,7 @@ What a kubeconfig says that would be ignored here is refused instead. It opens n
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from dataclasses import dataclass, field
 
@@ -59,10 +60,8 @@ def resolve(config: kubeconfig.Kubeconfig, directory: pathlib.Path) -> Connectio
     )
     if user is None:
         return connection
-    return Connection(
-        server=connection.server,
-        ca_pem=connection.ca_pem,
-        tls_server_name=connection.tls_server_name,
+    return dataclasses.replace(
+        connection,
         cert_pem=_pem(user.client_certificate_data, user.client_certificate, directory),
         key_pem=_pem(user.client_key_data, user.client_key, directory),
         token=user.token or None,

@@ -14,6 +14,8 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from handfast.client import memory
+
 _log = structlog.get_logger("handfast.client")
 _REMEMBERED = 1024
 
@@ -106,8 +108,7 @@ class Oddities:
     """Which objects were skipped: each is told of once, and the oldest of many are forgotten."""
 
     def __init__(self, size: int = _REMEMBERED) -> None:
-        self._size = size
-        self._told: dict[tuple[str, str, str], None] = {}
+        self._told = memory.Memory(size)
 
     def skip(self, plural: str, found: Partial, error: msgspec.DecodeError) -> None:
         """Warn of an object that is not seen, unless that was done."""
@@ -115,9 +116,7 @@ class Oddities:
         key = (plural, meta.namespace, meta.name)
         if key in self._told:
             return
-        self._told[key] = None
-        if len(self._told) > self._size:
-            del self._told[next(iter(self._told))]
+        self._told.add(key)
         _log.warning(
             "an object cannot be decoded and is skipped",
             resource=plural,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from handfast.api import objects, status
+from handfast.api import objects
 from handfast.client import api, partial, watch
 from handfast.controllers import loop
 from handfast.runtime import clock as clocks

@@ -25,7 +25,7 @@ import structlog
 
 from handfast import errors
 from handfast.api import objects
-from handfast.client import api, cache, partial, watch
+from handfast.client import api, cache, memory, partial, watch
 from handfast.controllers import events, loop, ownership, served
 
 NAME = "garbage-collector-controller"
@@ -60,7 +60,7 @@ class GarbageCollector:
         self._recorder = recorder
         self._again = again
         self._resources: dict[tuple[str, str], served.Served] = {}
-        self._orphaning = ownership.Memory()
+        self._orphaning = memory.Memory(ownership.REMEMBERED)
 
     def know(self, resource: served.Served) -> None:
         """Owner references to this kind can be followed."""
@@ -206,7 +206,9 @@ class GarbageCollector:
         """Let the object go when no dependent holds it back; until then see to those that do."""
         blocking = [node for node in self._graph.dependents(place.uid) if node.blocks(place.uid)]
         if not blocking:
-            await self._edit(place, "finalizers", lambda rows: [row for row in rows if row != objects.FINALIZER_FOREGROUND])
+            await self._edit(
+                place, "finalizers", lambda rows: [row for row in rows if row != objects.FINALIZER_FOREGROUND]
+            )
         for node in blocking:
             if not node.deleting:
                 self._again(node.place.uid)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from handfast.api import objects
-from handfast.client import partial
+from handfast.client import memory, partial
 from handfast.controllers import served
 
-_REMEMBERED = 4096
+# How many uids are remembered at once.
+REMEMBERED = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +45,6 @@ class Node:
         return any(ref.uid == owner and ref.block_owner_deletion for ref in self.owners)
 
 
-class Memory:
-    """A bounded set of which the oldest is forgotten first."""
-
-    def __init__(self, size: int = _REMEMBERED) -> None:
-        self._size = size
-        self._items: dict[object, None] = {}
-
-    def add(self, item: object) -> None:
-        self._items[item] = None
-        if len(self._items) > self._size:
-            del self._items[next(iter(self._items))]
-
-    def __contains__(self, item: object) -> bool:
-        return item in self._items
-
-
 class Graph:
     """All nodes, and the owners they name. `changed(uid)` is called for every node that should be looked at."""
 
@@ -73,7 +58,7 @@ class Graph:
         # How many owners were lost so far: an answer that was under way meanwhile must not put one back.
         self.losses = 0
         # A uid never comes back, so what was found absent once stays so.
-        self.absent = Memory()
+        self.absent = memory.Memory(REMEMBERED)
 
     def dependents(self, uid: str) -> Sequence[Node]:
         return [self.nodes[dependent] for dependent in self._dependents.get(uid, ())]

@@ -72,11 +72,6 @@ class Sealer:
         keys = parse_keys(text)
         return cls(keys, next(iter(keys)))
 
-    @property
-    def key_ids(self) -> frozenset[str]:
-        """The ids of every key that can unseal."""
-        return frozenset(self._ciphers)
-
     def seal(self, plaintext: bytes, associated_data: bytes) -> tuple[str, bytes]:
         """The active key's id and the sealed value (5)."""
         nonce = secrets.token_bytes(NONCE_BYTES)

@@ -2,7 +2,7 @@
 """Files that survive a crash and stay private: atomic writes, safe modes, capped reads, one owner per directory.
 
 Every failure of the disk leaves here as an error of `errors` that names the path. It does not know what the files
-mean: see `assembly.datadir`. What a caller may rely on:
+mean (see `assembly.datadir`), nor by which flag they were chosen (see `otherwise`). What a caller may rely on:
 
 1. A file written here is either the old one or the new one, after any crash; never a part.
 2. Nobody but the owner can read a file between its creation and its final mode.
@@ -32,6 +32,13 @@ _LEFTOVER_PATTERN = ".*.tmp"
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+# The reasons for which another path would do.
+_CHOOSE_ANOTHER = frozenset(
+    {
+        *("PermissionDenied", "NotADirectory", "SymbolicLink", "FileNotFound", "NotAFile"),
+        *("DirectoryInUse", "DirectoryNotOwned", "DirectoryNotPrivate"),
+    }
+)
 
 
 def explain(error: OSError, doing: str, path: pathlib.Path) -> errors.HandfastError:
@@ -41,22 +48,29 @@ def explain(error: OSError, doing: str, path: pathlib.Path) -> errors.HandfastEr
     if error.errno in _NO_SPACE:
         return errors.Unavailable(text, reason="NoSpace", hint="free some space on that file system and try again")
     if error.errno in _NOT_ALLOWED:
-        return errors.Refused(
-            text, reason="PermissionDenied", hint="choose another directory with --dir, or change who may write there"
-        )
+        return errors.Refused(text, reason="PermissionDenied", hint="change who may use it")
     if error.errno in {errno.ENOTDIR, errno.EEXIST}:
-        return errors.Refused(
-            text, reason="NotADirectory", hint="a part of this path is a file; choose another directory with --dir"
-        )
+        return errors.Refused(f"cannot {doing} {path}: a part of this path is a file", reason="NotADirectory")
     if error.errno == errno.ELOOP:
         return errors.Refused(
             f"cannot {doing} {path}: it is a symbolic link",
             reason="SymbolicLink",
-            hint="put the file itself there, or choose another directory with --dir",
+            hint="put the file itself there",
         )
     if error.errno == errno.ENOENT:
         return errors.Refused(text, reason="FileNotFound")
     return errors.Unavailable(text, reason="FileSystemError")
+
+
+@contextlib.contextmanager
+def otherwise(way_out: str) -> Iterator[None]:
+    """Where a path inside cannot be used, hint at what only the caller knows: how to choose another one."""
+    try:
+        yield
+    except errors.HandfastError as error:
+        if error.reason in _CHOOSE_ANOTHER:
+            error.hint = f"{error.hint}, or {way_out}" if error.hint else way_out
+        raise
 
 
 @contextlib.contextmanager
@@ -80,7 +94,7 @@ def create_directory(path: pathlib.Path, *, mode: int = 0o700) -> bool:
             os.fchmod(descriptor, mode)
         finally:
             os.close(descriptor)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     return True
 
 
@@ -93,14 +107,14 @@ def require_own_directory(path: pathlib.Path) -> None:
             f"the directory {path} belongs to user {found.st_uid}, and this process runs as user {os.geteuid()}: its "
             "owner could replace the keys in it",
             reason="DirectoryNotOwned",
-            hint=f"run as its owner, run: chown -R {os.geteuid()} {path}, or choose another directory with --dir",
+            hint=f"run as its owner, or run: chown -R {os.geteuid()} {path}",
         )
     mode = stat.S_IMODE(found.st_mode)
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise errors.Refused(
             f"the directory {path} can be written by others (mode {mode:04o}), who could replace the keys in it",
             reason="DirectoryNotPrivate",
-            hint=f"run: chmod go-w {path}, or choose another directory with --dir",
+            hint=f"run: chmod go-w {path}",
         )
 
 
@@ -118,10 +132,11 @@ def write_atomically(path: pathlib.Path, data: bytes, *, mode: int = 0o600) -> N
         except BaseException:
             pathlib.Path(temporary).unlink(missing_ok=True)
             raise
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
-def _sync_directory(path: pathlib.Path) -> None:
+def sync_directory(path: pathlib.Path) -> None:
+    """Make the names in a directory survive a power cut; an OSError is the caller's to explain."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -169,17 +184,16 @@ def _require_regular(doing: str, path: pathlib.Path, found: os.stat_result) -> N
 def _require_private(path: pathlib.Path, found: os.stat_result) -> None:
     if found.st_uid != os.geteuid():
         raise errors.Refused(
-            f"{path} holds a private key and belongs to user {found.st_uid}, while this process runs as user "
-            f"{os.geteuid()}",
+            f"{path} holds secrets and belongs to user {found.st_uid}, while this process runs as user {os.geteuid()}",
             reason="FileNotOwned",
             hint=f"if you trust whoever wrote it, run: chown {os.geteuid()} {path}",
         )
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o077:
         raise errors.Refused(
-            f"{path} holds a private key and can be opened by others (mode {mode:04o}; allowed: 0600)",
+            f"{path} holds secrets and can be opened by others (mode {mode:04o}; allowed: 0600)",
             reason="FileNotPrivate",
-            hint=f"run: chmod 600 {path}; if others had access to this machine, treat the key as known to them",
+            hint=f"run: chmod 600 {path}; if others had access to this machine, treat them as known",
         )
 
 
@@ -230,7 +244,7 @@ def _wait_for_lock(descriptor: int, directory: pathlib.Path, patience: float) ->
                 raise errors.Refused(
                     f"the directory {directory} is in use by process {holder or 'unknown'}",
                     reason="DirectoryInUse",
-                    hint="stop that process, or choose another directory with --dir",
+                    hint="stop that process",
                 ) from None
             time.sleep(0.05)
         else:

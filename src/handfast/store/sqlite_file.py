@@ -31,6 +31,7 @@ from typing import Final
 
 import apsw
 
+from handfast.runtime import files
 from handfast.store import protocol, sqlite_schema
 
 _MAGIC: Final = b"SQLite format 3\0"
@@ -134,7 +135,7 @@ def _create_if_absent(path: pathlib.Path) -> None:
             path.hardlink_to(temporary)
     finally:
         temporary.unlink()
-    sqlite_schema.sync_directory(path.parent)
+    files.sync_directory(path.parent)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,8 @@ from typing import Final
 
 import apsw
 
+from handfast.runtime import files
+
 APPLICATION_ID: Final = 0x48464153
 SCHEMA_VERSION = 1
 
@@ -118,13 +120,4 @@ def _back_up(connection: apsw.Connection, target: pathlib.Path) -> None:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_directory(target.parent)
-
-
-def sync_directory(directory: pathlib.Path) -> None:
-    """Make the names in a directory survive a power cut."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    files.sync_directory(target.parent)

@@ -84,11 +84,6 @@ class TestTable:
             assert table.find(*wrong) is None
         assert len(list(table)) == len(ROWS)
 
-    def test_by_kind(self) -> None:
-        table = kinds.Table(ROWS)
-        assert table.by_kind("apps/v1", "Deployment") is row("deployments", "apps")
-        assert table.by_kind("v1", "Deployment") is None
-
     def test_rows_come_and_go_while_somebody_looks(self) -> None:
         table = kinds.Table()
         added = kinds.Kind(

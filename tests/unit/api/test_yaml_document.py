@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from handfast.api import nesting, status, yaml_document
+from handfast import errors
+from handfast.api import nesting, yaml_document
 
 
 def load(text: str):
@@ -105,19 +106,18 @@ def test_repeated_keys_are_counted_up_to_a_limit():
     ],
 )
 def test_refusals(text, why):
-    with pytest.raises(status.StatusError, match=why) as caught:
+    with pytest.raises(errors.Refused, match=why):
         load(text)
-    assert caught.value.code == 400
 
 
 def test_not_utf_8():
-    with pytest.raises(status.StatusError, match="not valid UTF-8"):
+    with pytest.raises(errors.Refused, match="not valid UTF-8"):
         yaml_document.load(b"a: \xff")
 
 
 def test_depth_is_refused_before_it_is_read():
     assert load("[" * nesting.MAX_DEPTH + "]" * nesting.MAX_DEPTH)
-    with pytest.raises(status.StatusError, match="nested too deeply"):
+    with pytest.raises(errors.Refused, match="nested too deeply"):
         load("[" * 1_000_000)
 
 
@@ -126,7 +126,7 @@ def test_an_alias_bomb_is_refused():
         f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n"
         for before, name in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    with pytest.raises(status.StatusError, match="aliases"):
+    with pytest.raises(errors.Refused, match="aliases"):
         load(bomb)
 
 
@@ -134,14 +134,13 @@ def test_an_alias_bomb_is_refused():
 def test_a_document_of_very_many_small_nodes_is_refused_before_it_is_read(value):
     body = f"a: [{value * (2_000_000 // len(value))}]".encode()
     began = time.process_time()
-    with pytest.raises(status.StatusError, match="more than 100000 keys and values") as caught:
+    with pytest.raises(errors.Refused, match="more than 100000 keys and values"):
         yaml_document.load(body)
-    assert caught.value.code == 400
     assert time.process_time() - began < 2
 
 
 def test_a_document_of_many_nodes_is_read(monkeypatch):
     monkeypatch.setattr(yaml_document, "MAX_NODES", 5)
     assert yaml_document.load(b"a: [1, 2]")[0] == {"a": [1, 2]}
-    with pytest.raises(status.StatusError, match="more than 5 keys"):
+    with pytest.raises(errors.Refused, match="more than 5 keys"):
         yaml_document.load(b"a: [1, 2, 3]")

@@ -62,4 +62,6 @@ def test_controllers_without_a_kubeconfig(tmp_path, capsys, kubeconfig):
     assert run("controllers", "--dir", tmp_path, "--admin-listen", "127.0.0.1:0", *kubeconfig) in {1, 3}
     err = capsys.readouterr().err
     assert (kubeconfig[1] if kubeconfig else str(tmp_path / "controllers.conf")) in err
+    assert "hint: name another kubeconfig with --kubeconfig" in err
+    assert "--dir" not in err
     assert "Traceback" not in err

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from handfast import errors
-from handfast.api import kinds
+from handfast.api import kinds, status
 from handfast.client import api, partial
 from tests.unit.client import scripted
 
@@ -150,6 +150,19 @@ async def test_an_odd_object_that_is_asked_for_is_an_error_of_ours():
         with pytest.raises(errors.Unavailable, match="things/odd cannot be decoded") as caught:
             await client.view(THINGS, "odd", decoder, namespace="ns")
         assert caught.value.reason == "BadAnswer"
+
+
+async def test_find_takes_only_not_found_for_an_answer():
+    there, gone = scripted.answer(200, {"ok": True}), status.not_found("things", "example.dev", "a")
+    denied = status.forbidden("things", "example.dev", "a", "no")
+    answers = (there, scripted.answer(404, gone.document()), scripted.answer(403, denied.document()))
+    async with scripted.serving(*answers) as server, scripted.client_of(server) as client:
+        assert await client.find(THINGS, "a", namespace="ns", metadata=True) == {"ok": True}
+        assert await client.find(THINGS, "a", namespace="ns") is None
+        with pytest.raises(status.StatusError) as caught:
+            await client.find(THINGS, "a", namespace="ns")
+        assert caught.value.reason == "Forbidden"
+    assert [request.method for request in server.requests] == ["GET"] * 3
 
 
 def test_oddities_are_remembered_up_to_a_limit():

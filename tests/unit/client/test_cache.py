@@ -41,12 +41,14 @@ def names(items: object) -> list[str]:
 
 async def test_follows_and_tells():
     copy, changes = informer()
-    assert not copy.has_synced
+    synced = asyncio.ensure_future(copy.wait_synced())
+    await asyncio.sleep(0)
+    assert not synced.done()
     copy.begin()
     copy.put(thing("apple", 1))
     copy.put(thing("avocado", 2))
     copy.end()
-    await asyncio.wait_for(copy.wait_synced(), 1)
+    await asyncio.wait_for(synced, 1)
     copy.put(thing("apple", 3))
     copy.remove(thing("avocado", 4))
     copy.remove(thing("unknown", 4))

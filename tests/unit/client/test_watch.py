@@ -76,7 +76,7 @@ async def test_lists_then_watches_from_the_lists_version():
         while follower.names() != ["b"]:
             await asyncio.sleep(0.001)
         assert follower.changes == ["+a", "+b", "-a"]
-        assert follower.informer.has_synced
+        await asyncio.wait_for(follower.informer.wait_synced(), 1)
         first, second = server.requests
         assert first.params == {"limit": "500"}
         assert second.params["resourceVersion"] == "10"

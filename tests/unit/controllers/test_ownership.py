@@ -126,13 +126,6 @@ def test_a_definition_that_goes_takes_its_objects_along():
     assert world.news() == {"child"}
 
 
-def test_memory_is_bounded():
-    memory = ownership.Memory(2)
-    for word in ("a", "b", "c"):
-        memory.add(word)
-    assert ["a" in memory, "b" in memory, "c" in memory] == [False, True, True]
-
-
 async def test_synced_after_the_first_list():
     world = World()
     world.things.begin()

@@ -91,7 +91,7 @@ def test_key_file():
     text = seal.generate_line("k2") + seal.generate_line("k1")
     sealer = seal.Sealer.from_text(text)
     assert sealer.active == "k2"
-    assert sealer.key_ids == {"k1", "k2"}
+    assert repr(sealer) == "<Sealer active=k2 keys=['k1', 'k2']>"
     assert seal.parse_keys(text.removesuffix("\n")) == seal.parse_keys(text)
     assert seal.generate_line("k1") != seal.generate_line("k1")
 

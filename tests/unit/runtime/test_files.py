@@ -100,6 +100,21 @@ class TestCreateDirectory:
         assert caught.value.reason == "PermissionDenied"
         assert caught.value.hint is not None
 
+    def test_the_caller_knows_the_way_out(self, tmp_path):
+        (tmp_path / files.LOCK_NAME).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(errors.Refused) as caught, files.otherwise("use --there"):
+            files.lock_directory(tmp_path)
+        assert caught.value.hint == "put the file itself there, or use --there"
+        with pytest.raises(errors.Refused) as caught, files.otherwise("use --there"):
+            files.read(tmp_path / "absent", limit=1)
+        assert caught.value.hint == "use --there"
+
+    def test_the_way_out_is_not_for_every_error(self, tmp_path):
+        (tmp_path / "file").write_bytes(b"too long")
+        with pytest.raises(errors.Refused) as caught, files.otherwise("use --there"):
+            files.read(tmp_path / "file", limit=1)
+        assert caught.value.hint is None
+
     def test_what_is_not_foreseen_is_unavailable(self, tmp_path):
         error = files.explain(OSError(errno.EIO, "Input/output error"), "read", tmp_path)
         assert isinstance(error, errors.Unavailable)
@@ -133,6 +148,7 @@ class TestRead:
         with pytest.raises(errors.Refused) as caught:
             files.read_private(path, limit=100)
         assert caught.value.reason == "FileNotPrivate"
+        assert "holds secrets" in caught.value.message
         assert f"chmod 600 {path}" in (caught.value.hint or "")
         path.chmod(0o600)
         assert files.read_private(path, limit=100) == b"secret"
@@ -148,13 +164,13 @@ class TestRead:
 
     def test_a_private_file_of_another_user_is_refused(self, tmp_path, monkeypatch):
         path = tmp_path / "key"
-        path.write_bytes(b"secret")
+        path.write_bytes(b"content")
         path.chmod(0o600)
         monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
         with pytest.raises(errors.Refused, match="belongs to user") as caught:
             files.read_private(path, limit=100)
         assert caught.value.reason == "FileNotOwned"
-        assert "secret" not in caught.value.message
+        assert "content" not in caught.value.message
 
     def test_what_was_opened_is_judged_not_what_was_there_before(self, tmp_path, monkeypatch):
         path = tmp_path / "key"
