@@ -119,3 +119,8 @@ class TestFields:
     )
     def test_field_text(self, path: str, text: str) -> None:
         assert objects.field_text(self.DOCUMENT, path) == text
+
+
+@pytest.mark.parametrize(("path", "found"), [("a/b", ("a", "b")), ("b", ("", "b")), ("a/b/c", ("a", "b/c"))])
+def test_place(path: str, found: tuple[str, str]) -> None:
+    assert objects.place(path) == found

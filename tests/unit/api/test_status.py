@@ -150,3 +150,8 @@ class TestFromError:
         found = status.from_error(error)
         assert found.code == 500
         assert "secret" not in str(found.document())
+
+
+def test_no_such_path() -> None:
+    refused = status.no_such_path()
+    assert (refused.code, refused.message) == (404, "the server could not find the requested resource")

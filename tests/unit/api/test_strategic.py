@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from typing import Any
 
 import pytest
@@ -278,6 +277,5 @@ HUGE = [number * (2**61 - 1) for number in range(1 << 63, (1 << 63) + 40_000)]
     ids=["retain", "delete", "collide", "merge"],
 )
 def test_time_grows_with_the_length_of_the_patch_only(document, patch):
-    began = time.process_time()
+    # Quadratic work would take many minutes: the limit of every test ends it.
     strategic.apply_strategic(document, patch, "core.v1.ConfigMap")
-    assert time.process_time() - began < 2
