@@ -79,7 +79,7 @@ def test_client_side_keeps_what_others_added(kubectl):
 
 
 def test_dry_run_on_the_server_changes_nothing(kubectl):
-    kubectl.needs(18, "--dry-run=server")
+    kubectl.needs(27, "dry runs asked for by OpenAPI v3")
     kubectl("apply", "-f", "-", stdin=manifests.USUAL)
     before = _versions(kubectl)
     assert (
@@ -91,6 +91,7 @@ def test_dry_run_on_the_server_changes_nothing(kubectl):
 
 @pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
 def test_diff_shows_what_apply_would_change(kubectl, how):
+    kubectl.needs(27, "dry runs asked for by OpenAPI v3")
     kubectl("apply", *how, "-f", "-", stdin=manifests.USUAL)
     before = _versions(kubectl)
     assert kubectl("diff", *how, "-f", "-", stdin=manifests.USUAL).out == ""
@@ -110,6 +111,7 @@ def test_server_side_twice_writes_once(kubectl):
 
 @pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
 def test_every_kind_twice_writes_once(kubectl, unique, tmp_path, how):
+    kubectl.needs(27, "dry runs asked for by OpenAPI v3")
     # Lists that are replaced as a whole come without the defaults the server had filled in: they must not count as changed.
     file = tmp_path / "every.yaml"
     file.write_text(manifests.EVERY_KIND.replace("every", unique))
@@ -127,6 +129,7 @@ def test_server_side_removes_what_left_the_manifest(kubectl):
 
 
 def test_server_side_conflicts_name_the_owner_until_forced(kubectl):
+    kubectl.needs(21, "--show-managed-fields")
     first = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: '1', b: '1'}\n"
     second = first.replace("a: '1', b: '1'", "a: '2'")
     mine = ("apply", "--server-side", "--field-manager=mine", "-f", "-")

@@ -48,13 +48,12 @@ def test_the_same_object_again_is_refused(kubectl):
     assert kubectl.fails("create", "-f", "-", stdin=_config_map()) == (
         'Error from server (AlreadyExists): error when creating "STDIN": configmaps "one" already exists'
     )
-    assert kubectl.fails("create", "configmap", "one") == (
-        'error: failed to create configmap: configmaps "one" already exists'
-    )
+    # Versions differ in how they begin the line.
+    assert kubectl.fails("create", "configmap", "one").endswith(': configmaps "one" already exists')
 
 
 def test_server_side_dry_run_stores_nothing(kubectl):
-    kubectl.needs(18, "--dry-run=server")
+    kubectl.needs(27, "dry runs asked for by OpenAPI v3")
     shown = kubectl.json("create", "configmap", "one", "--from-literal=a=b", "--dry-run=server")
     assert shown["data"] == {"a": "b"}
     assert shown["metadata"]["uid"]
@@ -115,7 +114,7 @@ def test_access_rules(kubectl, unique):
 
 
 def test_workloads(kubectl):
-    kubectl.needs(19, "create deployment --replicas")
+    kubectl.needs(21, "create cronjob in batch/v1")
     kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3", "--port=80")
     kubectl("create", "job", "once", "--image=busybox", "--", "date")
     kubectl("create", "cronjob", "nightly", "--image=busybox", "--schedule=0 3 * * *", "--", "date")
@@ -155,7 +154,7 @@ def test_invalid_objects_are_refused_with_field_and_rule(kubectl):
     kind = kubectl.fails("create", "-f", "-", stdin=_config_map(kind="Unicorn"))
     assert 'no matches for kind "Unicorn" in version "v1"' in kind
     nowhere = kubectl.fails("create", "configmap", "one", "--namespace", "nowhere")
-    assert nowhere == 'error: failed to create configmap: namespaces "nowhere" not found'
+    assert nowhere.endswith(': namespaces "nowhere" not found')
     wrong = kubectl.fails("create", "-f", "-", stdin=_config_map(data={"a": 1}))
     assert "json: cannot unmarshal number into Go struct field ConfigMap.data of type string" in wrong
 

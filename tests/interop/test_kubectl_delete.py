@@ -90,7 +90,7 @@ def test_what_is_not_there(kubectl):
 
 
 def test_dry_run_deletes_nothing(kubectl):
-    kubectl.needs(18, "--dry-run=server")
+    kubectl.needs(27, "dry runs asked for by OpenAPI v3")
     kubectl("create", "configmap", "one")
     assert "(server dry run)" in kubectl("delete", "cm", "one", "--dry-run=server").out
     kubectl("get", "cm", "one")

@@ -41,6 +41,7 @@ def test_the_old_form_of_discovery_says_the_same(kubectl):
 
 
 def test_explain(kubectl):
+    kubectl.needs(27, "explaining by OpenAPI v3")
     shown = kubectl("explain", "pod").out
     assert re.search(r"KIND: +Pod\nVERSION: +v1\n", shown)
     assert re.search(r"spec\t<\S*PodSpec\S*>|spec\t<Object>", shown)

@@ -477,6 +477,7 @@ def manifest(**spec: Any) -> str:
 @pytest.mark.slow
 @pytest.mark.kubectl
 def test_kubectl_works_with_a_kind_from_its_definition_to_its_end(kubectl: running.Kubectl) -> None:
+    kubectl.needs(27, "explaining by OpenAPI v3")
     kubectl("apply", "-f", "-", stdin=json.dumps(definition(shortNames=["wd"])))
     waited = kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=10s")
     assert waited.out == f"customresourcedefinition.apiextensions.k8s.io/{NAME} condition met\n"
@@ -504,6 +505,7 @@ def test_kubectl_works_with_a_kind_from_its_definition_to_its_end(kubectl: runni
 @pytest.mark.slow
 @pytest.mark.kubectl
 def test_kubectl_shows_why_an_object_is_refused(kubectl: running.Kubectl) -> None:
+    kubectl.needs(25, "field validation by the server")
     kubectl("create", "-f", "-", stdin=json.dumps(definition()))
     assert kubectl.fails("create", "-f", "-", stdin=manifest(size=0)) == (
         'The Widget "w" is invalid: spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1'
