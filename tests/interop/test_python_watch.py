@@ -7,6 +7,7 @@ A server remembers a bounded number of changes; a watch from before that must le
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -146,6 +147,19 @@ def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[running.Cont
     assert plane.failures() == []
 
 
+def _stop(follower: Any, core: Any) -> None:
+    """Stop an informer. Its thread may be waiting for the next event, and looks up only when there is one."""
+    stopping = threading.Thread(target=follower.stop, daemon=True)
+    stopping.start()
+    numbers = itertools.count()
+
+    def is_stopped() -> bool:
+        core.patch_namespaced_config_map("before", "default", {"data": {"poke": str(next(numbers))}})
+        return not stopping.is_alive()
+
+    running.eventually(is_stopped, "the informer has stopped")
+
+
 def test_an_informer_survives_the_death_of_the_server_and_410(own_plane):
     with config.new_client_from_config(str(own_plane.kubeconfig), persist_config=False) as api:
         core: Any = client.CoreV1Api(api)
@@ -173,4 +187,4 @@ def test_an_informer_survives_the_death_of_the_server_and_410(own_plane):
             assert sorted(follower.cache.list_keys()) == ["default/after", "default/before"]
             assert follower.cache.get_by_key("default/before").data == {"a": "b"}
         finally:
-            follower.stop()
+            _stop(follower, core)
