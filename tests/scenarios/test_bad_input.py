@@ -7,7 +7,7 @@ Proves: each gets the Status Kubernetes would give, nothing of it is stored, and
 from __future__ import annotations
 
 import pathlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -41,10 +41,7 @@ DEPLOYMENT = {
 MIB = 1 << 20
 
 
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    yield
-    refusals.require_quiet(caplog, capfd)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture

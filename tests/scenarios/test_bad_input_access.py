@@ -11,7 +11,7 @@ import asyncio
 import datetime
 import pathlib
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ import structlog
 
 from handfast.pki import authority, bundles, keys, names, pem, profiles
 from handfast.runtime import tls
-from tests.scenarios import refusals, wire
+from tests.scenarios import wire
 from tests.world import world as worlds
 
 OPEN = (
@@ -51,10 +51,7 @@ CLOSED = (
 )
 
 
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    yield
-    refusals.require_quiet(caplog, capfd)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pathlib
 import urllib.parse
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,11 +18,7 @@ from tests.scenarios import refusals
 from tests.scenarios.refusals import CONFIG_MAPS, Row
 from tests.world import world as worlds
 
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    yield
-    refusals.require_quiet(caplog, capfd)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture

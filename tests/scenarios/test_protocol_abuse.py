@@ -12,13 +12,13 @@ import contextlib
 import pathlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from handfast.apiserver import limits
-from tests.scenarios import refusals, up_world, wire
+from tests.scenarios import up_world, wire
 from tests.scenarios.refusals import CONFIG_MAPS
 from tests.world import world as worlds
 
@@ -27,10 +27,7 @@ HOST = b"Host: localhost\r\n"
 FAULTS = (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)
 
 
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    yield
-    refusals.require_quiet(caplog, capfd)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture
