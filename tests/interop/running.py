@@ -8,6 +8,7 @@ A kubectl that is missing or too old for a command is reported as not run (a ski
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -22,6 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
+
+from handfast.pki import authority, keys, names, pem, profiles
+from handfast.runtime import clock
 
 Found = TypeVar("Found")
 # Generous, for machines that are busy with other things.
@@ -70,6 +74,30 @@ class ControlPlane:
     def endpoints(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.endpoints_file.read_bytes())
         return found
+
+    @property
+    def server(self) -> str:
+        return str(self.endpoints()["apiserver"])
+
+    @property
+    def pki(self) -> pathlib.Path:
+        return self.directory / "pki"
+
+    def issue(
+        self, home: pathlib.Path, common_name: str, *organizations: str, profile: profiles.Profile = profiles.CLIENT
+    ) -> tuple[str, ...]:
+        """A certificate of this cluster's CA, as flags of kubectl; certificates lie below `home`."""
+        ca = authority.Authority(
+            pem.certificates_from_pem((self.pki / "ca.crt").read_bytes())[0],
+            keys.private_from_pem((self.pki / "ca.key").read_bytes()),
+        )
+        key = keys.generate()
+        subject = names.Subject(common_name=common_name, organizations=organizations)
+        issued = ca.issue(key.public, subject, names.Sans(), profile, clock.SystemClock().now())
+        certificate, private = home / f"{key.public.fingerprint}.crt", home / f"{key.public.fingerprint}.key"
+        certificate.write_bytes(issued.pem)
+        private.write_bytes(key.to_pem())
+        return "--client-certificate", str(certificate), "--client-key", str(private)
 
     def kill_apiserver(self) -> None:
         """End the API server's process without a word; the supervisor starts another one on the same socket."""
@@ -145,6 +173,7 @@ class Kubectl:
     kubeconfig: pathlib.Path
     version: tuple[int, int]
     namespace: str = ""
+    flags: tuple[str, ...] = ()
     _streams: int = field(default=0)
 
     def __call__(
@@ -195,6 +224,11 @@ class Kubectl:
             process.kill()
             process.wait()
 
+    def presenting(self, plane: ControlPlane, *credential: str) -> Kubectl:
+        """The same kubectl without a kubeconfig: it knows the server, its CA, and what is given here."""
+        known = ("--server", plane.server, "--certificate-authority", str(plane.pki / "ca.crt"))
+        return dataclasses.replace(self, kubeconfig=pathlib.Path(os.devnull), flags=(*known, *credential))
+
     def needs(self, minor: int, what: str) -> None:
         """Not run, and said so, if this kubectl is older than the command."""
         if self.version < (1, minor):
@@ -202,7 +236,7 @@ class Kubectl:
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
         space = ["--namespace", self.namespace] if self.namespace else []
-        return [self.binary, *space, *arguments]
+        return [self.binary, *self.flags, *space, *arguments]
 
     def _environment(self, more: dict[str, str] | None) -> dict[str, str]:
         # The discovery cache lies below HOME in old versions: neither may leak from one server to the next.

@@ -18,7 +18,9 @@ from handfast.api import conversion, defaults, jsonpath, kinds, printers, status
 from tests.properties import sample_documents
 
 NOW = dt.datetime(2026, 1, 2, 4, tzinfo=dt.UTC)
-_KINDS = {f"{row.group}/{row.plural}": row for row in kinds.builtin()}
+# Reviews are answered, not stored.
+_STORED = [row for row in kinds.builtin() if "get" in row.verbs]
+_KINDS = {f"{row.group}/{row.plural}": row for row in _STORED}
 _ODD: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, 0, -1, 7, 2.5, "", "x", "=", "2026-01-02T03:04:05Z", [], [None], [[]], {}, {"a": 1}]
 )
@@ -108,7 +110,7 @@ def test_any_expression_is_refused_or_finds_a_list(expression, document):
         assert isinstance(jsonpath.find(document, expression), list)
 
 
-@pytest.mark.parametrize("row", kinds.builtin(), ids=lambda row: f"{row.group}/{row.plural}")
+@pytest.mark.parametrize("row", _STORED, ids=lambda row: f"{row.group}/{row.plural}")
 def test_the_samples_are_valid(row):
     document = sample_documents.document(row)
     defaults.apply(row, document)

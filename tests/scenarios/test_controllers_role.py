@@ -97,7 +97,9 @@ async def test_only_what_was_asked_for(tmp_path: pathlib.Path):
         await story.eventually(role.ready)
         await story.quiet()
         assert await story.find(c.CONFIG_MAPS, "kube-root-ca.crt") is not None
-        assert await story.find(c.SERVICE_ACCOUNTS, "default") is None
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "new"}})
+        await story.quiet()
+        assert (await world.get("/api/v1/namespaces/new/serviceaccounts/default")).status == 404
         await role.stop()
         refused = Role(world, tmp_path, selection=["*", "-service-account"])
         with pytest.raises(

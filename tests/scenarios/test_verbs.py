@@ -334,8 +334,10 @@ async def test_events_are_served_under_both_groups(world: worlds.World) -> None:
     assert found["items"] == []
 
 
-async def test_impersonation_is_refused_and_not_ignored(world: worlds.World) -> None:
+async def test_impersonation(world: worlds.World) -> None:
     answer = await world.get(PATH, headers={"Impersonate-User": "nobody"})
     assert (answer.status, answer.reason) == (403, "Forbidden")
-    assert "does not support impersonation yet" in answer.message
-    assert (await world.get(PATH, headers={"Impersonate-Group": "system:masters"})).status == 403
+    assert 'User "nobody" cannot list resource "configmaps"' in answer.message
+    assert (await world.get(PATH, headers={"Impersonate-Group": "system:masters"})).status == 400
+    both = {"Impersonate-User": "somebody", "Impersonate-Group": "system:masters"}
+    assert (await world.get(PATH, headers=both)).status == 200

@@ -18,8 +18,10 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from handfast.apiserver import identity, strategies
 from handfast.apiserver import limits as limits_module
 from handfast.assembly import apiserver, datadir, endpoints, layout
+from handfast.assembly import guard as guard_module
 from handfast.bootstrap import kubeconfig
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.runtime import clock as clock_module
@@ -121,6 +123,14 @@ class World:
         assert answer.status == 201, answer.body
         return answer.json()
 
+    async def ensure_service_account(self, namespace: str, name: str = "default") -> None:
+        """What the controllers make in every namespace: Pods need it, and most worlds have no controllers."""
+        kind = next(row for row in self.server.table if row.resource == ("", "serviceaccounts"))
+        document = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        strategies.prepare_create(kind, document, namespace, identity.User("test", ()), self.clock.now())
+        with contextlib.suppress(protocol.Mismatch):
+            await self.server.storage.create(kind, document)
+
     async def close(self) -> None:
         for session in self._sessions.values():
             await session.close()
@@ -134,6 +144,8 @@ async def world(
     clock: clock_module.Clock | None = None,
     limits: limits_module.Limits | None = None,
     store: protocol.Store | None = None,
+    guard: guard_module.GuardOptions | None = None,
+    audit: apiserver.AuditOptions | None = None,
 ) -> AsyncIterator[World]:
     """A served world in `directory`; an existing one is resumed."""
     clock = clock or MovableClock()
@@ -141,11 +153,16 @@ async def world(
     place.root.mkdir(exist_ok=True, mode=0o700)
     datadir.prepare(place, server=endpoints.Address("127.0.0.1", 6443), advertise=(), store="store.db", now=clock.now())
     options = apiserver.ApiServerOptions(
-        directory=str(directory), listen=("127.0.0.1", 0), limits=limits or limits_module.Limits(lifted=True)
+        directory=str(directory),
+        listen=("127.0.0.1", 0),
+        limits=limits or limits_module.Limits(lifted=True),
+        guard=guard or guard_module.GuardOptions(bootstrap_tokens=True),
+        audit=audit,
     )
     server = await apiserver.open_server(options, clock, store)
     await server.start()
     made = World(server, place, clock)
+    await made.ensure_service_account("default")
     try:
         yield made
     finally:

@@ -122,15 +122,9 @@ def _entry(row: Any) -> Entry:
 
 
 def _write_entries(entries: Sequence[Entry]) -> list[Document]:
-    """The record in Kubernetes' order, or none at all when nobody applies."""
-    if not _has_applier(entries):
-        return []
+    """The record in Kubernetes' order."""
     ordered = sorted(_folded(entries), key=lambda each: (each.operation, each.time, each.manager, *each.identity))
     return [entry.document() for entry in ordered]
-
-
-def _has_applier(entries: Sequence[Entry]) -> bool:
-    return any(entry.operation == "Apply" for entry in entries)
 
 
 def _folded(entries: Sequence[Entry]) -> list[Entry]:
@@ -202,8 +196,22 @@ def server_side_apply(
         own = last
     lost = changed.union(removed)  # 6
     kept = [replace(entry, fields=entry.fields.difference(lost)) for entry in others]
-    managed = _write_entries([entry for entry in (own, *kept) if entry.fields])
+    left = [entry for entry in (own, *kept) if entry.fields]
+    # Applying nothing to an object without a record does not begin one.
+    managed = _write_entries(left) if owned or read_entries(live) else []
     return _with_record(merged, managed), managed
+
+
+def record_create(sent: Document, *, manager: str, types: Types, api_version: str, now_text: str) -> list[Document]:
+    """The `managedFields` of a new object that the server changed on the way: what was sent is the sender's.
+
+    What admission put in is nobody's, so that an apply of the same configuration does not take it out again.
+    """
+    fields = fieldsets.FieldSet.of(sent, fieldsets.shape_of(types)).difference(_UNOWNED)
+    own = Entry(
+        manager=manager, operation="Update", api_version=api_version, subresource="", time=now_text, fields=fields
+    )
+    return _write_entries([own])
 
 
 def track_update(
@@ -218,12 +226,12 @@ def track_update(
 ) -> list[Document]:
     """The `managedFields` after an ordinary write: what changed is the writer's, what went is nobody's.
 
-    If the object had no Apply entry before, the record is returned unchanged. A writer may clear the record with `[]`
+    An object without a record gets none: nobody applies to it. A writer may clear the record with `[]`
     or `[{}]`, and may rewrite it (a client that leaves client-side apply does so) as long as it is well-formed.
     """
     tracked = read_entries(before)
-    if before is None or not _has_applier(tracked):
-        return list(((before or {}).get("metadata") or {}).get("managedFields") or [])
+    if before is None or not tracked:
+        return []
     if (after.get("metadata") or {}).get("managedFields") in ([], [{}]):
         return []
     entries = read_entries(after) or tracked
@@ -249,9 +257,9 @@ def track_update(
 
 
 def _owners(live: Document | None, shape: fieldsets.Shape, now_text: str) -> list[Entry]:
-    """The record of the live object or, if nobody applied to it yet, one that gives everything to nobody known."""
+    """The record of the live object or, if it has none yet, one that gives everything to nobody known."""
     entries = read_entries(live)
-    if live is None or _has_applier(entries):
+    if live is None or entries:
         return entries
     first = Entry(
         manager=BEFORE_FIRST_APPLY,

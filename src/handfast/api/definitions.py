@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import jsonpath, kinds, status, structural_schema, structural_values
+from handfast.api import handfast_kinds, jsonpath, kinds, status, structural_schema, structural_values
 from handfast.api import validation_fields as fields
 
 RESOURCE: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -61,7 +61,7 @@ def claim(document: Mapping[str, Any]) -> Claim:
 
 
 def _builtin_claims() -> Iterator[Claim]:
-    for row in kinds.builtin():
+    for row in (*kinds.builtin(), *handfast_kinds.rows()):
         resources = frozenset({row.plural, row.singular, *row.short_names})
         yield Claim("", row.group, resources, frozenset({row.kind, row.list_kind}))
 

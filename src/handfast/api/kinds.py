@@ -145,7 +145,11 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     },
     ("", "secrets"): {"selectable": {"type": "type"}},
     ("", "configmaps"): {},
-    ("", "serviceaccounts"): {},
+    ("", "serviceaccounts"): {
+        "subresources": (
+            Subresource(name="token", kind="TokenRequest", group="authentication.k8s.io", version="v1", verbs=_CREATE),
+        ),
+    },
     ("", "nodes"): {"status": True, "selectable": {"spec.unschedulable": "spec.unschedulable?false"}},
     ("", "pods"): {
         "status": True,
@@ -209,6 +213,12 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("storage.k8s.io", "csidrivers"): {},
     ("storage.k8s.io", "storageclasses"): {},
     ("node.k8s.io", "runtimeclasses"): {"create_on_update": True},
+    ("authentication.k8s.io", "tokenreviews"): {"verbs": _CREATE},
+    ("authentication.k8s.io", "selfsubjectreviews"): {"verbs": _CREATE},
+    ("authorization.k8s.io", "subjectaccessreviews"): {"verbs": _CREATE},
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): {"verbs": _CREATE},
+    ("authorization.k8s.io", "localsubjectaccessreviews"): {"verbs": _CREATE},
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): {"verbs": _CREATE},
 }
 
 

@@ -1,26 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Station: admission. Ordered plugins that may change or refuse a write after the caller was authorised.
 
-Each plugin is a row: its name, the operations it looks at, and a function that returns nothing or raises. The order is
-the table's. Today there is one; webhooks, node restriction and the certificate plugins take their rows here.
+Each plugin is a row: its name, the operations and resources it looks at, and a function that returns nothing or raises.
+Rows of `MUTATING` run first, in order, and may change the document; rows of `VALIDATING` run when nothing will change it
+any more, and only look. What a plugin decides by is in `rules`; the rows' functions are in modules of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import datetime
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from handfast.api import kinds, objects, status
-from handfast.apiserver import authn, replica
+from handfast.api import kinds, objects
+from handfast.apiserver import identity, replica
+from handfast.rules import access, decision
 
 CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
-_NAMESPACES = ("", "namespaces")
-PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What plugins see of a write. `document` may be changed; `old` is None for a create."""
+    """What plugins see of a write. `document` may be changed; `old` is None for a create.
+
+    For a subresource that takes a document of its own (a TokenRequest, an Eviction, a Binding), `kind` is the parent's,
+    `document` is what was sent and `old` is None; for `/status` and `/approval` both are the whole object.
+    """
 
     operation: str
     kind: kinds.Kind
@@ -29,47 +34,57 @@ class Attributes:
     name: str
     document: objects.Document | None
     old: objects.Document | None
-    user: authn.User
+    user: identity.User
     dry_run: bool
 
 
-Plugin = Callable[[Attributes, replica.Replica], None]
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What plugins may ask: the copy of the store, the authoriser, the time."""
+
+    replica: replica.Replica
+    decide: Callable[[access.Attributes], decision.Decision]
+    now: Callable[[], datetime.datetime]
+
+    def find(self, prefix: str, namespace: str, name: str) -> objects.Document | None:
+        """A fresh copy of one object, by where it is stored (`core/pods/`); None if there is none."""
+        found = self.replica.collection(prefix).get(namespace, name)
+        return None if found is None else found.document()
 
 
-def namespace_lifecycle(asked: Attributes, copy: replica.Replica) -> None:
-    """New objects need a namespace that exists and is not going away; three namespaces never go."""
-    if asked.operation == DELETE:
-        if asked.kind.resource == _NAMESPACES and asked.name in PROTECTED_NAMESPACES:
-            raise status.forbidden("namespaces", "", asked.name, "this namespace may not be deleted")
-        return
-    if not asked.kind.namespaced or asked.subresource:
-        return
-    found = copy.collection("core/namespaces/").get("", asked.namespace)
-    if found is None:
-        raise status.not_found("namespaces", "", asked.namespace)
-    # Cheap test first: only a namespace on its way out has the field at all.
-    if b'"deletionTimestamp"' in found.body and found.document()["metadata"].get("deletionTimestamp"):
-        refusal = status.forbidden(
-            asked.kind.plural,
-            asked.kind.group,
-            asked.name,
-            f"unable to create new content in namespace {asked.namespace} because it is being terminated",
-        )
-        refusal.causes = (
-            status.Cause(
-                "NamespaceTerminating", f"namespace {asked.namespace} is being terminated", "metadata.namespace"
-            ),
-        )
-        raise refusal
+# Most answer at once; one that has to wait for something returns what to await.
+Plugin = Callable[[Attributes, Context], Awaitable[None] | None]
 
 
-PLUGINS: tuple[tuple[str, frozenset[str], Plugin], ...] = (
-    ("NamespaceLifecycle", frozenset({CREATE, DELETE}), namespace_lifecycle),
-)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One plugin; `resources` empty: every resource."""
+
+    name: str
+    operations: frozenset[str]
+    plugin: Plugin
+    resources: frozenset[tuple[str, str]] = frozenset()
 
 
-def admit(asked: Attributes, copy: replica.Replica) -> None:
-    """Ask every plugin that looks at this operation, in order."""
-    for _, operations, plugin in PLUGINS:
-        if asked.operation in operations:
-            plugin(asked, copy)
+class Chain:
+    """Rows in order, found by operation and resource: most writes concern few of them."""
+
+    def __init__(self, rows: tuple[Row, ...], context: Context) -> None:
+        self._rows = rows
+        self._context = context
+        self._found: dict[tuple[str, tuple[str, str]], tuple[Plugin, ...]] = {}
+
+    async def run(self, asked: Attributes) -> None:
+        """Ask every plugin that looks at this write, in order; the first refusal ends it."""
+        key = (asked.operation, asked.kind.resource)
+        plugins = self._found.get(key)
+        if plugins is None:
+            plugins = self._found[key] = tuple(
+                row.plugin
+                for row in self._rows
+                if asked.operation in row.operations and (not row.resources or asked.kind.resource in row.resources)
+            )
+        for plugin in plugins:
+            waiting = plugin(asked, self._context)
+            if waiting is not None:
+                await waiting

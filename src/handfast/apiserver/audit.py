@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Station: what happened. Counts every request and writes down refusals and failures, decorating the pipeline.
+"""Station: what happened. Counts every request, and writes it down: decorating the pipeline.
 
-The line names who, what, the answer and the reason; never a body, header or token. It decides nothing.
+Refusals and failures also go to the log, with who, what, the answer and the reason; never a body, header or token. The
+line of the audit log is `audit_log`'s. It decides nothing.
 """
 
 from __future__ import annotations
@@ -9,31 +10,47 @@ from __future__ import annotations
 import structlog
 
 from handfast.api import status
-from handfast.apiserver import authn, authz, call
+from handfast.apiserver import audit_log, authz, call, identity
 from handfast.telemetry import metrics as metrics_module
 
 _log = structlog.get_logger("handfast.request")
+# Nobody is there to be answered; the metric needs a number, and this is the one proxies use.
+_CLIENT_GONE = 499
+_DETAIL_LENGTH = 1024
+_NAME_LENGTH = 256
 
 
 class Audit:
     """Where requests end up."""
 
-    def __init__(self, metrics: metrics_module.ApiServerMetrics) -> None:
+    def __init__(self, metrics: metrics_module.ApiServerMetrics, log: audit_log.AuditLog | None = None) -> None:
         self._metrics = metrics
+        self._lines = log
+        if log is not None:
+            writer = log.writer
+            metrics.counter("handfast_audit_lines", "Lines of the audit log, with the lost ones.", lambda: writer.lines)
+            metrics.counter("handfast_audit_lost", "Lines of the audit log never written.", lambda: writer.lost)
 
-    def answered(self, asked: call.Call, code: int, seconds: float) -> None:
-        info, kind = asked.info, asked.kind
-        if kind is None:
-            self._metrics.request(info.verb, "", "", "", code, seconds)
-        else:
-            # Only what exists becomes a label: callers must not invent time series.
-            sub = info.subresource
-            known = sub if not sub or kind.subresource(sub) is not None else "other"
-            self._metrics.request(info.verb, kind.group, kind.plural, known, code, seconds)
+    def started(self, asked: call.Call, code: int, seconds: float) -> None:
+        """A long answer begins: a watch is in the audit log from its beginning, and again at its end."""
+        if self._lines is not None:
+            self._lines.write(asked, code, seconds, stage=audit_log.RESPONSE_STARTED)
+
+    def answered(self, asked: call.Call, code: int, seconds: float, error: status.StatusError | None = None) -> None:
+        """The answer is on its way, or at its end; `error` is what it says if it is a refusal."""
+        self._count(asked, code, seconds)
+        if self._lines is not None:
+            self._lines.write(asked, code, seconds, error)
+
+    def abandoned(self, asked: call.Call, seconds: float) -> None:
+        """The client went away before there was an answer; what it asked may have been done."""
+        self._count(asked, _CLIENT_GONE, seconds)
+        if self._lines is not None:
+            self._lines.write(asked, 0, seconds)
 
     def refused(self, asked: call.Call, error: status.StatusError) -> None:
         """Tell the operator why somebody was turned away."""
-        if isinstance(error, authn.Unauthorized):
+        if isinstance(error, identity.Unauthorized):
             self._note(asked, "authenticate", error.why, error.detail)
         elif isinstance(error, authz.Refusal):
             self._note(asked, "authorise", error.why, error.message)
@@ -47,17 +64,32 @@ class Audit:
         """A bug: the caller gets a bare 500 with the request id, the log gets the rest."""
         _log.error("request failed", **self._fields(asked), error=repr(error), exc_info=error)
 
+    def _count(self, asked: call.Call, code: int, seconds: float) -> None:
+        info, kind = asked.info, asked.kind
+        if kind is None:
+            self._metrics.request(info.verb, "", "", "", code, seconds)
+        else:
+            # Only what exists becomes a label: callers must not invent time series.
+            sub = info.subresource
+            known = sub if not sub or kind.subresource(sub) is not None else "other"
+            self._metrics.request(info.verb, kind.group, kind.plural, known, code, seconds)
+
     def _note(self, asked: call.Call, station: str, reason: str, detail: str) -> None:
         self._metrics.refused.labels(station, reason).inc()
-        _log.warning("request refused", **self._fields(asked), station=station, reason=reason, detail=detail)
+        # It may quote names that the caller chose.
+        shown = audit_log.clean(detail, _DETAIL_LENGTH)
+        _log.warning("request refused", **self._fields(asked), station=station, reason=reason, detail=shown)
 
     def _fields(self, asked: call.Call) -> dict[str, str]:
-        return {
+        fields = {
             "id": asked.id,
-            "user": asked.user.name,
+            "user": audit_log.clean(asked.user.name, _NAME_LENGTH),
             "method": asked.user.method,
             "allowed_by": asked.decision,
-            "verb": asked.info.verb,
-            "path": asked.info.path,
+            "verb": audit_log.clean(asked.info.verb, _NAME_LENGTH),
+            "path": audit_log.request_uri(asked.info.path),
             "source": asked.source,
         }
+        if asked.impersonator is not None:
+            fields["impersonator"] = audit_log.clean(asked.impersonator.name, _NAME_LENGTH)
+        return fields

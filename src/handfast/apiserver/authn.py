@@ -1,61 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Station: who is asking? A client certificate, or nobody. Sees only the `Peer` and the Authorization header.
+"""Station: who is asking? A client certificate, a bearer token, or nobody. Sees only the `Peer` and one header.
 
-1. No certificate and no Authorization header: `system:anonymous`, in the group `system:unauthenticated`.
-2. An Authorization header: 401, because no token is accepted here yet. A credential that is not good is never anonymous.
-3. A certificate: the chain must verify as a client's against the current client-CA bundle, at this instant; then the
-   subject's CN is the user and its O values are the groups, with `system:authenticated` added.
+1. A certificate is looked at first: the chain must verify as a client's against the current client-CA bundle, at this
+   instant; then the subject's CN is the user and its O values are the groups.
+2. Then an Authorization header, which must be a bearer token that one of the token authenticators knows. A certificate
+   that is refused does not spoil a good token, nor the other way round; the certificate wins when both are good.
+3. Whoever presented something and was not believed gets 401. A credential that is not good is never anonymous.
+4. Nothing presented: `system:anonymous`, in the group `system:unauthenticated`, from the networks where that is allowed.
+5. `system:authenticated` is added to the groups; then the deny list is asked, on every request.
 
 The verdict on a chain is kept by (chain, bundle); validity times are compared on every request, so that neither an
 expiry nor a removed CA waits for a connection to close. What the caller may do is not asked here.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_authn.py |
 |---|---|---|---|---|
-| a node | a kubelet *serving* certificate | log in with it | 3: purpose client | test_serving_certificate_cannot_log_in |
-| anyone | an expired certificate | use it on an open connection | 3: times on every request | test_expiry_ends_an_open_connection |
-| a holder of a retired CA's key | fresh certificates of it | log in | 3: the bundle is part of the cache key | test_removed_ca |
-| anyone | a guessed bearer token | be treated as anonymous | 2 | test_bearer_token_is_401 |
-| a certificate's holder | a subject without a CN | be a user with an empty name | 3 | test_no_common_name |
+| a node | a kubelet *serving* certificate | log in with it | 1: purpose client | test_serving_certificate_cannot_log_in |
+| anyone | an expired certificate | use it on an open connection | 1: times on every request | test_expiry_ends_an_open_connection |
+| a holder of a retired CA's key | fresh certificates of it | log in | 1: the bundle is part of the cache key | test_removed_ca |
+| anyone | a guessed bearer token | be treated as anonymous | 3 | test_unknown_token_is_401 |
+| a certificate's holder | a subject without a CN | be a user with an empty name | 1 | test_no_common_name |
+| a certificate's holder | O = system:unauthenticated | pass for nobody, or the reverse | 1: such groups are dropped | test_groups_of_the_server_are_not_taken |
+| a revoked node | a certificate still in force | go on over an open connection | 5 | test_revoked_on_an_open_connection |
+| anyone far away | nothing | read what anonymous may | 4 | test_anonymous_only_from_its_networks |
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from handfast.api import status
+from handfast.apiserver import identity
 from handfast.apiserver import peer as peer_module
-from handfast.pki import bundles, chains
-from handfast.rules import access
+from handfast.pki import bundles, chains, pins
+from handfast.rules import decision, networks
 
-AUTHENTICATED = "system:authenticated"
-UNAUTHENTICATED = "system:unauthenticated"
 _REMEMBERED = 4096
+# Bounds what is looked at, before anything is hashed or parsed.
+TOKEN_BYTES = 16 << 10
+_LOOPBACK = networks.Networks.parse("127.0.0.0/8,::1/128")
+# Only the server itself puts callers into these.
+_SERVERS_OWN = frozenset({identity.AUTHENTICATED, identity.UNAUTHENTICATED})
+
+
+class DenyList(Protocol):
+    """Identities that were revoked one by one."""
+
+    def check(self, user: identity.User, now: datetime.datetime) -> None:
+        """Returns, or raises Unauthorized."""
 
 
 @dataclass(frozen=True, slots=True)
-class User:
-    """Who a request comes from, and how that was found out."""
+class TokenRow:
+    """One kind of bearer token; `explains`: whoever asks by TokenReview may be told why it was refused."""
 
-    name: str
-    groups: tuple[str, ...]
-    uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    method: str = "anonymous"
-    # When the credential ends: nothing that it opened may outlive it.
-    until: datetime.datetime | None = None
-
-
-ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,))
+    judge: identity.TokenAuthenticator
+    explains: bool = False
 
 
 class Authenticator:
-    """Judges peers against a client-CA bundle that may be replaced at any time."""
+    """Judges callers against a client-CA bundle that may be replaced at any time, and kinds of tokens."""
 
-    def __init__(self, client_cas: bundles.TrustBundle) -> None:
+    def __init__(
+        self,
+        client_cas: bundles.TrustBundle,
+        tokens: Sequence[TokenRow] = (),
+        *,
+        audiences: tuple[str, ...] = (),
+        deny_list: DenyList | None = None,
+        anonymous_from: networks.Networks | None = None,
+    ) -> None:
         self._bundle = client_cas
-        self._verified: dict[bytes, tuple[chains.Verified, User]] = {}
+        self._tokens = tuple(tokens)
+        self.audiences = audiences
+        self._deny_list = deny_list
+        self._anonymous_from = anonymous_from
+        self._verified: dict[bytes, tuple[chains.Verified, identity.User]] = {}
         # Called when the bundle has changed.
         self.changed: list[Callable[[], None]] = []
 
@@ -66,39 +88,101 @@ class Authenticator:
         for hook in self.changed:
             hook()
 
-    def authenticate(self, peer: peer_module.Peer, authorization: str | None, now: datetime.datetime) -> User:
+    def authenticate(self, peer: peer_module.Peer, authorization: str | None, now: datetime.datetime) -> identity.User:
         """The user, or 401. The refusal does not tell the caller which check failed; `why` tells the log."""
-        # 2. comes first: a header is a credential even beside a certificate.
-        if authorization is not None:
-            raise Unauthorized("UnsupportedCredential", "bearer tokens and passwords are not accepted")
         # 1.
-        if not peer.chain:
-            return ANONYMOUS
-        # 3.
-        known = self._verified.get(peer.chain_hash)
+        known = self._verified.get(peer.chain_hash) if peer.chain else None
         if known is not None and known[0].valid_from <= now <= known[0].valid_until:
-            return known[1]
-        return self._verify(peer, now)
+            user = known[1]
+        elif peer.chain or authorization is not None:
+            user = self._credential(peer, authorization, now)
+        else:
+            # 4.
+            return self._nobody(peer.address)
+        # 5.
+        self.require_not_denied(user, now)
+        return user
 
-    def _verify(self, peer: peer_module.Peer, now: datetime.datetime) -> User:
+    def token(
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime
+    ) -> tuple[identity.User, tuple[str, ...]]:
+        """The user of a bearer token, and for which of the audiences it is good; or Unauthorized."""
+        if not token or len(token) > TOKEN_BYTES:
+            raise identity.Unauthorized("MalformedToken", f"a bearer token of {len(token)} characters")
+        for row in self._tokens:
+            try:
+                verdict = row.judge.authenticate(token, audiences, now)
+            except identity.Unauthorized as refused:
+                refused.explained = row.explains
+                raise
+            if verdict is not None:
+                user = verdict.user
+                return dataclasses.replace(user, groups=(*user.groups, identity.AUTHENTICATED)), verdict.audiences
+        raise identity.Unauthorized("UnknownToken", "no authenticator knows this kind of token")
+
+    def reviewed(
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime
+    ) -> tuple[identity.User, tuple[str, ...]]:
+        """As `token`, with the deny list asked: what a TokenReview answers."""
+        user, good_for = self.token(token, audiences, now)
+        self.require_not_denied(user, now)
+        return user, good_for
+
+    def require_not_denied(self, user: identity.User, now: datetime.datetime) -> None:
+        """Ask the deny list."""
+        if self._deny_list is not None:
+            self._deny_list.check(user, now)
+
+    def _nobody(self, address: str) -> identity.User:
+        if self._anonymous_from is not None:
+            verdict = self._anonymous_from.holds(address)
+            # This machine always counts: the supervisor's own probes come from here.
+            if isinstance(verdict, decision.Deny) and isinstance(_LOOPBACK.holds(address), decision.Deny):
+                raise identity.Unauthorized("AnonymousElsewhere", verdict.sentence)
+        return identity.ANONYMOUS
+
+    def _credential(self, peer: peer_module.Peer, authorization: str | None, now: datetime.datetime) -> identity.User:
+        refusal: identity.Unauthorized | None = None
+        if peer.chain:
+            try:
+                return self._certificate(peer, now)
+            except identity.Unauthorized as refused:
+                refusal = refused
+        # 2.
+        if authorization is not None:
+            try:
+                return self.token(_bearer(authorization), self.audiences, now)[0]
+            except identity.Unauthorized as refused:
+                refusal = refusal or refused
+        # 3.
+        raise refusal or identity.Unauthorized("NoCredential", "nothing was presented")
+
+    def _certificate(self, peer: peer_module.Peer, now: datetime.datetime) -> identity.User:
         try:
             verified = chains.verify(peer.chain, self._bundle, chains.Client(), now)
         except chains.ChainRefused as refused:
-            raise Unauthorized(refused.reason, refused.message) from None
+            raise identity.Unauthorized(refused.reason, refused.message) from None
         name = verified.subject.common_name
         if not name:
-            raise Unauthorized("NoCommonName", "the certificate's subject has no common name")
-        user = User(name, (*verified.subject.organizations, AUTHENTICATED), method="x509", until=verified.valid_until)
+            raise identity.Unauthorized("NoCommonName", "the certificate's subject has no common name")
+        groups = tuple(group for group in verified.subject.organizations if group not in _SERVERS_OWN)
+        user = identity.User(
+            name,
+            (*groups, identity.AUTHENTICATED),
+            extra={identity.EXTRA + "credential-id": (f"X509SHA256={verified.fingerprint}",)},
+            method="x509",
+            until=verified.valid_until,
+            serial=verified.serial,
+            key_fingerprint=pins.of_certificate(peer.chain[0]).sha256,
+        )
         if len(self._verified) >= _REMEMBERED:
             self._verified.clear()
         self._verified[peer.chain_hash] = (verified, user)
         return user
 
 
-class Unauthorized(status.StatusError):
-    """401 with nothing in it; `why` and `detail` are for the log and the metric."""
-
-    def __init__(self, why: str, detail: str) -> None:
-        super().__init__("Unauthorized", "Unauthorized")
-        self.why = why
-        self.detail = detail
+def _bearer(authorization: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise identity.Unauthorized("UnsupportedCredential", "only bearer tokens are accepted in Authorization")
+    return token.strip(" ")

@@ -1,44 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Station: may they? Asks the rules in order; the first opinion wins, and no opinion at all is a refusal.
+"""Station: may they? Asks the authorisers in order; the first opinion wins, and no opinion at all is a refusal.
 
-It turns a verdict into a 403 in Kubernetes' words. It decides nothing itself.
+It turns a request into the facts that access is decided by, and a refusal into a 403 in Kubernetes' words. It decides
+nothing itself: see `rules.access`.
 """
 
 from __future__ import annotations
 
 from handfast.api import status
-from handfast.apiserver import authn, request
+from handfast.apiserver import identity, request
 from handfast.rules import access, decision
 
 
-def authorise(user: authn.User, info: request.RequestInfo) -> decision.Approve:
-    """Returns the yes, or raises the 403 with its reason."""
-    asked = access.Attributes(
-        user=user.name,
-        groups=user.groups,
-        verb=info.verb,
-        is_resource=info.is_resource,
-        path=info.path,
-        group=info.group,
-        version=info.version,
-        plural=info.plural,
-        subresource=info.subresource,
-        namespace=info.namespace,
-        name=info.name,
+def attributes(user: identity.User, info: request.RequestInfo) -> access.Attributes:
+    """The facts of a request."""
+    return access.Attributes(
+        user.name,
+        user.groups,
+        info.verb,
+        info.is_resource,
+        info.path,
+        info.group,
+        info.version,
+        info.plural,
+        info.subresource,
+        info.namespace,
+        info.authorised_name if info.fields else info.name,
+        info.fields,
     )
-    verdict = access.decide(asked)
+
+
+def require(authorizers: access.Authorizers, asked: access.Attributes) -> decision.Approve:
+    """Returns the yes, or raises the 403 with its reason."""
+    verdict = authorizers.decide(asked)
     if isinstance(verdict, decision.Approve):
         return verdict
-    raise Refusal(info, verdict)
+    raise Refusal(asked, verdict)
 
 
 class Refusal(status.StatusError):
     """403 in Kubernetes' words; `why` is the rule's own word, for the log and the metric."""
 
-    def __init__(self, info: request.RequestInfo, verdict: decision.NotMine) -> None:
-        if info.is_resource:
-            said = status.forbidden(info.plural, info.group, info.name, verdict.sentence)
+    def __init__(self, asked: access.Attributes, verdict: decision.Deny | decision.NotMine) -> None:
+        sentence = access.refusal(asked, verdict)
+        if asked.is_resource:
+            said = status.forbidden(asked.plural, asked.group, asked.name, sentence)
             super().__init__("Forbidden", said.message, name=said.name, group=said.group, kind=said.kind)
         else:
-            super().__init__("Forbidden", f"forbidden: {verdict.sentence}")
+            super().__init__("Forbidden", f"forbidden: {sentence}")
         self.why = verdict.reason

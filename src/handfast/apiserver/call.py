@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from handfast.api import kinds
-from handfast.apiserver import authn, request
+from handfast.apiserver import identity, request
 
 
 class Call(msgspec.Struct):
@@ -17,10 +17,19 @@ class Call(msgspec.Struct):
     id: str
     info: request.RequestInfo
     source: str = ""
-    user: authn.User = authn.ANONYMOUS
+    user: identity.User = identity.ANONYMOUS
+    # Who really asks, when the request is made in somebody else's name.
+    impersonator: identity.User | None = None
     kind: kinds.Kind | None = None
     decision: str = ""
+    # What the operator should know of this request and the caller should not: it goes to the audit line.
+    noted: str = ""
     warnings: list[str] = []
+
+    @property
+    def users(self) -> tuple[identity.User, ...]:
+        """In whose name it is, and who really asks, where that is somebody else."""
+        return (self.user,) if self.impersonator is None else (self.user, self.impersonator)
 
     def header(self, name: str) -> str:
         return self.http.headers.get(name, "")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from handfast.api import decode, kinds, objects, status
-from handfast.apiserver import admission, bodies, call, envelope, states, storage, writes
+from handfast.apiserver import admission, admitting, bodies, call, envelope, states, storage, writes
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -95,9 +95,10 @@ def _grace(value: object) -> int | None:
 class Deleter:
     """Carries out deletes that were authorised."""
 
-    def __init__(self, store: storage.Storage, clock: clock_module.Clock) -> None:
+    def __init__(self, store: storage.Storage, clock: clock_module.Clock, admitter: admitting.Admitter) -> None:
         self._storage = store
         self._clock = clock
+        self._admitter = admitter
 
     async def delete(
         self, asked: call.Call, kind: kinds.Kind, namespace: str, name: str, wanted: DeleteOptions
@@ -108,7 +109,10 @@ class Deleter:
             if found is None:
                 raise status.not_found(kind.plural, kind.group, name)
             old = found.document()
-            self._check(asked, kind, old, wanted)
+            _check_preconditions(kind, old, wanted)
+            # An Eviction was admitted as what it is.
+            if asked.info.subresource != "eviction":
+                await self._admit(asked, kind, old, wanted)
             marked = self._marked(kind, old, wanted)
             dry = wanted.dry_run
             try:
@@ -121,17 +125,9 @@ class Deleter:
                 continue
         raise status.conflict(kind.plural, kind.group, name)
 
-    def _check(self, asked: call.Call, kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> None:
+    async def _admit(self, asked: call.Call, kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> None:
         metadata = old["metadata"]
-        # 1.
-        for label, given, actual in (
-            ("UID", wanted.uid, metadata.get("uid", "")),
-            ("ResourceVersion", wanted.version, metadata["resourceVersion"]),
-        ):
-            if given and given != actual:
-                why = f"Precondition failed: {label} in precondition: {given}, {label} in object meta: {actual}"
-                raise status.conflict(kind.plural, kind.group, metadata["name"], why)
-        attributes = admission.Attributes(
+        write = admission.Attributes(
             operation=admission.DELETE,
             kind=kind,
             subresource=asked.info.subresource,
@@ -142,7 +138,7 @@ class Deleter:
             user=asked.user,
             dry_run=wanted.dry_run,
         )
-        admission.admit(attributes, self._storage.replica)
+        await self._admitter.admit(asked, write)
 
     def _marked(self, kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> objects.Document | None:
         """The object as marked for deletion; None if nothing has to be waited for."""
@@ -177,6 +173,18 @@ class Deleter:
             except status.StatusError as error:
                 if error.reason != "NotFound":
                     raise
+
+
+def _check_preconditions(kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> None:
+    metadata = old["metadata"]
+    # 1.
+    for label, given, actual in (
+        ("UID", wanted.uid, metadata.get("uid", "")),
+        ("ResourceVersion", wanted.version, metadata["resourceVersion"]),
+    ):
+        if given and given != actual:
+            why = f"Precondition failed: {label} in precondition: {given}, {label} in object meta: {actual}"
+            raise status.conflict(kind.plural, kind.group, metadata["name"], why)
 
 
 def mark(metadata: dict[str, Any], now: datetime.datetime, grace: int, *, counts: bool) -> None:

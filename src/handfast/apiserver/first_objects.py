@@ -11,13 +11,13 @@ import ipaddress
 from collections.abc import Sequence
 
 from handfast.api import defaults, kinds, objects
-from handfast.apiserver import authn, states, storage, strategies
+from handfast.apiserver import identity, states, storage, strategies
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-_SYSTEM = authn.User("system:apiserver", (access.MASTERS,))
+_SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
 
 
 def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, objects.Document]]:

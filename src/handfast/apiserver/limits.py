@@ -1,14 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much one source may ask: token buckets per address, and the numbers that bound a connection.
+"""How much anyone may ask: token buckets per source and per user, and the numbers that bound a connection.
 
-Two gates use them: new connections before TLS costs anything (`gate`), and requests without a credential
-(`pipeline`). They bound what a flood costs; they are not an access rule.
+Two stations use them: new connections before TLS costs anything (`gate`), and requests (`pipeline`). They bound what a
+flood costs; they are not an access rule. Which budget a request falls under is `rules.flow`'s to say:
+
+1. Strangers, and those whose credential is refused, share the budget of their source; health paths are counted apart.
+2. Users are counted by name, nodes too, and a node's renewals apart from the rest of what it asks.
+3. Service accounts are counted by name and source: the Pods of a DaemonSet share a name, and start together.
+4. Joins are counted by token and source, and all of them together: one token may bring a thousand machines, and a
+   flood of joins takes nothing from anyone else.
+5. A source is what one machine can take addresses from: an IPv4 address, or the /64 of an IPv6 one.
+6. A request that is refused costs nothing from any budget.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/test_limits.py |
+|---|---|---|---|---|
+| a machine | a bootstrap token | flood the server with joins, so that nodes lose their certificates | 2, 4 | test_a_flood_of_joins_takes_nothing_from_renewals |
+| many machines | one stolen bootstrap token | the same from many addresses | 4: the ceiling of all joins | test_joins_have_a_ceiling |
+| a stranger | a /64 of addresses | be somebody else for each request | 5 | test_an_ipv6_network_is_one_source |
+| a stranger | guesses of a token | guess without end | 1 | test_refused_credentials_count_for_their_source |
+| a Pod, taken over | a service account's token | starve the Pods of that account elsewhere | 3 | test_service_accounts_are_counted_by_source |
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
+
+from handfast.apiserver import identity, request
+from handfast.rules import flow, networks
+
+# Callers whose flow is remembered.
+_CALLERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +59,36 @@ class Limits:
     connections_burst: int = 400
     anonymous_per_second: float = 50.0
     anonymous_burst: int = 200
+    user_per_second: float = 400.0
+    user_burst: int = 1600
+    service_account_per_second: float = 200.0
+    service_account_burst: int = 800
+    node_per_second: float = 120.0
+    node_burst: int = 480
+    renewal_per_second: float = 5.0
+    renewal_burst: int = 20
+    join_per_second: float = 50.0
+    join_burst: int = 200
+    joins_per_second: float = 300.0
+    joins_burst: int = 3000
     # A watcher further behind than this is dropped, never waited for.
     watch_buffer_bytes: int = 4 << 20
     lifted: bool = False
 
 
 class Buckets:
-    """A token bucket for each source address; the least recently seen are forgotten, so memory is bounded."""
+    """A token bucket for each source, or whatever else is counted by.
+
+    The least recently seen are forgotten, so memory is bounded.
+    """
 
     def __init__(self, rate: float, burst: int, sources: int = 10_000) -> None:
         self._rate = rate
         self._burst = float(burst)
         self._sources = sources
-        self._state: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._state: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def wait(self, source: str, now: float) -> float:
+    def wait(self, source: Hashable, now: float) -> float:
         """0.0 if one more is allowed now (and takes it), else the seconds until one is."""
         tokens, then = self._state.pop(source, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)
@@ -59,3 +97,70 @@ class Buckets:
         if len(self._state) > self._sources:
             self._state.popitem(last=False)
         return 0.0 if allowed else (1.0 - tokens) / self._rate
+
+    def give_back(self, source: Hashable) -> None:
+        """Undo the last `wait` that was allowed: the request was refused for another reason."""
+        tokens, then = self._state[source]
+        self._state[source] = (tokens + 1.0, then)
+
+
+class Flows:
+    """The budgets of all requests. Every answer is a wait in seconds: 0.0 means go on."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._lifted = limits.lifted
+        self._strangers = Buckets(limits.anonymous_per_second, limits.anonymous_burst)
+        self._probes = Buckets(limits.anonymous_per_second, limits.anonymous_burst)
+        self._joins = Buckets(limits.joins_per_second, limits.joins_burst)
+        self._by_name = {
+            flow.USER: Buckets(limits.user_per_second, limits.user_burst),
+            flow.NODE: Buckets(limits.node_per_second, limits.node_burst),
+            flow.RENEWAL: Buckets(limits.renewal_per_second, limits.renewal_burst),
+        }
+        self._by_source = {
+            flow.SERVICE_ACCOUNT: Buckets(limits.service_account_per_second, limits.service_account_burst, 50_000),
+            flow.JOIN: Buckets(limits.join_per_second, limits.join_burst),
+        }
+        self._callers: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def stranger(self, source: str, target: str, now: float) -> float:
+        """A request without any credential; `target` is its path, perhaps with a query."""
+        if self._lifted:
+            return 0.0
+        probe = flow.of_path(flow.ANONYMOUS, target) == flow.HEALTH
+        return (self._probes if probe else self._strangers).wait(networks.neighbourhood(source), now)
+
+    def failed(self, source: str, now: float) -> float:
+        """A request whose credential was refused."""
+        return 0.0 if self._lifted else self._strangers.wait(networks.neighbourhood(source), now)
+
+    def wait(self, user: identity.User, info: request.RequestInfo, source: str, now: float) -> float:
+        """A request of somebody known. Strangers have been counted already: see `stranger`."""
+        if self._lifted:
+            return 0.0
+        flow_ = self.flow(user, info)
+        by_name = self._by_name.get(flow_)
+        if by_name is not None:
+            return by_name.wait(user.name, now)
+        by_source = self._by_source.get(flow_)
+        if by_source is None:
+            return 0.0
+        key = (user.name, networks.neighbourhood(source))
+        seconds = by_source.wait(key, now)
+        if seconds == 0.0 and flow_ == flow.JOIN:
+            seconds = self._joins.wait(flow.JOIN, now)
+            if seconds > 0.0:
+                by_source.give_back(key)
+        return seconds
+
+    def flow(self, user: identity.User, info: request.RequestInfo) -> str:
+        """The name of the budget."""
+        key = (user.name, user.groups)
+        caller = self._callers.get(key)
+        if caller is None:
+            if len(self._callers) >= _CALLERS:
+                self._callers.clear()
+            caller = self._callers[key] = flow.of_caller(*key)
+        if info.is_resource:
+            return flow.of_resource(caller, info.verb, info.group, info.plural, info.subresource)
+        return flow.of_path(caller, info.path)

@@ -26,6 +26,7 @@ from aiohttp import web
 from handfast.apiserver import gate
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver import peer as peer_module
+from handfast.rules import networks
 from handfast.runtime import clock as clock_module
 from handfast.runtime import crowd
 
@@ -236,7 +237,8 @@ class Listener:
                 self._loop.call_later(0.1, self._resume)
                 return
             sock.setblocking(False)
-            self._gate.enter(sock, address[0] if isinstance(address, tuple) else "unix")
+            # Whoever has one IPv6 address has the other 2⁶⁴ of its network: they count as one.
+            self._gate.enter(sock, networks.neighbourhood(address[0]) if isinstance(address, tuple) else "unix")
 
     def _begin(self, sock: socket.socket, source: str) -> None:
         self._begun.add(sock)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths that are no resources: health, version, metrics, discovery, OpenAPI. Callers were authorised before."""
+"""Paths that are no resources: health, version, metrics, discovery, OpenAPI, OpenID. Callers were authorised before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from handfast.api import status
-from handfast.apiserver import authn, call, discovery
+from handfast.apiserver import call, discovery, identity, openid
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
 
@@ -17,7 +17,10 @@ _encode = msgspec.json.Encoder().encode
 _TEXT = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 _JSON = {"Content-Type": "application/json"}
 _HEALTH = frozenset({"healthz", "livez", "readyz"})
-_ROOTS = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+_ROOTS = [
+    *("/.well-known/openid-configuration", "/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2"),
+    *("/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"),
+]
 
 
 class NonResources:
@@ -28,11 +31,13 @@ class NonResources:
         found: discovery.Discovery,
         health: health_module.Health,
         metrics: metrics_module.ApiServerMetrics,
+        keys: openid.OpenId,
         version: dict[str, str],
     ) -> None:
         self._discovery = found
         self._health = health
         self._metrics = metrics
+        self._keys = keys
         self._version = _encode(version)
         self._rows: dict[str, Callable[[call.Call], web.Response]] = {
             "": lambda _: web.Response(body=_encode({"paths": _ROOTS}), headers=_JSON),
@@ -43,6 +48,8 @@ class NonResources:
             "api": self._discover,
             "apis": self._discover,
             "openapi": self._open_api,
+            ".well-known": self._open_id,
+            "openid": self._open_id,
             **dict.fromkeys(_HEALTH, self._check),
         }
 
@@ -61,7 +68,7 @@ class NonResources:
         endpoint, _, name = asked.info.path.strip("/").partition("/")
         query = asked.info.query
         # Reasons may name files and peers: only who logged in gets them.
-        withhold = asked.user is authn.ANONYMOUS
+        withhold = asked.user is identity.ANONYMOUS
         if name:
             found = self._health.one(endpoint, name, withhold=withhold)
             if found is None:
@@ -71,6 +78,12 @@ class NonResources:
             exclude = query.get("exclude", "").split(",")
             well, text = self._health.report(endpoint, exclude=exclude, verbose="verbose" in query, withhold=withhold)
         return web.Response(status=200 if well else 500, text=text, headers=_TEXT)
+
+    def _open_id(self, asked: call.Call) -> web.Response:
+        page = self._keys.pages.get(asked.info.path.rstrip("/"))
+        if page is None:
+            raise status.no_such_path()
+        return web.Response(body=page.body, headers=page.headers)
 
     def _discover(self, asked: call.Call) -> web.Response:
         body, content_type, etag = self._discovery.answer(asked.info.path.rstrip("/"), asked.header("Accept"))

@@ -2,16 +2,18 @@
 """The whole path of a request, in order, on one page.
 
     connection   listener     gate, TLS, HTTP
-    1 rate limit limits       requests without a credential, per source
+    1 rate limit limits       no credential, or a bad one: per source
     2 authenticate authn      who is asking
-    3 audit      audit        counts every outcome, writes down refusals (wraps the rest)
-    4 authorise  authz        may they
-    5 resource   resources    which kind, which verb …
-    6 decode     bodies         … what they sent
-    7 strategy   strategies     … what the server fills in, and defaults
-    8 admission  admission      … may this object be written
-    9 store      storage        … write it
-    10 encode    encode         … answer in the shape they asked for
+    3 impersonate impersonation in whose name
+    4 rate limit limits       everyone else: per user, renewals before joins
+    5 audit      audit        writes down every outcome (wraps the rest)
+    6 authorise  authz        may they
+    7 resource   resources    which kind, which verb …
+    8 decode     bodies         … what they sent
+    9 strategy   strategies     … what the server fills in, and defaults
+    10 admit     admitting      … may this object be written, and how
+    11 store     storage        … write it
+    12 encode    encode         … answer in the shape they asked for
 
 Every error becomes a Status here, through the one mapping (`status.from_error`), and nowhere else.
 """
@@ -30,13 +32,27 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from handfast.api import status
-from handfast.apiserver import audit, authn, authz, call, limits, listener, nonresources, request, resources
+from handfast.apiserver import (
+    audit,
+    authn,
+    authz,
+    call,
+    identity,
+    impersonation,
+    limits,
+    listener,
+    nonresources,
+    request,
+    resources,
+)
+from handfast.rules import access
 from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
 # Characters of one warning, and of all of an answer: clients refuse long headers.
 _WARNING_LENGTH = 1024
 _WARNINGS_TOTAL = 4096
+_STRANGER = "too many requests without a good credential from this address"
 
 
 class Pipeline:
@@ -46,6 +62,7 @@ class Pipeline:
         self,
         *,
         authenticator: authn.Authenticator,
+        authorizers: access.Authorizers,
         resources_: resources.Resources,
         nonresources_: nonresources.NonResources,
         auditor: audit.Audit,
@@ -53,12 +70,13 @@ class Pipeline:
         clock: clock_module.Clock,
     ) -> None:
         self._authenticator = authenticator
+        self._authorizers = authorizers
         self._resources = resources_
         self._nonresources = nonresources_
         self._audit = auditor
         self._limits = limits_
         self._clock = clock
-        self._anonymous = limits.Buckets(limits_.anonymous_per_second, limits_.anonymous_burst)
+        self._flows = limits.Flows(limits_)
         self._ids = itertools.count(1)
         self._boot = secrets.token_hex(4)
 
@@ -72,20 +90,23 @@ class Pipeline:
             request.RequestInfo(http.method.lower(), ""),
             connection.peer.address,
         )
+        refusal: status.StatusError | None = None
         try:
             response = await self._stations(asked, connection)
         except status.StatusError as error:
             self._audit.refused(asked, error)
+            refusal = error
             response = error_response(error)
         except ConnectionError:
             # The client went away in the middle of an answer; there is nobody to tell.
+            self._audit.abandoned(asked, self._clock.monotonic() - started)
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, the caller gets a Status and the log the rest
-            mapped = status.from_error(error)
-            if mapped.code == 500:
+            refusal = status.from_error(error)
+            if refusal.code == 500:
                 self._audit.failed(asked, error)
-            response = error_response(mapped)
-        self._audit.answered(asked, response.status, self._clock.monotonic() - started)
+            response = error_response(refusal)
+        self._audit.answered(asked, response.status, self._clock.monotonic() - started, refusal)
         if not response.prepared:
             response.headers["Audit-Id"] = asked.id
             if asked.warnings:
@@ -94,38 +115,54 @@ class Pipeline:
         return response
 
     async def _stations(self, asked: call.Call, connection: listener.Connection) -> web.StreamResponse:
-        http = asked.http
+        http, peer = asked.http, connection.peer
         authorization = http.headers.get("Authorization")
-        # 1 rate limit
-        if not connection.peer.chain and not self._limits.lifted:
-            self._limit(connection.peer.address)
+        # 1 rate limit: those who present nothing
+        if not peer.chain and authorization is None:
+            _require(self._flows.stranger(peer.address, http._message.path, self._clock.monotonic()), _STRANGER)
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         asked.info = request.parse(http.method, http._message.path)
         # 2 authenticate
         try:
-            asked.user = self._authenticator.authenticate(connection.peer, authorization, self._clock.now())
-        except authn.Unauthorized:
+            asked.user = self._authenticator.authenticate(peer, authorization, self._clock.now())
+        except identity.Unauthorized:
             # Bad credentials cost more than none: they are counted like requests without one.
-            if connection.peer.chain and not self._limits.lifted:
-                self._limit(connection.peer.address)
+            if peer.chain or authorization is not None:
+                _require(self._flows.failed(peer.address, self._clock.monotonic()), _STRANGER)
             raise
-        _refuse_impersonation(asked)
-        # 4 authorise
-        asked.decision = authz.authorise(asked.user, asked.info).reason
-        # 5 to 10
+        # 3 impersonate
+        if impersonation.named(http.headers):
+            self._impersonate(asked)
+        # 4 rate limit: everyone else
+        if not self._limits.lifted:
+            # Whoever acts as others pays for it.
+            payer = asked.impersonator or asked.user
+            seconds = self._flows.wait(payer, asked.info, peer.address, self._clock.monotonic())
+            _require(seconds, "too many requests of this user")
+        # 6 authorise
+        facts = authz.attributes(asked.user, asked.info)
+        asked.decision = authz.require(self._authorizers, facts).sentence
+        if asked.info.verb == "watch":
+            self._audit.started(asked, 200, 0.0)
+        # 7 to 12
         if asked.info.is_resource:
             return await self._resources.answer(asked)
         return self._nonresources.answer(asked)
 
-    def _limit(self, source: str) -> None:
-        seconds = self._anonymous.wait(source, self._clock.monotonic())
-        if seconds > 0.0:
-            raise status.StatusError(
-                "TooManyRequests",
-                "too many requests without a credential from this address, please try again later",
-                retry_after=max(1, math.ceil(seconds)),
-            )
+    def _impersonate(self, asked: call.Call) -> None:
+        other = impersonation.apply(asked.user, asked.http.headers, self._authorizers)
+        if other is not None:
+            asked.impersonator, asked.user = asked.user, other
+            self._authenticator.require_not_denied(other, self._clock.now())
+
+
+def _require(seconds: float, what: str) -> None:
+    """Go on, or 429 with the time after which it is worth trying again."""
+    if seconds > 0.0:
+        raise status.StatusError(
+            "TooManyRequests", f"{what}, please try again later", retry_after=max(1, math.ceil(seconds))
+        )
 
 
 def warning_headers(warnings: Sequence[str]) -> Iterator[str]:
@@ -138,15 +175,6 @@ def warning_headers(warnings: Sequence[str]) -> Iterator[str]:
             return
         text = shown.replace("\\", "\\\\").replace('"', '\\"')
         yield f'299 - "{text}"'
-
-
-def _refuse_impersonation(asked: call.Call) -> None:
-    """Acting as somebody else is not offered yet; carrying the request out as the caller would be worse than a refusal."""
-    headers = asked.http.headers
-    for name in ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid"):
-        if name in headers:
-            why = f'User "{asked.user.name}" cannot impersonate: this server does not support impersonation yet'
-            raise status.forbidden("users", "", headers[name] if name == "Impersonate-User" else "", why)
 
 
 def error_response(error: status.StatusError) -> web.Response:

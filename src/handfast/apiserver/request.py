@@ -13,10 +13,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from handfast.api import kinds, status
+from handfast.api import kinds, selectors, status
 
 _METHOD_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _NON_RESOURCE_VERBS = {"GET": "get", "HEAD": "head", "POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}
+_SELECTING = frozenset({"list", "watch", "deletecollection"})
 # Below a namespace these are parts of the Namespace object itself, not resources inside it.
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 # Longest path we look at: names are at most 253 bytes and there are at most seven parts.
@@ -38,6 +39,15 @@ class RequestInfo(msgspec.Struct, frozen=True):
     name: str = ""
     subresource: str = ""
     query: Mapping[str, str] = _NO_QUERY
+    # The equalities of the field selector: authorisation may depend on them (a node may list its own Pods).
+    fields: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def authorised_name(self) -> str:
+        """The name that access is decided by: for a list or watch of one named object, that object's."""
+        if not self.name and self.fields and self.verb in _SELECTING:
+            return next((value for field, value in self.fields if field == "metadata.name"), "")
+        return self.name
 
     def space(self, kind: kinds.Kind) -> str:
         """The namespace the request is about: none for cluster-scoped kinds, whatever the path looks like."""
@@ -73,7 +83,8 @@ def _parse(method: str, target: str) -> RequestInfo:
     namespace, plural, name, subresource = _resource(rest)
     watch = _is_true(query.get("watch"))
     verb = _verb(method, named=bool(name), watch=watch)
-    return RequestInfo(verb, path, True, group, version, namespace, plural, name, subresource, query)
+    fields = _equalities(query["fieldSelector"]) if verb in _SELECTING and "fieldSelector" in query else ()
+    return RequestInfo(verb, path, True, group, version, namespace, plural, name, subresource, query, fields)
 
 
 _remembered = functools.lru_cache(maxsize=4096)(_parse)
@@ -92,6 +103,10 @@ def _query(text: str) -> Mapping[str, str]:
             found[key] = value
         found.setdefault(key, value)
     return types.MappingProxyType(found)
+
+
+def _equalities(selector: str) -> tuple[tuple[str, str], ...]:
+    return tuple((term.field, term.value) for term in selectors.parse_fields(selector).terms if term.equal)
 
 
 def _unquote(part: str) -> str:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resource requests: finds the kind and the verb, and hands the request to who carries it out.
 
-The verbs themselves are `reads`, `watch`, `writes`, `patches`, `deletes` and `workloads`. Callers were authorised before.
+The verbs themselves are `reads`, `watch`, `writes`, `patches`, `deletes`, `workloads` and `reviews`. Callers were
+authorised before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import aiohttp
@@ -25,6 +27,7 @@ from handfast.apiserver import (
     options,
     patches,
     reads,
+    reviews,
     states,
     strategies,
     watch,
@@ -41,6 +44,19 @@ _READS = frozenset({"get", "list", "watch"})
 _NAMED = {"create": False, "update": True, "patch": True}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verbs:
+    """Who carries out what."""
+
+    reader: reads.Reader
+    writer: writes.Writer
+    patcher: patches.Patcher
+    deleter: deletes.Deleter
+    actions: workloads.Workloads
+    questions: reviews.Reviews
+    hub: watch.Hub
+
+
 class Resources:
     """Answers requests for resources."""
 
@@ -48,23 +64,19 @@ class Resources:
         self,
         *,
         definitions_: customs.Customs,
-        reader: reads.Reader,
-        writer: writes.Writer,
-        patcher: patches.Patcher,
-        deleter: deletes.Deleter,
-        actions: workloads.Workloads,
-        hub: watch.Hub,
+        verbs: Verbs,
         limits_: limits.Limits,
         clock: clock_module.Clock,
     ) -> None:
         self._customs = definitions_
         self._table = definitions_.table
-        self._reader = reader
-        self._writer = writer
-        self._patcher = patcher
-        self._deleter = deleter
-        self._actions = actions
-        self._hub = hub
+        self._reader = verbs.reader
+        self._writer = verbs.writer
+        self._patcher = verbs.patcher
+        self._deleter = verbs.deleter
+        self._actions = verbs.actions
+        self._reviews = verbs.questions
+        self._hub = verbs.hub
         self._limits = limits_
         self._clock = clock
         self._shapes: dict[tuple[str, str, str, str], tuple[kinds.Kind, encode.Shape]] = {}
@@ -165,7 +177,7 @@ class Resources:
         wanted = options.parse(kind, asked.info, watch=True)
         connection = cast("listener.Connection", asked.http.protocol)
         with self._customs.following(kind, connection.closed_hooks):
-            return await self._hub.serve(asked.http, kind, asked.info.space(kind), shape, wanted, asked.user.until)
+            return await self._hub.serve(asked.http, kind, asked.info.space(kind), shape, wanted, asked.users)
 
     async def _create(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
         body = await bodies.read(asked.http, self._limits)
@@ -175,8 +187,12 @@ class Resources:
         if asked.info.subresource == "eviction":
             await self._actions.evict(asked, kind, body)
             return _document(_success(kind, asked.info.name, ""), 201)
+        if asked.info.subresource == "token":
+            return _document(await self._actions.token(asked, kind, body), 201)
         mode = bodies.validation_mode(asked.info)
         document, asked.warnings = bodies.for_kind(body, asked.header("Content-Type"), kind, mode)
+        if kind.resource in self._reviews.handlers:
+            return _document(self._reviews.answer(asked, kind.resource, document), 201)
         return self._show(asked, kind, await self._writer.create(asked, kind, document), 201)
 
     async def _update(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from handfast.api import definitions, kinds, objects, status
-from handfast.apiserver import authn, uids
+from handfast.apiserver import identity, uids
 
 # No vowels and no look-alikes, so that generated names spell nothing: the alphabet Kubernetes uses.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -31,7 +31,7 @@ def generated_name(prefix: str) -> str:
 
 
 def prepare_create(
-    kind: kinds.Kind, document: objects.Document, namespace: str, user: authn.User, now: datetime.datetime
+    kind: kinds.Kind, document: objects.Document, namespace: str, user: identity.User, now: datetime.datetime
 ) -> None:
     """Fill in what only the server knows; clear what only the server may set."""
     metadata = document["metadata"]
@@ -50,6 +50,11 @@ def prepare_create(
     if kind.has_generation:
         metadata["generation"] = 1
     _drop_nulls(metadata)
+    settle_create(kind, document, user)
+
+
+def settle_create(kind: kinds.Kind, document: objects.Document, user: identity.User) -> None:
+    """What nobody but the server decides of a new object: said again after a webhook has changed it."""
     if kind.subresource("status") is not None and kind.resource not in _KEEPS_STATUS_ON_CREATE:
         document.pop("status", None)
     if kind.resource == _CSR:
@@ -61,7 +66,7 @@ def _drop_nulls(metadata: dict[str, Any]) -> None:
         del metadata[field]
 
 
-def _stamp_requester(document: objects.Document, user: authn.User) -> None:
+def _stamp_requester(document: objects.Document, user: identity.User) -> None:
     # Who asks for a certificate is what authentication found, never what the request says.
     spec = document.get("spec")
     if not isinstance(spec, dict):

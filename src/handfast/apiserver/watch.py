@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -24,7 +24,7 @@ from aiohttp import web
 
 from handfast.api import kinds, status
 from handfast.apiserver import collection as collection_module
-from handfast.apiserver import encode, listener, options, replica, sending, states
+from handfast.apiserver import encode, identity, listener, options, replica, sending, states
 from handfast.runtime import clock as clock_module
 from handfast.runtime import tasks
 
@@ -59,8 +59,11 @@ class Watcher:
         bookmark: bytes,
         buffer_cap: int,
         touched: list[Watcher],
+        users: tuple[identity.User, ...] = (identity.ANONYMOUS,),
     ) -> None:
         self._touched = touched
+        # In whose name it is, and who asked for it, where that is somebody else.
+        self.users = users
         self._transport = transport
         self._shape = shape
         self.namespace = namespace
@@ -180,6 +183,15 @@ class Hub:
         for watcher in tuple(self._watchers):
             watcher.end()
 
+    def judge(self, check: Callable[[identity.User], None]) -> None:
+        """End the watches of users that `check` refuses, whatever they are doing."""
+        for watcher in tuple(self._watchers):
+            try:
+                for user in watcher.users:
+                    check(user)
+            except status.StatusError:
+                watcher.end()
+
     async def serve(
         self,
         http: web.BaseRequest,
@@ -187,29 +199,32 @@ class Hub:
         namespace: str,
         shape: encode.Shape,
         asked: options.ListOptions,
-        until: datetime.datetime | None = None,
+        users: tuple[identity.User, ...] = (identity.ANONYMOUS,),
     ) -> web.StreamResponse:
-        """Answer a watch request until it ends, at the latest when the caller's credential does (`until`)."""
-        await self._wait_for(asked)
+        """Answer a watch request of `users` until it ends, at the latest when the first one's credential does."""
+        connection = cast("listener.Connection", http.protocol)
+        transport = connection.transport
+        if transport is None:
+            raise ConnectionResetError("the client is gone")
         collection = self._replica.collection(kind.prefix)
+        bookmark = _bookmark_kind(kind, shape)
+        watcher = Watcher(transport, shape, namespace, asked.selection, bookmark, self._cap, self._touched, users)
+        # Known before the first await: whoever is revoked while the watch begins must not be missed.
+        self._watchers.add(watcher)
+        connection.closed_hooks.add(watcher.end)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )
         response.enable_chunked_encoding()
-        await response.prepare(http)
-        connection = cast("listener.Connection", http.protocol)
-        if connection.transport is None:
-            return response
-        bookmark = _bookmark_kind(kind, shape)
-        watcher = Watcher(connection.transport, shape, namespace, asked.selection, bookmark, self._cap, self._touched)
-        connection.closed_hooks.add(watcher.end)
         try:
+            await self._wait_for(asked)
+            await response.prepare(http)
             try:
                 await self._begin(http, response, watcher, collection, asked)
             except status.StatusError as error:
                 watcher.write(chunk(_frame(b"ERROR", _encode(error.document()))))
                 return response
-            await self._run(watcher, asked, until)
+            await self._run(watcher, asked, users[0].until)
         finally:
             collection.forget(watcher)
             self._watchers.discard(watcher)
@@ -239,6 +254,8 @@ class Hub:
         if send_state:
             version = self._replica.version
             for part in _parts(watcher, collection.snapshot(watcher.namespace)):
+                if watcher.done.done():
+                    return
                 await sending.send(http, response, part, self._write_seconds)
         # Large states take a while to send: catch up with what happened meanwhile, in memory-sized steps.
         while True:
@@ -259,7 +276,6 @@ class Hub:
         if send_state and asked.initial_events:
             watcher.write(self._bookmark(watcher, initial_end=True))
         collection.listen(watcher, watcher.offer, _index(watcher.namespace, watcher.wanted))
-        self._watchers.add(watcher)
         if asked.bookmarks:
             self._bookmarked.add(watcher)
 

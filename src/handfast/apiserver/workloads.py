@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subresources that are actions: /scale of workloads, /binding and /eviction of Pods.
+"""Subresources that are actions: /scale of workloads, /binding and /eviction of Pods, /token of ServiceAccounts.
 
 Each translates its small document into an ordinary write or delete of the object. It schedules and stops nothing.
 """
@@ -7,7 +7,18 @@ Each translates its small document into an ordinary write or delete of the objec
 from __future__ import annotations
 
 from handfast.api import kinds, objects, status
-from handfast.apiserver import bodies, call, deletes, reads, states, strategies, writes
+from handfast.apiserver import (
+    admission,
+    admitting,
+    bodies,
+    call,
+    deletes,
+    reads,
+    states,
+    strategies,
+    token_requests,
+    writes,
+)
 from handfast.runtime import clock as clock_module
 
 
@@ -19,11 +30,15 @@ class Workloads:
         reader: reads.Reader,
         writer: writes.Writer,
         deleter: deletes.Deleter,
+        admitter: admitting.Admitter,
+        tokens: token_requests.TokenRequests,
         clock: clock_module.Clock,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._deleter = deleter
+        self._admitter = admitter
+        self._tokens = tokens
         self._clock = clock
 
     async def get_scale(self, asked: call.Call, kind: kinds.Kind) -> objects.Document:
@@ -45,6 +60,7 @@ class Workloads:
         if not isinstance(node, str) or not node:
             cause = status.Cause("FieldValueRequired", "Required value", "target.name")
             raise status.invalid("Binding", "", asked.info.name, [cause])
+        await self._admit(asked, kind, binding)
         now = objects.timestamp(self._clock.now())
 
         def bound(document: objects.Document) -> objects.Document:
@@ -63,6 +79,36 @@ class Workloads:
     async def evict(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> states.Item:
         """Delete a Pod on request of an eviction; there are no disruption budgets to ask."""
         eviction = bodies.document(body, asked.header("Content-Type"), "Eviction", "policy/v1", "policy.v1.Eviction")
+        await self._admit(asked, kind, eviction)
         wanted = deletes.options_from(eviction.get("deleteOptions") or {}, asked)
         item, _ = await self._deleter.delete(asked, kind, asked.info.namespace, asked.info.name, wanted)
         return item
+
+    async def token(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> objects.Document:
+        """A new token for a ServiceAccount; nothing is stored."""
+        wanted = bodies.document(
+            body,
+            asked.header("Content-Type"),
+            "TokenRequest",
+            "authentication.k8s.io/v1",
+            "authentication.v1.TokenRequest",
+        )
+        await self._admit(asked, kind, wanted)
+        answer, warnings = self._tokens.answer(wanted, asked.info.namespace, asked.info.name)
+        asked.warnings.extend(warnings)
+        return answer
+
+    async def _admit(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> None:
+        # The object must be there, and the copy that plugins look at must be current.
+        await self._reader.get(kind, asked.info)
+        await self._admitter.admit(
+            asked,
+            admitting.attributes(
+                admission.CREATE,
+                asked,
+                kind,
+                name=asked.info.name,
+                document=document,
+                dry_run=writes.is_dry_run(asked),
+            ),
+        )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create and update: fill in, admit, validate, store; with optimistic concurrency and dry-run.
+"""create and update: fill in, admit, complete, validate, admit, store; with optimistic concurrency and dry-run.
 
 A write that names a resourceVersion happens at that version or not at all. One that names none is applied to the state
 found and tried again if another writer was faster. A write that changes nothing is not written. Deleting is `deletes`.
@@ -11,9 +11,14 @@ import copy
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import msgspec
+
+from handfast import errors
 from handfast.api import apply, conversion, defaults, kinds, objects, status, validation
 from handfast.apiserver import (
     admission,
+    admitting,
+    authz,
     bodies,
     call,
     custom_strategies,
@@ -22,6 +27,7 @@ from handfast.apiserver import (
     storage,
     strategies,
 )
+from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -33,15 +39,25 @@ Change = Callable[[objects.Document], objects.Document]
 class Writer:
     """Carries out writes that were authorised."""
 
-    def __init__(self, store: storage.Storage, clock: clock_module.Clock) -> None:
+    def __init__(
+        self,
+        store: storage.Storage,
+        clock: clock_module.Clock,
+        admitter: admitting.Admitter,
+        authorizers: access.Authorizers,
+    ) -> None:
         self._storage = store
         self._clock = clock
+        self._admitter = admitter
+        self._authorizers = authorizers
 
     async def create(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> states.Item:
         """Store a new object."""
         namespace = asked.info.space(kind)
         metadata = document["metadata"]
         _check_url(asked, kind, metadata, namespace)
+        if asked.info.verb != "create":
+            self._require_create(asked)
         custom_strategies.require_creatable(kind)
         custom_strategies.conform(asked, kind, document)
         strategies.prepare_create(kind, document, namespace, asked.user, self._clock.now())
@@ -51,8 +67,10 @@ class Writer:
         # The copy must be current before admission looks at it (is the namespace there?).
         await self._storage.replica.fresh()
         self._prepare_definition(asked, kind, document)
-        self._admit(admission.CREATE, asked, kind, document, None)
+        write = _attributes(admission.CREATE, asked, kind, document, None)
+        await self._mutate(asked, write, lambda: strategies.settle_create(kind, document, asked.user))
         _require(kind, document, [*validation.create(stored, document), *custom_strategies.problems(kind, document)])
+        await self._admitter.validate(asked, write)
         for attempt in range(_TRIES):
             if is_dry_run(asked):
                 return self._pretend_create(kind, document)
@@ -113,14 +131,47 @@ class Writer:
             named = str(wanted["metadata"].get("resourceVersion") or "")
             if named and named != str(found.version):
                 raise status.conflict(kind.plural, kind.group, info.name)
-            document = self._prepared(asked, kind, wanted, old)
+            document = await self._prepared(asked, kind, wanted, old)
             try:
                 return await self._store(asked, kind, document, found)
             except protocol.Mismatch:
                 continue
         raise status.conflict(kind.plural, kind.group, info.name)
 
-    def _prepared(
+    def _require_create(self, asked: call.Call) -> None:
+        """An update or apply that makes a new object is a create: the caller must be allowed that, too."""
+        facts = authz.attributes(asked.user, asked.info)
+        authz.require(self._authorizers, msgspec.structs.replace(facts, verb="create", name=""))
+
+    async def _mutate(
+        self, asked: call.Call, write: admission.Attributes, settle: Callable[[], None]
+    ) -> objects.Document:
+        """Let admission change the document; returns it as it was sent, for the record of who owns which field.
+
+        A webhook knows neither what only the server decides (`settle`), nor defaults, nor which fields a custom kind has.
+        """
+        kind, document = write.kind, write.document
+        if document is None:
+            raise errors.Misuse("a create or update has a document")
+        if not self._admitter.may_change(write):
+            await self._admitter.mutate(asked, write)
+            return document
+        sent = copy.deepcopy(document)
+        if await self._admitter.mutate(asked, write):
+            custom_strategies.conform(asked, kind, document)
+            settle()
+            defaults.apply(kinds.stored_row(kind), document)
+        if write.old is None and document != sent and not document["metadata"].get("managedFields"):
+            document["metadata"]["managedFields"] = apply.record_create(
+                sent,
+                manager=field_manager(asked),
+                types=kind.message or kind.schema,
+                api_version=kind.api_version,
+                now_text=objects.timestamp(self._clock.now()),
+            )
+        return sent
+
+    async def _prepared(
         self, asked: call.Call, kind: kinds.Kind, wanted: objects.Document, old: objects.Document
     ) -> objects.Document:
         subresource = asked.info.subresource
@@ -133,18 +184,33 @@ class Writer:
         stored = kinds.stored_row(kind)
         defaults.apply(stored, document)
         self._prepare_definition(asked, kind, document)
-        self._admit(admission.UPDATE, asked, kind, document, old)
+        write = _attributes(admission.UPDATE, asked, kind, document, old)
+        # A Binding is admitted as what it is, before it becomes an update of its Pod.
+        admitted = subresource == "binding"
+        sent = document
+        if not admitted:
+
+            def settle() -> None:
+                # In place: plugins and what follows hold this very document.
+                settled = strategy(kind, copy.deepcopy(document), old)
+                settled["metadata"].pop("resourceVersion", None)
+                document.clear()
+                document.update(settled)
+
+            sent = await self._mutate(asked, write, settle)
         if strategy is strategies.prepare_update:
             strategies.count_generation(kind, document, old)
         if subresource not in strategies.SERVER_MADE:
             causes = [*validation.update(stored, document, old), *custom_strategies.problems(kind, document, old)]
             _require(kind, document, causes)
         _keep_finalizers_closed(kind, document, old)
+        if not admitted:
+            await self._admitter.validate(asked, write)
         # An apply wrote the record itself; `track_update` finds nothing changed by others then.
         if "managedFields" in old["metadata"] and not _is_apply(asked):
             managed = apply.track_update(
                 old,
-                document,
+                sent,
                 manager=field_manager(asked),
                 types=kind.message or kind.schema,
                 api_version=kind.api_version,
@@ -174,29 +240,6 @@ class Writer:
             return self._pretend(kind, document, gone.version)
         return await self._storage.replace(kind, document, old)
 
-    def _admit(
-        self,
-        operation: str,
-        asked: call.Call,
-        kind: kinds.Kind,
-        document: objects.Document,
-        old: objects.Document | None,
-    ) -> None:
-        admission.admit(
-            admission.Attributes(
-                operation=operation,
-                kind=kind,
-                subresource=asked.info.subresource,
-                namespace=asked.info.namespace,
-                name=str(document["metadata"].get("name") or ""),
-                document=document,
-                old=old,
-                user=asked.user,
-                dry_run=is_dry_run(asked),
-            ),
-            self._storage.replica,
-        )
-
     def _pretend_create(self, kind: kinds.Kind, document: objects.Document) -> states.Item:
         metadata = document["metadata"]
         namespace = metadata.get("namespace", "") if kind.namespaced else ""
@@ -208,6 +251,15 @@ class Writer:
         metadata = document["metadata"]
         namespace = metadata.get("namespace", "") if kind.namespaced else ""
         return states.Item(namespace, metadata["name"], version, envelope.encode_document(document))
+
+
+def _attributes(
+    operation: str, asked: call.Call, kind: kinds.Kind, document: objects.Document, old: objects.Document | None
+) -> admission.Attributes:
+    name = str(document["metadata"].get("name") or "")
+    return admitting.attributes(
+        operation, asked, kind, name=name, document=document, old=old, dry_run=is_dry_run(asked)
+    )
 
 
 def is_dry_run(asked: call.Call) -> bool:

@@ -7,6 +7,7 @@ import asyncio
 import gc
 import importlib.metadata
 import ipaddress
+import math
 import pathlib
 import resource
 import socket
@@ -15,10 +16,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from handfast import errors
-from handfast.api import kinds
+from handfast.api import handfast_kinds, kinds
 from handfast.apiserver import (
     audit,
-    authn,
+    audit_log,
     compaction,
     customs,
     deletes,
@@ -33,18 +34,21 @@ from handfast.apiserver import (
     reads,
     replica,
     resources,
+    reviews,
     storage,
     watch,
     workloads,
     writes,
 )
+from handfast.assembly import guard as guard_module
 from handfast.assembly import layout
-from handfast.pki import bundles, seal
+from handfast.pki import keys, seal
 from handfast.runtime import clock as clock_module
 from handfast.runtime import files, tasks
 from handfast.store import protocol, sqlite
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
+from handfast.telemetry import rotating
 
 _log = structlog.get_logger("handfast.apiserver")
 # Seconds that requests in flight get to end when the server stops; the supervisor allows nine altogether.
@@ -52,6 +56,16 @@ GRACE = 3.0
 _FILE_BYTES = 1 << 20
 # Whose values are sealed at rest.
 SEALED = ("core/secrets/",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions:
+    """Where the audit log goes, and how much of it is kept. `path` "-" is standard output."""
+
+    path: str
+    max_mib: int = 100
+    max_files: int = 10
+    max_days: int = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +78,8 @@ class ApiServerOptions:
     advertise: tuple[str, ...] = ()
     store: str = ""
     limits: limits.Limits = field(default_factory=limits.Limits)
+    guard: guard_module.GuardOptions = field(default_factory=guard_module.GuardOptions)
+    audit: AuditOptions | None = None
 
 
 class ApiServer:
@@ -75,59 +91,74 @@ class ApiServer:
         place: layout.Layout,
         store: protocol.Store,
         sock: socket.socket,
-        advertise: tuple[str, ...],
-        limits_: limits.Limits,
+        options: ApiServerOptions,
         clock: clock_module.Clock,
     ) -> None:
+        limits_ = options.limits
         sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
         envelopes = envelope.Envelopes(sealer, SEALED)
         client_cas = files.read(place.ca_certificate, limit=_FILE_BYTES)
         self._clock = clock
         self._store = store
-        self._advertise = advertise
+        self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
         self.replica = replica.Replica(store, envelopes)
         self.storage = storage.Storage(store, envelopes, self.replica)
-        self.table = kinds.Table(kinds.builtin())
+        self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits_.watch_buffer_bytes, limits_.write_seconds)
         self.customs = customs.Customs(self.table, self.storage, self.discovery, clock)
-        self.authenticator = authn.Authenticator(bundles.TrustBundle.from_pem(client_cas))
-        # Whoever watches with a certificate of a CA that is gone must not go on watching.
-        self.authenticator.changed.append(self.hub.end_all)
-        self.metrics = metrics_module.ApiServerMetrics()
-        self.health = self._checks()
-        self.pipeline = self._pipeline(limits_)
         context = listener.server_context(
             str(place.apiserver_certificate), str(place.apiserver_key), client_cas.decode()
         )
+        self.guard = guard_module.Guard(
+            options.guard,
+            self.storage,
+            clock,
+            initial_cas=client_cas,
+            signing_key=keys.private_from_pem(files.read_private(place.service_account_key, limit=_FILE_BYTES)),
+            admit_cas=self._admit_cas,
+            table=self.table,
+            count=lambda name, outcome: self.metrics.webhooks.labels(name, outcome).inc(),
+        )
+        # Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching.
+        self.guard.authenticator.changed.append(self.hub.end_all)
+        self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
+        self.metrics = metrics_module.ApiServerMetrics()
+        self.audit = _audit_log(options.audit, clock)
+        self.health = self._checks()
+        self.pipeline = self._pipeline(limits_)
         self.listener = listener.Listener(sock, context, self.pipeline.handle, pipeline.protocol_error, limits_, clock)
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._gauges()
 
+    def _admit_cas(self, pem: str) -> None:
+        self.listener.trust(pem)
+
     def _pipeline(self, limits_: limits.Limits) -> pipeline.Pipeline:
-        reader = reads.Reader(self.storage, self._clock, limits_.write_seconds)
-        writer = writes.Writer(self.storage, self._clock)
-        deleter = deletes.Deleter(self.storage, self._clock)
+        guard, clock = self.guard, self._clock
+        reader = reads.Reader(self.storage, clock, limits_.write_seconds)
+        writer = writes.Writer(self.storage, clock, guard.admitter, guard.authorizers)
+        deleter = deletes.Deleter(self.storage, clock, guard.admitter)
+        verbs = resources.Verbs(
+            reader=reader,
+            writer=writer,
+            patcher=patches.Patcher(writer, clock),
+            deleter=deleter,
+            actions=workloads.Workloads(reader, writer, deleter, guard.admitter, guard.tokens, clock),
+            questions=reviews.Reviews(guard.authenticator, guard.authorizers, guard.policy.policy, clock),
+            hub=self.hub,
+        )
         version = discovery.version_document(importlib.metadata.version("handfast"))
         return pipeline.Pipeline(
-            authenticator=self.authenticator,
-            resources_=resources.Resources(
-                definitions_=self.customs,
-                reader=reader,
-                writer=writer,
-                patcher=patches.Patcher(writer, self._clock),
-                deleter=deleter,
-                actions=workloads.Workloads(reader, writer, deleter, self._clock),
-                hub=self.hub,
-                limits_=limits_,
-                clock=self._clock,
-            ),
-            nonresources_=nonresources.NonResources(self.discovery, self.health, self.metrics, version),
-            auditor=audit.Audit(self.metrics),
+            authenticator=guard.authenticator,
+            authorizers=guard.authorizers,
+            resources_=resources.Resources(definitions_=self.customs, verbs=verbs, limits_=limits_, clock=clock),
+            nonresources_=nonresources.NonResources(self.discovery, self.health, self.metrics, guard.openid, version),
+            auditor=audit.Audit(self.metrics, self.audit),
             limits_=limits_,
-            clock=self._clock,
+            clock=clock,
         )
 
     def _checks(self) -> health_module.Health:
@@ -146,17 +177,27 @@ class ApiServer:
         self.metrics.gauge(
             "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused
         )
+        # Not a matter of readiness: the last good bundle goes on being used.
+        self.metrics.gauge(
+            "handfast_client_ca_unreadable",
+            "1 while the client-CA bundle in its ConfigMap cannot be read.",
+            lambda: float(self.guard.client_cas.trouble is not None),
+        )
         self.metrics.gauge("handfast_resource_version", "The newest applied version.", lambda: self.replica.version)
 
     async def start(self) -> None:
         """Load, make what a new cluster starts with, then accept."""
         await self.replica.load()
         self.customs.load()
+        self.guard.load()
         self._group.start(self.replica.follow(), name="replica")
         self._group.start(self.hub.bookmarks(), name="bookmarks")
         self._group.start(self.customs.run(), name="customs")
         self._group.start(compaction.run(self.storage, self._clock), name="compaction")
         await first_objects.ensure(self.storage, self._clock, self._addresses(), self.address[1])
+        await self.guard.ensure()
+        self._group.start(self.guard.client_cas.run(), name="client-cas")
+        self._group.start(self.guard.token_use.run(), name="token-use")
         self.listener.start()
 
     async def wait(self) -> None:
@@ -169,6 +210,9 @@ class ApiServer:
         self.hub.close()
         await self.listener.stop(GRACE)
         await self._group.stop(timeout=2.0)
+        await self.guard.webhooks.close()
+        if self.audit is not None:
+            await asyncio.to_thread(self.audit.writer.close)
         await self._store.close()
 
     def _addresses(self) -> list[str]:
@@ -180,6 +224,13 @@ class ApiServer:
             if _is_ip(host) and not ipaddress.ip_address(host).is_unspecified:
                 found.append(host)
         return list(dict.fromkeys(found))
+
+
+def _audit_log(wanted: AuditOptions | None, clock: clock_module.Clock) -> audit_log.AuditLog | None:
+    if wanted is None:
+        return None
+    rotation = rotating.Rotation(wanted.max_mib << 20, wanted.max_files, float(wanted.max_days or math.inf))
+    return audit_log.AuditLog(rotating.LineWriter(rotating.open_sink(wanted.path, clock, rotation)), clock)
 
 
 def _is_ip(text: str) -> bool:
@@ -208,8 +259,7 @@ async def open_server(
         place=place,
         store=opened,
         sock=_socket(options),
-        advertise=options.advertise,
-        limits_=options.limits,
+        options=options,
         clock=clock,
     )
 

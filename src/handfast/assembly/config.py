@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
 from handfast.assembly import endpoints
+from handfast.rules import networks
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
 KIND: Final = "Configuration"
@@ -33,6 +35,16 @@ class Configuration:
     controllers: tuple[str, ...]
     leader_elect: bool
     log_level: str
+    enable_bootstrap_token_auth: bool
+    anonymous_from: str
+    service_account_issuer: str
+    api_audiences: tuple[str, ...]
+    service_account_max_token_seconds: int
+    audit_log_path: str
+    audit_log_max_mib: int
+    audit_log_max_files: int
+    audit_log_max_days: int
+    lift_limits: bool
 
 
 class Invalid(errors.Refused):
@@ -102,6 +114,41 @@ def _level(value: Any) -> str:
     return str(value)
 
 
+def _networks(value: Any) -> str:
+    """Networks as text: they are read again by the server, which wants them parsed."""
+    text = value if isinstance(value, str) else ",".join(_texts(value))
+    try:
+        networks.Networks.parse(text)
+    except errors.Refused as refused:
+        raise ValueError(refused.message) from None
+    return text
+
+
+def _issuer(value: Any) -> str:
+    parts = urllib.parse.urlsplit(value) if isinstance(value, str) else None
+    if parts is None or parts.scheme != "https" or not parts.netloc or parts.query or parts.fragment:
+        raise ValueError("is not an https URL without query and fragment")
+    return str(value)
+
+
+def _path(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError("is not a path")
+    return value
+
+
+def _whole(least: int, most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,12}", str(value), re.ASCII):
+            raise ValueError("is not a whole number")
+        number = int(value)
+        if number and not least <= number <= most:
+            raise ValueError(f"is not between {least} and {most}")
+        return number
+
+    return read
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One key: how it is read, what it is when nobody says, and how to write it."""
@@ -145,6 +192,52 @@ SETTINGS: Final = (
     ),
     Setting("leaderElect", _boolean, False, "true or false", "take turns with other controllers, by a Lease"),
     Setting("logLevel", _level, "info", ", ".join(LEVELS), "how much is logged"),
+    Setting(
+        "enableBootstrapTokenAuth",
+        _boolean,
+        False,
+        "true or false; on in `up` unless said otherwise",
+        "let bootstrap tokens log in",
+    ),
+    Setting(
+        "anonymousFrom",
+        _networks,
+        "any",
+        "any, none, private, or networks as in 10.0.0.0/8,fd00::/8; this machine itself always counts",
+        "from where requests without a credential are answered",
+    ),
+    Setting(
+        "serviceAccountIssuer",
+        _issuer,
+        "https://kubernetes.default.svc.cluster.local",
+        "an https URL",
+        "the issuer of service account tokens",
+    ),
+    Setting("apiAudiences", _texts, [], "a list of texts", "audiences of this API; empty: the issuer"),
+    Setting(
+        "serviceAccountMaxTokenSeconds",
+        _whole(3600, 1 << 32),
+        0,
+        "3600 to 4294967296, or 0 for no limit",
+        "how long a requested service account token may live",
+    ),
+    Setting(
+        "auditLogPath",
+        _path,
+        "audit/audit.log",
+        'a path, relative to the data directory; "-" is standard output, "none" is no log',
+        "where every request is written down",
+    ),
+    Setting("auditLogMaxMib", _whole(1, 1 << 20), 100, "1 to 1048576", "size at which the audit log is rotated"),
+    Setting("auditLogMaxFiles", _whole(1, 10_000), 10, "1 to 10000", "how many rotated audit logs are kept"),
+    Setting("auditLogMaxDays", _whole(1, 36_500), 30, "1 to 36500, or 0 for ever", "how long they are kept"),
+    Setting(
+        "liftLimits",
+        _boolean,
+        False,
+        "true or false; for benchmarks only",
+        "lift every rate limit, which leaves the server open to floods",
+    ),
 )
 _KEYS: Final = ("apiVersion", "kind", *(setting.key for setting in SETTINGS))
 
@@ -158,13 +251,24 @@ class Resolved:
     origins: Mapping[str, str]
 
 
-def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], document: Mapping[str, Any], file: str) -> Resolved:
-    """Flags over environment over the file's `document` over defaults. A flag that is None was not given."""
+def resolve(
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    document: Mapping[str, Any],
+    file: str,
+    defaults: Mapping[str, Any] | None = None,
+) -> Resolved:
+    """Flags over environment over the file's `document` over defaults. A flag that is None was not given.
+
+    `defaults` are those of the command, by key, where it has its own.
+    """
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     fields: dict[str, Any] = {}
     for setting in SETTINGS:
         value, origin = _choose(setting, flags, environ, document, file)
+        if origin == "default" and defaults is not None:
+            value = defaults.get(setting.key, value)
         try:
             fields[setting.field] = setting.read(value)
         except ValueError as error:
@@ -187,6 +291,20 @@ def _choose(
     if (value := document.get(setting.key)) is not None:
         return value, f"{file}: {setting.key}"
     return setting.default, "default"
+
+
+def as_flags(values: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    """Settings as a command line says them: how a supervisor tells its children."""
+    words: list[str] = []
+    for setting in SETTINGS:
+        if setting.key not in keys:
+            continue
+        value = values[setting.key]
+        if isinstance(setting.default, bool):
+            words.append(setting.flag if _boolean(value) else f"--no-{setting.flag[2:]}")
+        else:
+            words += [setting.flag, ",".join(value) if isinstance(value, list | tuple) else str(value)]
+    return words
 
 
 def _shown(value: Any) -> str:

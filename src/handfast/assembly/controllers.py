@@ -25,10 +25,13 @@ from handfast.controllers import (
     leader,
     loop,
     namespace,
+    role_aggregation,
     root_ca,
+    service_account_tokens,
     service_accounts,
 )
 from handfast.controllers import endpoints as classic_endpoints
+from handfast.pki import jwt, keys
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, tasks
 from handfast.telemetry import admin, health
@@ -41,8 +44,13 @@ _LEASE = "handfast-controllers"
 _DRAIN_SECONDS = 5.0
 
 
-def known(root_ca_pem: bytes) -> Mapping[str, Build]:
-    """Every controller by the name that `--controllers` takes."""
+def known(root_ca_pem: bytes, signer: jwt.Signer | None = None) -> Mapping[str, Build]:
+    """Every controller by the name that `--controllers` takes; without a key to sign with there are no tokens."""
+    tokens: dict[str, Build] = {}
+    if signer is not None:
+        tokens[service_account_tokens.NAME] = functools.partial(
+            service_account_tokens.build, signer=signer, root_ca_pem=root_ca_pem
+        )
     return {
         namespace.NAME: namespace.build,
         garbage_collector.NAME: garbage_collector.build,
@@ -51,6 +59,8 @@ def known(root_ca_pem: bytes) -> Mapping[str, Build]:
         endpoint_slices.NAME: endpoint_slices.build,
         classic_endpoints.NAME: classic_endpoints.build,
         event_ttl.NAME: event_ttl.build,
+        role_aggregation.NAME: role_aggregation.build,
+        **tokens,
     }
 
 
@@ -97,12 +107,14 @@ async def run(
     admin_listen: tuple[str, int],
     leader_elect: bool,
     root_ca_pem: bytes | None,
+    service_account_key: bytes | None = None,
     clock: clocks.Clock,
 ) -> None:
     """Run the selected controllers until cancelled. Without `root_ca_pem` the kubeconfig's own CA is published."""
     with files.otherwise("name another kubeconfig with --kubeconfig"):
         place = connection.load(kubeconfig_path)
-    builds = known(root_ca_pem or place.ca_pem or b"")
+    signer = None if service_account_key is None else jwt.Signer(keys.private_from_pem(service_account_key))
+    builds = known(root_ca_pem or place.ca_pem or b"", signer)
     wanted = loop.check_names(selection, tuple(builds))
     if not (root_ca_pem or place.ca_pem):
         _log.warning("no CA is known, so none is published", controller=root_ca.NAME)

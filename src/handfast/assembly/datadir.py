@@ -12,7 +12,9 @@ It never replaces what it cannot make again. It does not serve, and it keeps no 
 4. The key that seals the store is made once; it is never made anew beside a store that exists.
 5. The serving pair was issued by the CA. Its certificate is issued again, for the same key, when a third of its life is
    left or it does not name every address of the server.
-6. The kubeconfigs hold certificates of the CA for their users and name the server; they are written again when one of
+6. The key pair that signs service account tokens is made once: the key first, then the public half, which must belong to
+   it. A public half without its key is a loss, and refused.
+7. The kubeconfigs hold certificates of the CA for their users and name the server; they are written again when one of
    these is not so. What people changed otherwise is left alone.
 """
 
@@ -36,9 +38,11 @@ from handfast.runtime import files
 CLUSTER = "handfast"
 CA_NAME = "handfast-ca"
 SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
-# Until RBAC decides, the group that may do everything is the only one an administrator can have.
+# The one group that no policy can lock out: this file is the way back in.
 ADMIN = names.Subject(common_name="kubernetes-admin", organizations=(access.MASTERS,))
-CONTROLLERS = names.Subject(common_name=access.CONTROLLERS)
+# The user that the default policy knows.
+CONTROLLERS_USER = "system:kube-controller-manager"
+CONTROLLERS = names.Subject(common_name=CONTROLLERS_USER)
 _MAX_BYTES = 1 << 20
 _RESTORE = "restore it from a backup; it is not made anew, because what depends on it would be lost"
 
@@ -77,6 +81,7 @@ def prepare(
         files.remove_leftovers(directory)
     ca = _authority(work)
     _seal_key(work)
+    _service_account_pair(work)
     _serving_pair(work, ca)
     _kubeconfig(work, ca, place.controllers_kubeconfig, CONTROLLERS)
     _kubeconfig(work, ca, place.admin_kubeconfig, ADMIN)
@@ -151,6 +156,24 @@ def _seal_key(work: _Work) -> None:
     if store.exists():
         raise _missing(path, store)
     work.write(path, seal.generate_line(f"key-{work.now:%Y%m%d}").encode("ascii"), "created")
+
+
+def _service_account_pair(work: _Work) -> None:
+    key_path, public_path = work.place.service_account_key, work.place.service_account_public_key
+    # 6.
+    if public_path.exists() and not key_path.exists():
+        raise _missing(key_path, public_path)
+    if key_path.exists():
+        key = _private_key(key_path)
+    else:
+        key = keys.generate()
+        work.write(key_path, key.to_pem(), "created")
+    wanted = pem.encode(pem.PUBLIC_KEY, key.public.spki)
+    if not public_path.exists():
+        work.write(public_path, wanted, "created")
+    elif files.read(public_path, limit=_MAX_BYTES) != wanted:
+        mismatch = errors.Refused("the two keys do not belong together")
+        raise _unfit(public_path, key_path, mismatch, hint=_RESTORE)
 
 
 def serving_names(server: endpoints.Address, advertise: Sequence[endpoints.Address], hostname: str) -> names.Sans:
@@ -233,7 +256,7 @@ def _fresh(found: certificates.Certificate, now: dt.datetime) -> bool:
 
 
 def _kubeconfig(work: _Work, ca: authority.Authority, path: pathlib.Path, subject: names.Subject) -> None:
-    # 6.
+    # 7.
     server = work.server.url("https")
     verb = "created"
     if path.exists():

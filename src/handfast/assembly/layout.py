@@ -43,6 +43,18 @@ class Layout:
         return self.pki / "apiserver.key"
 
     @property
+    def service_account_key(self) -> pathlib.Path:
+        return self.pki / "sa.key"
+
+    @property
+    def service_account_public_key(self) -> pathlib.Path:
+        return self.pki / "sa.pub"
+
+    @property
+    def audit(self) -> pathlib.Path:
+        return self.root / "audit"
+
+    @property
     def admin_kubeconfig(self) -> pathlib.Path:
         return self.root / "admin.conf"
 

@@ -13,7 +13,7 @@ import functools
 import os
 import pathlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -78,6 +78,8 @@ async def run(
     chosen: config.Configuration,
     console: Console,
     timing: supervisor.Timing | None = None,
+    *,
+    apiserver_flags: Sequence[str] = (),
 ) -> None:
     """Serve until a signal stops it. The directory is locked and the configuration is good; ports are found out here."""
     with endpoints.listen(chosen.listen, "--listen") as sock:
@@ -103,7 +105,7 @@ async def run(
             name="apiserver",
             argv=supervisor.command(
                 *("serve", "apiserver", *directory, "--listen", str(api), "--listen-fd", str(sock.fileno())),
-                *(*advertise, "--store", chosen.store, *level),
+                *(*advertise, "--store", chosen.store, *level, *apiserver_flags),
             ),
             descriptors=(*shared, sock.fileno()),
             ready=_Readiness(api, place.ca_certificate),

@@ -19,6 +19,7 @@ from handfast.cli import output
 COMMANDS: Final = {
     "up": ("handfast.cli.up", "Start a control plane here and keep it running."),
     "serve": ("handfast.cli.serve", "Run one role in the foreground."),
+    "node": ("handfast.cli.node", "Refuse a node, or let it in again."),
     "config": ("handfast.cli.config", "Show or check the configuration."),
     "version": ("handfast.cli.version", "Show the version."),
     "completion": ("handfast.cli.completion", "Print the completion script of a shell."),

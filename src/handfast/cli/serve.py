@@ -11,7 +11,7 @@ import contextlib
 import json
 import signal
 from collections.abc import Coroutine, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from handfast import errors
 from handfast.assembly import config, endpoints, layout
 from handfast.cli import output, settings, supervised
 from handfast.runtime import clock, files
+
+if TYPE_CHECKING:
+    from handfast.assembly import apiserver
 
 _DIRECTORY = "/var/lib/handfast"
 
@@ -93,7 +96,7 @@ def _owned(place: layout.Layout, tie: int | None) -> Iterator[layout.Layout]:
 @command.command(name="apiserver", short_help="The Kubernetes API over HTTPS.")
 @settings.directory_option(_DIRECTORY)
 @settings.config_option
-@settings.setting_options("listen", "advertise", "store", "logLevel")
+@settings.setting_options("listen", "advertise", "store", "logLevel", *settings.APISERVER)
 @click.option("--listen-fd", type=int, hidden=True, help="A socket that listens already.")
 @supervised.option
 def apiserver_command(
@@ -111,7 +114,8 @@ def apiserver_command(
             _prepare(place, endpoints.bound(sock, chosen.listen), chosen)
             # From here on it is the server's to close.
             listen_fd = sock.detach()
-        from handfast.assembly import apiserver
+        from handfast.apiserver import limits
+        from handfast.assembly import apiserver, guard
 
         options = apiserver.ApiServerOptions(
             directory=str(place.root),
@@ -119,6 +123,15 @@ def apiserver_command(
             listen_fd=listen_fd,
             advertise=tuple(str(one) for one in chosen.advertise),
             store=str(place.store(chosen.store)),
+            limits=limits.Limits(lifted=chosen.lift_limits),
+            guard=guard.GuardOptions(
+                bootstrap_tokens=chosen.enable_bootstrap_token_auth,
+                anonymous_from=chosen.anonymous_from,
+                issuer=chosen.service_account_issuer,
+                audiences=chosen.api_audiences,
+                max_token_seconds=chosen.service_account_max_token_seconds,
+            ),
+            audit=_audit(place, chosen),
         )
         _run(apiserver.run(options), chosen.log_level)
 
@@ -143,10 +156,31 @@ def controllers_command(
             selection=chosen.controllers,
             admin_listen=(chosen.admin_listen.host, chosen.admin_listen.port),
             leader_elect=chosen.leader_elect,
+            service_account_key=_signing_key(place),
             root_ca_pem=files.read(place.ca_certificate, limit=1 << 20) if place.ca_certificate.exists() else None,
             clock=clock.SystemClock(),
         )
         _run(work, chosen.log_level)
+
+
+def _audit(place: layout.Layout, chosen: config.Configuration) -> apiserver.AuditOptions | None:
+    from handfast.assembly import apiserver
+
+    path = chosen.audit_log_path
+    if path in {"", "none"}:
+        return None
+    return apiserver.AuditOptions(
+        path=path if path == "-" else str(place.root / path),
+        max_mib=chosen.audit_log_max_mib,
+        max_files=chosen.audit_log_max_files,
+        max_days=chosen.audit_log_max_days,
+    )
+
+
+def _signing_key(place: layout.Layout) -> bytes | None:
+    """The key of service account tokens; without it Secrets of that type are left alone, as on a cluster they must be."""
+    path = place.service_account_key
+    return files.read_private(path, limit=1 << 20) if path.exists() else None
 
 
 def _prepare(place: layout.Layout, server: endpoints.Address, chosen: config.Configuration) -> list[tuple[str, str]]:

@@ -26,7 +26,32 @@ _METAVARS = {
     "controllers": "NAME,…",
     "leaderElect": None,
     "logLevel": None,
+    "anonymousFrom": "NETWORKS",
+    "serviceAccountIssuer": "URL",
+    "apiAudiences": "NAME,…",
+    "serviceAccountMaxTokenSeconds": "SECONDS",
+    "auditLogPath": "PATH",
+    "auditLogMaxMib": "MIB",
+    "auditLogMaxFiles": "COUNT",
+    "auditLogMaxDays": "DAYS",
 }
+# What only the API server is told.
+APISERVER = (
+    "enableBootstrapTokenAuth",
+    "anonymousFrom",
+    "serviceAccountIssuer",
+    "apiAudiences",
+    "serviceAccountMaxTokenSeconds",
+    "auditLogPath",
+    "auditLogMaxMib",
+    "auditLogMaxFiles",
+    "auditLogMaxDays",
+    "liftLimits",
+)
+# What `up` has as defaults of its own: a control plane that is started whole is there to be joined.
+UP_DEFAULTS: Mapping[str, Any] = {"enableBootstrapTokenAuth": True}
+# Names that flags had in older documents, which are still understood.
+_FORMER = {"enableBootstrapTokenAuth": "--experimental-bootstrap-token-auth"}
 _REPEATED = frozenset({"advertise"})
 
 
@@ -52,23 +77,26 @@ config_option = click.option(
 )
 
 
-def setting_options(*keys: str) -> Callable[[_F], _F]:
+def setting_options(*keys: str, defaults: Mapping[str, Any] | None = None) -> Callable[[_F], _F]:
     """Adds the flags of these settings; the command gets them together as keyword arguments named by field."""
 
     def decorate(function: _F) -> _F:
         for setting in reversed([row for row in config.SETTINGS if row.key in keys]):
-            function = _option(setting)(function)
+            function = _option(setting, (defaults or {}).get(setting.key, setting.default))(function)
         return function
 
     return decorate
 
 
-def _option(setting: config.Setting) -> Callable[[_F], _F]:
+def _option(setting: config.Setting, default: Any) -> Callable[[_F], _F]:
     about = f"{setting.about[0].upper()}{setting.about[1:]}."
-    shown = ", ".join(setting.default) if isinstance(setting.default, list) else str(setting.default).lower()
+    shown = ", ".join(default) if isinstance(default, list) else str(default).lower()
     about += f"  [${setting.variable}{f'; default: {shown}' if shown else ''}]"
     if isinstance(setting.default, bool):
-        return click.option(f"{setting.flag}/--no-{setting.flag[2:]}", setting.field, default=None, help=about)
+        names = [f"{setting.flag}/--no-{setting.flag[2:]}"]
+        if former := _FORMER.get(setting.key):
+            names.append(former)
+        return click.option(*names, setting.field, default=None, help=about)
     return click.option(
         setting.flag,
         setting.field,
@@ -80,7 +108,12 @@ def _option(setting: config.Setting) -> Callable[[_F], _F]:
     )
 
 
-def load(place: layout.Layout, flags: Mapping[str, Any], config_file: str | None) -> config.Resolved:
+def load(
+    place: layout.Layout,
+    flags: Mapping[str, Any],
+    config_file: str | None,
+    defaults: Mapping[str, Any] | None = None,
+) -> config.Resolved:
     """The configuration from flags, environment and file. A file that was named must exist; the default one may not."""
     path = place.config if config_file is None else pathlib.Path(config_file)
     document: dict[str, Any] = {}
@@ -88,7 +121,7 @@ def load(place: layout.Layout, flags: Mapping[str, Any], config_file: str | None
         with files.otherwise("name another file with --config"):
             data = files.read(path, limit=config.MAX_BYTES)
         document = config.parse(data, str(path))
-    return config.resolve(_given(flags), os.environ, document, str(path))
+    return config.resolve(_given(flags), os.environ, document, str(path), defaults)
 
 
 def from_flags(flags: Mapping[str, Any]) -> config.Configuration:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from handfast.assembly import endpoints, layout, up
+from handfast.assembly import config, endpoints, layout, up
 from handfast.cli import output, settings
 from handfast.runtime import files
 
@@ -57,7 +57,10 @@ class _Console:
 @click.command(name="up", short_help="Start a control plane here and keep it running.")
 @settings.directory_option("./handfast-data")
 @settings.config_option
-@settings.setting_options("listen", "advertise", "store", "adminListen", "controllers", "leaderElect", "logLevel")
+@settings.setting_options(
+    *("listen", "advertise", "store", "adminListen", "controllers", "leaderElect", "logLevel", *settings.APISERVER),
+    defaults=settings.UP_DEFAULTS,
+)
 @output.format_option
 def command(directory: str, config_file: str | None, form: str, **flags: Any) -> None:
     """Start a control plane here and keep it running.
@@ -67,12 +70,13 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     """
     place = layout.Layout.at(directory)
     # Flags first: a typing mistake should not leave a directory behind.
-    settings.load(place, flags, config_file)
+    settings.load(place, flags, config_file, settings.UP_DEFAULTS)
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)
         lock = files.lock_directory(place.root)
     try:
-        chosen = settings.load(place, flags, config_file).configuration
-        asyncio.run(up.run(place, lock, chosen, _Console(place, form)))
+        chosen = settings.load(place, flags, config_file, settings.UP_DEFAULTS)
+        told = config.as_flags(chosen.values, settings.APISERVER)
+        asyncio.run(up.run(place, lock, chosen.configuration, _Console(place, form), apiserver_flags=told))
     finally:
         lock.release()

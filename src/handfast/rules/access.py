@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this caller do this: the authoriser until RBAC stands beside it. It does not authenticate; see the API server.
+"""May this caller do this: the authorisers in order, and the words of a refusal. It does not authenticate.
 
-The rows of `ROWS` are asked in order; the first that has an opinion decides; when none has, the answer is no.
-
-1. Members of `system:masters` may do everything: the holder of admin.conf.
-2. `system:kube-controller-manager` may do everything to resources and read discovery: the controllers' credential.
-3. Anyone may read the open paths: health and version, which tell nothing about the cluster's contents.
-4. Everyone else: no opinion, which is a refusal.
+1. Members of `system:masters` may do everything: the holder of admin.conf. No rule can take that away.
+2. Anyone may ask whether the server is well: probes must work whatever the policy says.
+3. Each authoriser is asked in order (Node, then RBAC); the first that says yes or no decides.
+4. When none has an opinion, the answer is no, with every reason that was given.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/test_access.py |
 |---|---|---|---|---|
-| anyone on the network | nothing | read or write an object, discovery, metrics | no row allows it | test_anonymous_is_refused |
+| anyone on the network | nothing | read or write an object, discovery, metrics | 4 | test_anonymous_is_refused |
 | a holder of a certificate of this CA | CN and O of their own | act as an administrator | 1 compares whole group names | test_unknown_user_is_refused |
-| the controllers' process, taken over | controllers.conf | read /metrics, /debug | 2 covers resources and discovery only | test_controllers |
+| a caller | a path like /healthz/../metrics | read more than health | 2 compares whole segments | test_only_health_is_open |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -25,10 +24,7 @@ from handfast.rules import decision
 
 ANONYMOUS = "system:anonymous"
 MASTERS = "system:masters"
-CONTROLLERS = "system:kube-controller-manager"
-
-OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
-DISCOVERY_PATHS = ("/api", "/apis", "/openapi")
+HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 
 class Attributes(msgspec.Struct, frozen=True):
@@ -45,43 +41,60 @@ class Attributes(msgspec.Struct, frozen=True):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    # The exact equalities of a list's or watch's field selector, as in `spec.nodeName=node-1`.
+    fields: tuple[tuple[str, str], ...] = ()
 
 
-def _below(path: str, roots: tuple[str, ...]) -> bool:
-    return any(path == root or path.startswith(root + "/") for root in roots)
+class Authorizer(Protocol):
+    """Has an opinion on some requests."""
+
+    def decide(self, asked: Attributes) -> decision.Decision: ...
 
 
-def _open_path(asked: Attributes) -> bool:
-    return not asked.is_resource and asked.verb in {"get", "head"} and _below(asked.path, OPEN_PATHS)
+_MASTERS = decision.Approve("SystemMasters", "member of system:masters", "access")
+_HEALTH = decision.Approve("OpenPath", "health is open to everyone", "access")
 
 
-def _masters(asked: Attributes) -> bool:
-    return MASTERS in asked.groups
-
-
-def _controllers(asked: Attributes) -> bool:
-    if asked.user != CONTROLLERS:
+def is_health(path: str) -> bool:
+    """Whether a path asks how the server is; no segment may lead out of it again."""
+    if not any(path == root or path.startswith(root + "/") for root in HEALTH_PATHS):
         return False
-    return asked.is_resource or (asked.verb == "get" and _below(asked.path, DISCOVERY_PATHS))
+    return ".." not in path and "%" not in path
 
 
-ROWS: tuple[tuple[Callable[[Attributes], bool], decision.Approve], ...] = (
-    (_masters, decision.Approve("SystemMasters", "member of system:masters", "access")),
-    (_controllers, decision.Approve("Controllers", "the controllers' own credential", "access")),
-    (_open_path, decision.Approve("OpenPath", "the path is open to everyone", "access")),
-)
+class Authorizers:
+    """The authorisers of a server, in order."""
+
+    def __init__(self, rows: Sequence[Authorizer]) -> None:
+        self._rows = tuple(rows)
+
+    def decide(self, asked: Attributes) -> decision.Decision:
+        """The first opinion; no opinion carries all that the authorisers said."""
+        # 1.
+        if MASTERS in asked.groups:
+            return _MASTERS
+        # 2.
+        if not asked.is_resource and asked.verb in {"get", "head"} and is_health(asked.path):
+            return _HEALTH
+        # 3.
+        said = []
+        for row in self._rows:
+            verdict = row.decide(asked)
+            if not isinstance(verdict, decision.NotMine):
+                return verdict
+            if verdict.sentence:
+                said.append(verdict)
+        # 4.
+        reason = said[0].reason if said else "NoRuleAllows"
+        return decision.NotMine(reason, "\n".join(verdict.sentence for verdict in said), "access")
 
 
-def decide(asked: Attributes) -> decision.Approve | decision.NotMine:
-    """The first row with an opinion, or no opinion with the sentence Kubernetes would say."""
-    for applies, verdict in ROWS:
-        if applies(asked):
-            return verdict
-    return decision.NotMine("NoRuleAllows", refusal(asked), "access")
-
-
-def refusal(asked: Attributes) -> str:
+def refusal(asked: Attributes, verdict: decision.Deny | decision.NotMine) -> str:
     """Kubernetes' wording of a 403, without the object's name in front."""
+    return f"{_cannot(asked)}: {verdict.sentence}" if verdict.sentence else _cannot(asked)
+
+
+def _cannot(asked: Attributes) -> str:
     if not asked.is_resource:
         return f'User "{asked.user}" cannot {asked.verb} path "{asked.path}"'
     resource = f"{asked.plural}/{asked.subresource}" if asked.subresource else asked.plural

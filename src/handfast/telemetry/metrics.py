@@ -68,6 +68,16 @@ def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
     return found
 
 
+class _Read:
+    """A counter whose value somebody else keeps."""
+
+    def __init__(self, name: str, text: str, read: Callable[[], float]) -> None:
+        self._name, self._text, self._read = name, text, read
+
+    def collect(self) -> Iterator[core.Metric]:
+        yield core.CounterMetricFamily(self._name, self._text, value=self._read())
+
+
 class ApiServerMetrics:
     """The API server's registry."""
 
@@ -82,12 +92,23 @@ class ApiServerMetrics:
             registry=self.registry,
         )
 
+        self.webhooks = prometheus_client.Counter(
+            "handfast_admission_webhook_total",
+            "Admission webhooks that refused or failed, by name and outcome.",
+            ["name", "outcome"],
+            registry=self.registry,
+        )
+
     def request(self, verb: str, group: str, resource: str, subresource: str, code: int, seconds: float) -> None:
         self._requests.add((verb if verb in _VERBS else "other", group, resource, subresource, code), seconds)
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A gauge read when scraped."""
         prometheus_client.Gauge(name, text, registry=self.registry).set_function(read)
+
+    def counter(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """A counter read when scraped; `_total` is added to its name."""
+        self.registry.register(_Read(name, text, read))
 
     def text(self) -> bytes:
         return prometheus_client.generate_latest(self.registry)

@@ -348,8 +348,20 @@ def test_no_record_at_all():
 def test_updates_of_untracked_objects_cost_nothing():
     assert update(None, config({"a": "1"})) == []
     assert update(config({"a": "1"}), config({"a": "2"})) == []
-    rows = [entry("kubectl", {"f:data": {}}, "Update")]
-    assert update(config({"a": "1"}, managedFields=rows), config({"a": "2"})) == rows
+
+
+def test_what_a_creator_sent_is_the_creators():
+    rows = apply.record_create(
+        config({"a": "1"}), manager="kubectl", types="core.v1.ConfigMap", api_version="v1", now_text="2026-01-01T00:00:01Z"
+    )
+    assert [(row["manager"], row["operation"]) for row in rows] == [("kubectl", "Update")]
+    assert rows[0]["fieldsV1"]["f:data"] == {"f:a": {}}
+    # What was put in on the way is nobody's: an apply of the same does not take it out.
+    live = config({"a": "1", "injected": "x"}, managedFields=rows)
+    assert do_apply(live, config({"a": "1"}), manager="kubectl", force=True)["data"] == {"a": "1", "injected": "x"}
+    # And an update of it is on record from then on.
+    changed = update(live, config({"a": "2", "injected": "x"}, managedFields=rows))
+    assert [row["manager"] for row in changed] == ["writer"]
 
 
 def test_an_update_takes_what_it_changes():

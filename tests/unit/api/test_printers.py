@@ -38,7 +38,7 @@ def _widget(*columns):
 
 
 def test_every_built_in_kind_has_columns_and_as_many_cells():
-    for kind in kinds.builtin():
+    for kind in (row for row in kinds.builtin() if "get" in row.verbs):
         assert kind.resource in print_columns.COLUMNS
         definitions = printers.columns(kind)
         assert {"name", "type", "format", "description", "priority"} == set(definitions[0])

@@ -8,7 +8,8 @@ from tests.properties import sample_documents
 
 
 def test_every_row_of_rules_is_a_kind():
-    served = {kind.resource for kind in kinds.builtin()}
+    # Reviews are answered, not stored.
+    served = {kind.resource for kind in kinds.builtin() if "get" in kind.verbs}
     assert set(validation._CREATE) <= served
     assert set(validation._UPDATE) <= set(validation._CREATE)
     # A service account has nothing but metadata that could be wrong.

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from handfast.apiserver import authn, peer
-from handfast.pki import bundles
+from handfast.apiserver import authn, identity, peer
+from handfast.pki import bundles, certificates
+from handfast.rules import networks
 from tests.unit.pki.making import ANY, CLIENT, DAY, NOW, SERVER, Made, ca, leaf
 
 ROOT = ca("the client CA")
@@ -38,7 +39,7 @@ def refusal(
     authenticator: authn.Authenticator, chain: Sequence[Made], now: datetime.datetime = NOW, header: str | None = None
 ) -> str:
     """Why somebody is not let in; what they are told is always the same."""
-    with pytest.raises(authn.Unauthorized) as caught:
+    with pytest.raises(identity.Unauthorized) as caught:
         authenticator.authenticate(peer_of(*chain), header, now)
     document = caught.value.document()
     assert (document["code"], document["reason"], document["message"]) == (401, "Unauthorized", "Unauthorized")
@@ -50,29 +51,132 @@ def refusal(
 class TestNobody:
     def test_anonymous(self) -> None:
         user = trusting(ROOT).authenticate(peer_of(), None, NOW)
-        assert user is authn.ANONYMOUS
+        assert user is identity.ANONYMOUS
         assert (user.name, user.groups) == ("system:anonymous", ("system:unauthenticated",))
 
-    @pytest.mark.parametrize(
-        "header",
-        [
-            "Bearer abcdef.0123456789abcdef",
-            "bearer x",
-            "Basic YTpi",
-            "Negotiate x",
-            "Bearer",
-            "Bearer ",
-            "",
-            " ",
-            "\xff",
-        ],
-    )
-    def test_bearer_token_is_401(self, header: str) -> None:
-        assert refusal(trusting(ROOT), [], header=header) == "UnsupportedCredential"
+    def test_anonymous_only_from_its_networks(self) -> None:
+        authenticator = authn.Authenticator(
+            bundles.TrustBundle.of([ROOT.der]), anonymous_from=networks.Networks.parse("10.0.0.0/8")
+        )
+        for near in ("10.1.2.3", "127.0.0.1", "::1"):
+            found = authenticator.authenticate(peer.Peer.of((), near, "tls"), None, NOW)
+            assert found is identity.ANONYMOUS
+        with pytest.raises(identity.Unauthorized) as caught:
+            authenticator.authenticate(peer.Peer.of((), "192.0.2.1", "tls"), None, NOW)
+        assert caught.value.why == "AnonymousElsewhere"
 
-    def test_a_header_beside_a_good_certificate(self) -> None:
-        jane = leaf(ROOT, CLIENT)
-        assert refusal(trusting(ROOT), [jane], header="Bearer x") == "UnsupportedCredential"
+
+class Tokens:
+    """An authenticator that knows tokens by heart."""
+
+    def __init__(self, known: Mapping[str, identity.User], refused: Sequence[str] = ()) -> None:
+        self._known = known
+        self._refused = refused
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def authenticate(
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime
+    ) -> identity.TokenVerdict | None:
+        self.asked.append((token, audiences))
+        if token in self._refused:
+            raise identity.Unauthorized("Refused", "the detail")
+        user = self._known.get(token)
+        return None if user is None else identity.TokenVerdict(user, audiences)
+
+
+JOE = identity.User("joe", ("developers",), method="test")
+
+
+class TestToken:
+    @pytest.mark.parametrize(
+        ("header", "why"),
+        [
+            ("Bearer abcdef.0123456789abcdef", "UnknownToken"),
+            ("bearer x", "UnknownToken"),
+            ("Basic YTpi", "UnsupportedCredential"),
+            ("Negotiate x", "UnsupportedCredential"),
+            ("Bearer", "MalformedToken"),
+            ("Bearer ", "MalformedToken"),
+            ("", "UnsupportedCredential"),
+            (" ", "UnsupportedCredential"),
+            ("\xff", "UnsupportedCredential"),
+            ("Bearer " + "x" * (1 << 20), "MalformedToken"),
+        ],
+        ids=lambda text: text[:30],
+    )
+    def test_unknown_token_is_401(self, header: str, why: str) -> None:
+        assert refusal(trusting(ROOT), [], header=header) == why
+
+    def test_good(self) -> None:
+        judge = Tokens({"good": JOE})
+        authenticator = authn.Authenticator(
+            bundles.TrustBundle.of([ROOT.der]), [authn.TokenRow(judge)], audiences=("api",)
+        )
+        user = authenticator.authenticate(peer_of(), "Bearer good", NOW)
+        assert (user.name, user.groups, user.method) == ("joe", ("developers", "system:authenticated"), "test")
+        assert judge.asked == [("good", ("api",))]
+
+    def test_the_first_that_knows_it_decides(self) -> None:
+        first, second, third = Tokens({}), Tokens({}, ["t"]), Tokens({"t": JOE})
+        authenticator = authn.Authenticator(
+            bundles.TrustBundle.of([ROOT.der]), [authn.TokenRow(row) for row in (first, second, third)]
+        )
+        assert refusal(authenticator, [], header="Bearer t") == "Refused"
+        assert [len(row.asked) for row in (first, second, third)] == [1, 1, 0]
+
+    @pytest.mark.parametrize("explains", [True, False])
+    def test_who_may_be_told_why(self, explains: bool) -> None:
+        authenticator = authn.Authenticator(
+            bundles.TrustBundle.of([ROOT.der]), [authn.TokenRow(Tokens({}, ["t"]), explains=explains)]
+        )
+        with pytest.raises(identity.Unauthorized) as caught:
+            authenticator.reviewed("t", (), NOW)
+        assert caught.value.explained is explains
+
+    def test_a_good_certificate_wins(self) -> None:
+        authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), [authn.TokenRow(Tokens({"good": JOE}))])
+        jane = leaf(ROOT, CLIENT, subject="jane")
+        for header in ("Bearer good", "Bearer bad", "Basic x"):
+            assert authenticator.authenticate(peer_of(jane), header, NOW).name == "jane"
+
+    def test_a_bad_certificate_does_not_spoil_a_good_token(self) -> None:
+        authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), [authn.TokenRow(Tokens({"good": JOE}))])
+        foreign = leaf(OTHER, CLIENT)
+        assert authenticator.authenticate(peer_of(foreign), "Bearer good", NOW).name == "joe"
+        assert refusal(authenticator, [foreign], header="Bearer bad") == "UnknownAuthority"
+
+
+class Denied:
+    """A deny list of names."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def check(self, user: identity.User, now: datetime.datetime) -> None:
+        if user.name in self.names:
+            raise identity.Unauthorized("Revoked", "by a test")
+
+
+class TestDenyList:
+    def test_revoked_on_an_open_connection(self) -> None:
+        denied = Denied()
+        authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), deny_list=denied)
+        node = leaf(ROOT, CLIENT, subject="system:node:a")
+        assert authenticator.authenticate(peer_of(node), None, NOW).name == "system:node:a"
+        denied.names.add("system:node:a")
+        assert refusal(authenticator, [node]) == "Revoked"
+        denied.names.clear()
+        assert authenticator.authenticate(peer_of(node), None, NOW).name == "system:node:a"
+
+    def test_tokens_too(self) -> None:
+        denied = Denied()
+        rows = [authn.TokenRow(Tokens({"good": JOE}))]
+        authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), rows, deny_list=denied)
+        assert authenticator.reviewed("good", ("a",), NOW)[1] == ("a",)
+        denied.names.add("joe")
+        assert refusal(authenticator, [], header="Bearer good") == "Revoked"
+        with pytest.raises(identity.Unauthorized):
+            authenticator.reviewed("good", (), NOW)
 
 
 class TestCertificate:
@@ -81,6 +185,18 @@ class TestCertificate:
         user = trusting(ROOT).authenticate(peer_of(jane), None, NOW)
         assert (user.name, user.method) == ("jane", "x509")
         assert set(user.groups) == {"developers", "system:masters", "system:authenticated"}
+
+    def test_what_is_known_of_the_certificate(self) -> None:
+        jane = leaf(ROOT, CLIENT, subject="jane")
+        user = trusting(ROOT).authenticate(peer_of(jane), None, NOW)
+        found = certificates.read(jane.der)
+        assert (user.serial, user.key_fingerprint) == (found.serial, found.public_key.fingerprint)
+        assert user.extra == {"authentication.kubernetes.io/credential-id": (f"X509SHA256={found.fingerprint}",)}
+
+    def test_groups_of_the_server_are_not_taken(self) -> None:
+        who = subject("jane", "system:unauthenticated", "developers", "system:authenticated")
+        user = trusting(ROOT).authenticate(peer_of(leaf(ROOT, CLIENT, subject=who)), None, NOW)
+        assert user.groups == ("developers", "system:authenticated")
 
     def test_without_groups(self) -> None:
         user = trusting(ROOT).authenticate(peer_of(leaf(ROOT, CLIENT, subject="jane")), None, NOW)
@@ -127,7 +243,7 @@ class TestCertificate:
 
     def test_garbage(self) -> None:
         for chain in ((b"garbage",), (b"",), (leaf(ROOT, CLIENT).der + b"x",)):
-            with pytest.raises(authn.Unauthorized) as caught:
+            with pytest.raises(identity.Unauthorized) as caught:
                 trusting(ROOT).authenticate(peer.Peer.of(chain, "192.0.2.1", "tls"), None, NOW)
             assert caught.value.why == "Malformed"
 

@@ -6,24 +6,19 @@ from __future__ import annotations
 import pytest
 
 from handfast.api import status
-from handfast.apiserver import authn, authz, request
-from handfast.rules import access, decision
+from handfast.apiserver import authz, identity, request
+from handfast.rules import access
 
-JANE = authn.User("jane", ("developers", "system:authenticated"))
-ADMIN = authn.User("kubernetes-admin", ("system:masters", "system:authenticated"))
+JANE = identity.User("jane", ("developers", "system:authenticated"))
+ADMIN = identity.User("kubernetes-admin", ("system:masters", "system:authenticated"))
 
 
-def test_every_fact_reaches_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+NOBODY_DECIDES = access.Authorizers(())
+
+
+def test_every_fact_reaches_the_rules() -> None:
     info = request.parse("PUT", "/apis/apps/v1/namespaces/a/deployments/d/status")
-    asked: list[access.Attributes] = []
-
-    def decide(attributes: access.Attributes) -> decision.Approve:
-        asked.append(attributes)
-        return decision.Approve("Test", "yes", "test")
-
-    monkeypatch.setattr(access, "decide", decide)
-    assert authz.authorise(JANE, info).reason == "Test"
-    assert asked[0] == access.Attributes(
+    assert authz.attributes(JANE, info) == access.Attributes(
         user="jane",
         groups=JANE.groups,
         verb="update",
@@ -38,16 +33,34 @@ def test_every_fact_reaches_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("target", "name", "fields"),
+    [
+        ("/api/v1/pods?fieldSelector=spec.nodeName%3Dn", "", (("spec.nodeName", "n"),)),
+        ("/api/v1/nodes?watch=1&fieldSelector=metadata.name%3Dn", "n", (("metadata.name", "n"),)),
+        ("/api/v1/nodes?fieldSelector=metadata.name!%3Dn", "", ()),
+        ("/api/v1/nodes/a?fieldSelector=metadata.name%3Dn", "a", ()),
+    ],
+)
+def test_selectors_count(target: str, name: str, fields: tuple[tuple[str, str], ...]) -> None:
+    asked = authz.attributes(JANE, request.parse("GET", target))
+    assert (asked.name, asked.fields) == (name, fields)
+
+
+def allowed(user: identity.User, method: str, target: str) -> str:
+    return authz.require(NOBODY_DECIDES, authz.attributes(user, request.parse(method, target))).reason
+
+
 def test_allowed() -> None:
-    assert authz.authorise(ADMIN, request.parse("DELETE", "/api/v1/nodes")).reason == "SystemMasters"
-    assert authz.authorise(authn.ANONYMOUS, request.parse("GET", "/livez")).reason == "OpenPath"
+    assert allowed(ADMIN, "DELETE", "/api/v1/nodes") == "SystemMasters"
+    assert allowed(identity.ANONYMOUS, "GET", "/livez") == "OpenPath"
 
 
 @pytest.mark.parametrize(
     ("user", "method", "target", "message"),
     [
         (
-            authn.ANONYMOUS,
+            identity.ANONYMOUS,
             "GET",
             "/api/v1/namespaces/default/secrets/s",
             (
@@ -65,7 +78,7 @@ def test_allowed() -> None:
             ),
         ),
         (JANE, "GET", "/metrics", 'forbidden: User "jane" cannot get path "/metrics"'),
-        (authn.ANONYMOUS, "GET", "//healthz", 'forbidden: User "system:anonymous" cannot get path "//healthz"'),
+        (identity.ANONYMOUS, "GET", "//healthz", 'forbidden: User "system:anonymous" cannot get path "//healthz"'),
         (
             JANE,
             "DELETE",
@@ -77,7 +90,7 @@ def test_allowed() -> None:
         ),
     ],
 )
-def test_refused(user: authn.User, method: str, target: str, message: str) -> None:
+def test_refused(user: identity.User, method: str, target: str, message: str) -> None:
     with pytest.raises(status.StatusError) as caught:
-        authz.authorise(user, request.parse(method, target))
+        allowed(user, method, target)
     assert (caught.value.code, caught.value.reason, caught.value.message) == (403, "Forbidden", message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token buckets per source, on a clock that is an argument; and the written table of limits."""
+"""Token buckets per source and user, on a clock that is an argument; and the written table of limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pathlib
 
 import pytest
 
-from handfast.apiserver import limits
+from handfast.apiserver import identity, limits, request
+from handfast.rules import flow
 
 
 class TestBuckets:
@@ -43,6 +44,163 @@ class TestBuckets:
             buckets.wait(f"10.0.{number}", 0.0)
         assert len(buckets._state) == 10
         assert buckets.wait("flood", 0.0) > 0.0
+
+    def test_given_back(self) -> None:
+        buckets = limits.Buckets(rate=1.0, burst=1)
+        for _ in range(3):
+            assert buckets.wait("a", 0.0) == 0.0
+            buckets.give_back("a")
+
+
+KNOWN = identity.AUTHENTICATED
+ALICE = identity.User("alice", (KNOWN,), method="x509")
+BOB = identity.User("bob", (KNOWN,), method="x509")
+ADMIN = identity.User("admin", ("system:masters", KNOWN), method="x509")
+NODE = identity.User("system:node:n1", ("system:nodes", KNOWN), method="x509")
+JOIN = identity.User("system:bootstrap:abcdef", ("system:bootstrappers", KNOWN), method="bootstrap-token")
+OTHER_JOIN = identity.User("system:bootstrap:ghijkl", ("system:bootstrappers", KNOWN), method="bootstrap-token")
+ACCOUNT = identity.User("system:serviceaccount:a:b", ("system:serviceaccounts", KNOWN), method="service-account")
+
+PODS = request.parse("GET", "/api/v1/pods")
+CSR = request.parse("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests")
+READY = request.parse("GET", "/readyz")
+
+HERE, THERE = "192.0.2.1", "192.0.2.2"
+
+
+def used_up(flows: limits.Flows, user: identity.User, info: request.RequestInfo, source: str = HERE) -> int:
+    """How many requests are allowed at once."""
+    count = 0
+    while flows.wait(user, info, source, 0.0) == 0.0:
+        count += 1
+    return count
+
+
+class TestFlows:
+    DEFAULTS = limits.Limits()
+
+    def test_users_are_counted_by_name(self) -> None:
+        flows = limits.Flows(self.DEFAULTS)
+        assert used_up(flows, ALICE, PODS) == 1600
+        assert flows.wait(ALICE, CSR, THERE, 0.0) == pytest.approx(1 / 400)
+        assert flows.wait(BOB, PODS, HERE, 0.0) == 0.0
+        assert flows.wait(ALICE, PODS, HERE, 0.0026) == 0.0
+
+    def test_the_operator_and_health_are_never_refused(self) -> None:
+        flows = limits.Flows(self.DEFAULTS)
+        used_up(flows, ALICE, PODS)
+        assert {flows.wait(ADMIN, PODS, HERE, 0.0) for _ in range(5000)} == {0.0}
+        assert {flows.wait(ALICE, READY, HERE, 0.0) for _ in range(5000)} == {0.0}
+
+    def test_renewals_have_a_budget_of_their_own(self) -> None:
+        flows = limits.Flows(self.DEFAULTS)
+        assert used_up(flows, NODE, PODS) == 480
+        assert used_up(flows, NODE, CSR) == 20
+        assert flows.flow(NODE, CSR) == flow.RENEWAL
+
+    def test_a_flood_of_joins_takes_nothing_from_renewals(self) -> None:
+        flows = limits.Flows(self.DEFAULTS)
+        for number in range(100):
+            used_up(flows, JOIN, CSR, f"198.51.100.{number}")
+        assert flows.wait(OTHER_JOIN, CSR, THERE, 0.0) > 0.0
+        assert used_up(flows, NODE, CSR) == 20
+        assert flows.wait(ALICE, CSR, HERE, 0.0) == 0.0
+
+    def test_joins_are_counted_by_token_and_source(self) -> None:
+        flows = limits.Flows(self.DEFAULTS)
+        assert used_up(flows, JOIN, CSR) == 200
+        assert flows.wait(JOIN, CSR, HERE, 0.0) == pytest.approx(1 / 50)
+        assert flows.wait(JOIN, CSR, THERE, 0.0) == 0.0
+        assert flows.wait(OTHER_JOIN, CSR, HERE, 0.0) == 0.0
+
+    def test_joins_have_a_ceiling(self) -> None:
+        flows = limits.Flows(limits.Limits(join_burst=2, joins_burst=5, joins_per_second=1.0))
+        allowed = [flows.wait(JOIN, CSR, f"198.51.100.{number}", 0.0) == 0.0 for number in range(20)]
+        assert sum(allowed) == 5
+        # What the ceiling refused has cost the machine nothing of its own budget.
+        assert [flows.wait(JOIN, CSR, "198.51.100.19", 3.0) == 0.0 for _ in range(3)] == [True, True, False]
+
+    def test_service_accounts_are_counted_by_source(self) -> None:
+        flows = limits.Flows(self.DEFAULTS)
+        assert used_up(flows, ACCOUNT, PODS) == 800
+        assert flows.wait(ACCOUNT, PODS, THERE, 0.0) == 0.0
+
+    def test_strangers_are_counted_by_source_and_only_once(self) -> None:
+        flows = limits.Flows(limits.Limits(anonymous_burst=2))
+        asked = [flows.stranger(HERE, "/version", 0.0) for _ in range(3)]
+        assert asked == [0.0, 0.0, pytest.approx(1 / 50)]
+        assert flows.stranger(THERE, "/version", 0.0) == 0.0
+        assert flows.wait(identity.ANONYMOUS, PODS, HERE, 0.0) == 0.0
+        assert flows.wait(identity.ANONYMOUS, READY, HERE, 0.0) == 0.0
+
+    def test_probes_do_not_suffer_from_what_else_their_source_asks(self) -> None:
+        flows = limits.Flows(limits.Limits(anonymous_burst=2))
+        while flows.stranger(HERE, "/version", 0.0) == 0.0:
+            pass
+        assert [flows.stranger(HERE, "/readyz?verbose", 0.0) == 0.0 for _ in range(3)] == [True, True, False]
+
+    def test_refused_credentials_count_for_their_source(self) -> None:
+        flows = limits.Flows(limits.Limits(anonymous_burst=3))
+        assert [flows.failed(HERE, 0.0) == 0.0 for _ in range(4)] == [True, True, True, False]
+        assert flows.stranger(HERE, "/version", 0.0) > 0.0
+        assert flows.wait(ALICE, PODS, HERE, 0.0) == 0.0
+
+    def test_an_ipv6_network_is_one_source(self) -> None:
+        flows = limits.Flows(limits.Limits(anonymous_burst=3, join_burst=3))
+        for number in range(3):
+            assert flows.stranger(f"2001:db8::{number:x}", "/version", 0.0) == 0.0
+            assert flows.wait(JOIN, CSR, f"2001:db8::{number:x}", 0.0) == 0.0
+        assert flows.stranger("2001:db8::ffff", "/version", 0.0) > 0.0
+        assert flows.wait(JOIN, CSR, "2001:db8::ffff", 0.0) > 0.0
+        assert flows.stranger("2001:db8:0:1::", "/version", 0.0) == 0.0
+
+    def test_lifted(self) -> None:
+        flows = limits.Flows(limits.Limits(lifted=True, user_burst=1, anonymous_burst=1))
+        for _ in range(3):
+            assert flows.wait(ALICE, PODS, HERE, 0.0) == 0.0
+            assert flows.stranger(HERE, "/version", 0.0) == 0.0
+            assert flows.failed(HERE, 0.0) == 0.0
+
+    def test_flows_remembered_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "_CALLERS", 10)
+        flows = limits.Flows(self.DEFAULTS)
+        for number in range(25):
+            flows.wait(identity.User(f"u{number}", (KNOWN,)), PODS, HERE, 0.0)
+        assert 0 < len(flows._callers) <= 10
+
+
+class TestDefaults:
+    """What docs/reference/limits.md says no ordinary cluster gets to."""
+
+    def test_a_thousand_machines_join_with_one_token(self) -> None:
+        """Within 30 seconds; kubeadm asks about ten times per machine."""
+        flows = limits.Flows(limits.Limits())
+        for machine in range(1000):
+            started = machine * 0.03
+            for _ in range(10):
+                assert flows.wait(JOIN, CSR, f"10.0.{machine // 250}.{machine % 250}", started) == 0.0
+
+    def test_a_daemon_set_starts_on_a_thousand_nodes(self) -> None:
+        flows = limits.Flows(limits.Limits())
+        for node in range(1000):
+            for _ in range(20):
+                assert flows.wait(ACCOUNT, PODS, f"10.0.{node // 250}.{node % 250}", 0.0) == 0.0
+
+    def test_a_kubelet_at_its_own_limits(self) -> None:
+        """50 requests and 50 events a second, with bursts of 100 each, and its leases."""
+        flows = limits.Flows(limits.Limits())
+        for _ in range(200):
+            assert flows.wait(NODE, PODS, HERE, 0.0) == 0.0
+        for tick in range(2000):
+            assert flows.wait(NODE, PODS, HERE, tick / 102) == 0.0
+
+    def test_kubectl_at_its_own_limits(self) -> None:
+        """A burst of 300, then 50 a second: five of them at once."""
+        flows = limits.Flows(limits.Limits())
+        for _ in range(5 * 300):
+            assert flows.wait(ALICE, PODS, HERE, 0.0) == 0.0
+        for tick in range(2000):
+            assert flows.wait(ALICE, PODS, HERE, tick / 250) == 0.0
 
 
 REFERENCE = pathlib.Path(__file__).parents[3] / "docs" / "reference" / "limits.md"

@@ -18,6 +18,7 @@ from handfast import errors
 from handfast.api import status
 from handfast.apiserver import audit, authn, limits, peer, pipeline
 from handfast.pki import bundles
+from handfast.rules import access
 from handfast.telemetry import metrics
 from tests.unit.pki.making import NOW, ca
 from tests.world.clock import MovableClock
@@ -44,6 +45,7 @@ class Line:
 
         self.pipeline = pipeline.Pipeline(
             authenticator=authn.Authenticator(bundles.TrustBundle.of([ca().der])),
+            authorizers=access.Authorizers(()),
             resources_=mock.Mock(answer=answer_later),
             nonresources_=mock.Mock(answer=answer),
             auditor=audit.Audit(self.metrics),
@@ -76,7 +78,7 @@ class TestOutcomes:
         response = await line.ask()
         assert response.status == 200
         assert response.headers["Audit-Id"]
-        assert line.seen[0].decision == "OpenPath"
+        assert line.seen[0].decision == "health is open to everyone"
         assert 'apiserver_request_total{code="200"' in line.counted()
 
     async def test_every_request_has_its_own_id(self) -> None:
@@ -120,9 +122,9 @@ class TestStations:
         assert response.status == 401
         assert body(response)["message"] == "Unauthorized"
         assert line.seen == []
-        assert logs[0]["reason"] == "UnsupportedCredential"
+        assert logs[0]["reason"] == "UnknownToken"
         assert "s3cret" not in str(logs)
-        assert 'reason="UnsupportedCredential",station="authenticate"} 1.0' in line.counted()
+        assert 'reason="UnknownToken",station="authenticate"} 1.0' in line.counted()
 
     async def test_forbidden(self) -> None:
         line = Line()

@@ -23,6 +23,16 @@ def test_defaults():
         controllers=("*",),
         leader_elect=False,
         log_level="info",
+        enable_bootstrap_token_auth=False,
+        anonymous_from="any",
+        service_account_issuer="https://kubernetes.default.svc.cluster.local",
+        api_audiences=(),
+        service_account_max_token_seconds=0,
+        audit_log_path="audit/audit.log",
+        audit_log_max_mib=100,
+        audit_log_max_files=10,
+        audit_log_max_days=30,
+        lift_limits=False,
     )
 
 

@@ -19,6 +19,8 @@ EVERYTHING = [
     ("pki/ca.key", "created"),
     ("pki/ca.crt", "created"),
     ("encryption.key", "created"),
+    ("pki/sa.key", "created"),
+    ("pki/sa.pub", "created"),
     ("pki/apiserver.key", "created"),
     ("pki/apiserver.crt", "created"),
     ("controllers.conf", "created"),
@@ -210,7 +212,16 @@ class TestRefused:
         assert str(made.ca_certificate) in error.message
 
     @pytest.mark.parametrize(
-        "name", ["pki/ca.key", "pki/ca.crt", "encryption.key", "pki/apiserver.key", "pki/apiserver.crt", "admin.conf"]
+        "name",
+        [
+            "pki/ca.key",
+            "pki/ca.crt",
+            "encryption.key",
+            "pki/sa.key",
+            "pki/apiserver.key",
+            "pki/apiserver.crt",
+            "admin.conf",
+        ],
     )
     @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff\xfe", pem.encode(pem.CERTIFICATE, b"not DER")])
     def test_a_broken_file_is_named(self, made, name, content):
@@ -225,6 +236,21 @@ class TestRefused:
         made.store("store.db").write_bytes(b"")
         error = refused(made, "DataDirectoryIncomplete")
         assert str(made.encryption_key) in error.message
+
+    def test_a_lost_signing_key_of_service_accounts(self, made):
+        made.service_account_key.unlink()
+        error = refused(made, "DataDirectoryIncomplete")
+        assert str(made.service_account_key) in error.message
+        assert error.hint
+
+    def test_the_halves_of_that_key_belong_together(self, made):
+        made.service_account_key.write_bytes(keys.generate().to_pem())
+        assert str(made.service_account_key) in refused(made).message
+
+    def test_a_directory_from_before_there_were_service_account_tokens(self, made):
+        made.service_account_key.unlink()
+        made.service_account_public_key.unlink()
+        assert prepare(made) == [("pki/sa.key", "created"), ("pki/sa.pub", "created")]
 
     def test_a_lost_serving_key(self, made):
         made.apiserver_key.unlink()
@@ -251,7 +277,7 @@ class TestRefused:
         )
         assert str(made.admin_kubeconfig) in refused(made).message
 
-    @pytest.mark.parametrize("name", ["pki/ca.key", "encryption.key", "pki/apiserver.key", "admin.conf"])
+    @pytest.mark.parametrize("name", ["pki/ca.key", "encryption.key", "pki/sa.key", "pki/apiserver.key", "admin.conf"])
     def test_a_private_file_that_others_may_open(self, made, name):
         (made.root / name).chmod(0o644)
         error = refused(made, "FileNotPrivate")

@@ -32,7 +32,8 @@ def started(monkeypatch):
     """What would have been run."""
     calls = []
 
-    async def fake(place, lock, chosen, console):
+    async def fake(place, lock, chosen, console, *, apiserver_flags):
+        assert "--enable-bootstrap-token-auth" in apiserver_flags
         os.fstat(lock.descriptor)
         calls.append((place, chosen, console))
         console.prepared(json.dumps([["pki/ca.crt", "created"]]).encode())

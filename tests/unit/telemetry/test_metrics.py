@@ -66,3 +66,11 @@ def test_registries_are_apart() -> None:
     one, other = metrics.ApiServerMetrics(), metrics.ApiServerMetrics()
     one.request("get", "", "secrets", "", 200, 0.1)
     assert not [line for line in lines(other) if "secrets" in line]
+
+
+def test_counters_are_read_when_scraped() -> None:
+    made = metrics.ApiServerMetrics()
+    values = iter([1.0, 2.0])
+    made.counter("handfast_events", "Events.", lambda: next(values))
+    assert "handfast_events_total 1.0" in lines(made)
+    assert "handfast_events_total 2.0" in lines(made)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handfast's own kinds: a row of the table for each, with a structural schema that says all there is to validate.
+
+The rows have the form of custom resources, so that checking, printing, `explain` and apply need no code of their own;
+`definition` gives the same kind as a CustomResourceDefinition, for a cluster whose API server is another. What an
+object of such a kind brings about is elsewhere: revocation is `rules.revocation`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+from handfast.api import kinds
+
+GROUP: Final = "handfast.dev"
+REVOCATIONS: Final = (GROUP, "revocations")
+# What a Revocation gives as its reason when nobody gave one: the word of RFC 5280, section 5.3.1.
+UNSPECIFIED: Final = "unspecified"
+# What a Revocation can name; at least one.
+TARGETS: Final = ("node", "user", "serialNumber", "keyFingerprint")
+
+_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+# 20 octets, and the zero octet that DER puts before a high bit.
+_SERIAL: Final = r"^((0[xX])?[0-9a-fA-F]{1,42}|[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){1,20})$"
+_INSTANT: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+
+
+def _text(about: str, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "description": about, **more}
+
+
+_SPEC: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": (
+        "Whom to refuse, by at least one of node, user, serialNumber and keyFingerprint. "
+        "Where several are given, each of them is refused."
+    ),
+    "anyOf": [{"required": [target]} for target in TARGETS],
+    "properties": {
+        "node": _text(
+            "Name of a node. Refuses the user system:node:NAME, whichever certificate it shows, also one issued "
+            "later, and the tokens of service accounts that are bound to Pods of the node.",
+            minLength=1,
+            maxLength=253,
+            pattern=_SUBDOMAIN,
+        ),
+        "user": _text(
+            "Name of a user, compared whole. A service account is system:serviceaccount:NAMESPACE:NAME.",
+            minLength=1,
+            maxLength=1024,
+        ),
+        "serialNumber": _text(
+            "Serial number of a client certificate in hex, in any case, with 0x in front or with colons between the "
+            "octets. CAs count for themselves: a certificate of another CA with this number is refused too.",
+            pattern=_SERIAL,
+        ),
+        "keyFingerprint": _text(
+            "Public key of client certificates, sha256: and the hex of the SHA-256 of its SubjectPublicKeyInfo. "
+            "Refuses every certificate of that key.",
+            pattern="^sha256:[0-9a-fA-F]{64}$",
+        ),
+        "reason": _text(
+            "Why, for people; it is in the server's log, and is not told to who is refused.",
+            default=UNSPECIFIED,
+            minLength=1,
+            maxLength=1024,
+        ),
+        "expires": _text(
+            "When this ends, as in 2030-01-31T12:00:00Z. Absent: it holds until it is deleted.",
+            format="date-time",
+            pattern=_INSTANT,
+        ),
+    },
+}
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": (
+        "Revocation refuses one identity: whatever it names gets 401 from the next request on, and open watches end. "
+        "Deleting it takes that back."
+    ),
+    "required": ["spec"],
+    "properties": {
+        "apiVersion": _text("Version of this form of the object."),
+        "kind": _text("Revocation."),
+        "metadata": {"type": "object"},
+        "spec": _SPEC,
+    },
+}
+
+
+def _column(name: str, path: str, about: str, *, kind: str = "string", priority: int = 0) -> dict[str, Any]:
+    more = {"priority": priority} if priority else {}
+    return {"name": name, "type": kind, "description": about, "jsonPath": path, **more}
+
+
+_COLUMNS: Final = (
+    _column("Node", ".spec.node", "Node that is refused."),
+    _column("User", ".spec.user", "User that is refused."),
+    _column("Serial", ".spec.serialNumber", "Serial number of the certificate that is refused."),
+    _column("Key", ".spec.keyFingerprint", "Public key that is refused.", priority=1),
+    _column("Reason", ".spec.reason", "Why."),
+    _column("Expires", ".spec.expires", "When it ends."),
+    _column("Age", ".metadata.creationTimestamp", "Time since it was created.", kind="date"),
+)
+
+
+@functools.cache
+def rows() -> tuple[kinds.Kind, ...]:
+    """Every row, in discovery order."""
+    revocation = kinds.Kind(
+        group=GROUP,
+        version="v1alpha1",
+        kind="Revocation",
+        plural="revocations",
+        singular="revocation",
+        namespaced=False,
+        short_names=("rev",),
+        categories=("handfast",),
+        listed_as="RevocationList",
+        needs_resource_version=True,
+        has_generation=True,
+        schema=_SCHEMA,
+        columns=_COLUMNS,
+    )
+    return (revocation,)
+
+
+def definition(kind: kinds.Kind) -> dict[str, Any]:
+    """The CustomResourceDefinition that makes another API server serve this kind."""
+    names = {
+        "plural": kind.plural,
+        "singular": kind.singular,
+        "kind": kind.kind,
+        "listKind": kind.list_kind,
+        "shortNames": list(kind.short_names),
+        "categories": list(kind.categories),
+    }
+    version = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": copy.deepcopy(kind.schema)},
+        "additionalPrinterColumns": [dict(column) for column in kind.columns],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": names,
+            "versions": [version],
+        },
+    }

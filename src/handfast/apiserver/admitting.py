@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission, in its order: built-in plugins that change, webhooks that change, and, when the object is final, those that look.
+
+    mutate     MUTATING rows → mutating webhooks → both once more, for those that want it, if something changed
+    (defaults and validation, by the writer)
+    validate   VALIDATING rows → validating webhooks
+
+What each row decides is in its own module.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handfast.api import objects
+from handfast.apiserver import admission, call, webhooks
+
+_OPTIONS = {admission.CREATE: "CreateOptions", admission.UPDATE: "UpdateOptions", admission.DELETE: "DeleteOptions"}
+
+
+# What built-in plugins change.
+_CHANGED = frozenset({("", "pods")})
+
+
+class Admitter:
+    """Asks everyone who has a say in a write."""
+
+    def __init__(self, mutating: admission.Chain, validating: admission.Chain, hooks: webhooks.Webhooks) -> None:
+        self._mutating = mutating
+        self._validating = validating
+        self._webhooks = hooks
+
+    def may_change(self, write: admission.Attributes) -> bool:
+        """Whether `mutate` may change the document: a cheap test, so that nothing is copied for most writes."""
+        return write.kind.resource in _CHANGED or self._webhooks.has_mutating(
+            write.operation, write.kind, write.subresource
+        )
+
+    async def mutate(self, asked: call.Call, write: admission.Attributes) -> bool:
+        """Let plugins and webhooks change the document; true if a webhook did, so that it must be completed anew."""
+        await self._mutating.run(write)
+        if not self._webhooks.has_mutating(write.operation, write.kind, write.subresource):
+            return False
+        return await self._webhooks.mutate(
+            write, _options(asked, write), asked.warnings, between=lambda: self._mutating.run(write)
+        )
+
+    async def validate(self, asked: call.Call, write: admission.Attributes) -> None:
+        """Let plugins and webhooks refuse the document as it will be stored."""
+        await self._validating.run(write)
+        if self._webhooks.has_validating(write.operation, write.kind, write.subresource):
+            await self._webhooks.validate(write, _options(asked, write), asked.warnings)
+
+    async def admit(self, asked: call.Call, write: admission.Attributes) -> None:
+        """Both, for what is carried out and not stored: deletes, and documents of subresources that are actions."""
+        await self.mutate(asked, write)
+        await self.validate(asked, write)
+
+
+def attributes(
+    operation: str,
+    asked: call.Call,
+    kind: Any,
+    *,
+    name: str,
+    document: objects.Document | None,
+    old: objects.Document | None = None,
+    dry_run: bool = False,
+) -> admission.Attributes:
+    """What plugins see of the write that a request makes."""
+    return admission.Attributes(
+        operation=operation,
+        kind=kind,
+        subresource=asked.info.subresource,
+        namespace=asked.info.space(kind) or asked.info.namespace,
+        name=name,
+        document=document,
+        old=old,
+        user=asked.user,
+        dry_run=dry_run,
+    )
+
+
+def _options(asked: call.Call, write: admission.Attributes) -> dict[str, Any]:
+    operation = "PatchOptions" if asked.info.verb == "patch" else _OPTIONS[write.operation]
+    found: dict[str, Any] = {"apiVersion": "meta.k8s.io/v1", "kind": operation}
+    for key in ("fieldManager", "fieldValidation", "propagationPolicy"):
+        if value := asked.info.query.get(key):
+            found[key] = value
+    if write.dry_run:
+        found["dryRun"] = ["All"]
+    return found

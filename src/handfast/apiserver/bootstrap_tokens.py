@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Authenticates bearers of bootstrap tokens by the Secrets in the server's own copy. It judges none: see `tokens`.
+
+1. A text of another shape is left to the next authenticator.
+2. A copy of the store that has stopped is not believed: refused.
+3. The Secret is looked up anew each time and nothing is remembered, so a token ends in the moment in which this
+   server learns that its Secret was changed or deleted, and at its expiration. Kubernetes remembers it for ten seconds.
+4. Where there is no Secret, a decoy is decoded and judged the same way, and refused.
+5. A Secret that cannot be decoded is judged as none at all.
+6. Then the checks of `bootstrap/tokens.py` decide, and the first that fails is told to the log, never to the caller.
+7. A bootstrap token names no audience: it is good for those of this API, as in Kubernetes, and for no other.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/test_bootstrap_tokens.py |
+|---|---|---|---|---|
+| a former holder | a token whose Secret was deleted | use it again at once | 3 | test_a_deleted_token_ends_at_once |
+| a holder | a token about to expire | outlive it on an open watch | `until` | test_the_user_ends_with_the_token |
+| anyone | nothing | learn which ids exist | 4 | test_an_unknown_id_takes_the_steps_of_a_wrong_secret |
+| a user of another namespace | may write Secrets there | make a token of their own | 3: only kube-system | test_other_namespaces_make_no_tokens |
+| a user | may write Secrets of kube-system under other names | two tokens of one id | 3: by name | test_authenticate |
+| anyone | a text of a megabyte, or in other alphabets | crash or slow the server | 1 | test_another_shape_is_not_mine |
+| who writes the store | a value that is no document | be let in by an error | 5 | test_what_is_no_document_is_refused |
+| a holder | a bootstrap token | pass for somebody at another service | 7 | test_only_the_audiences_of_the_api_are_served |
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Final
+
+from handfast.apiserver import envelope, identity, replica, states
+from handfast.bootstrap import tokens
+
+METHOD: Final = "bootstrap-token"
+_SECRETS: Final = "core/secrets/"
+
+
+class BootstrapTokens:
+    """The authenticator of bootstrap tokens."""
+
+    def __init__(self, copy: replica.Replica, api_audiences: tuple[str, ...]) -> None:
+        self._replica = copy
+        self._audiences = api_audiences
+        self._decoy = states.Item(tokens.NAMESPACE, "", 0, envelope.encode_document(tokens.decoy()))
+
+    def authenticate(
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime
+    ) -> identity.TokenVerdict | None:
+        """Whom the token stands for; None: not a bootstrap token; raises Unauthorized: one, and refused."""
+        # 1.
+        if not tokens.is_well_formed(token):
+            return None
+        presented = tokens.parse(token)
+        # 2.
+        if self._replica.failed is not None:
+            raise identity.Unauthorized("ReplicaStopped", "the server's copy of the store has stopped")
+        # 3., 4.
+        name = tokens.secret_name(presented.id)
+        item = self._replica.collection(_SECRETS).get(tokens.NAMESPACE, name)
+        known = item is not None
+        document = _document(self._decoy if item is None else item)
+        # 6.
+        found = tokens.verdict(document, presented, now, known=known)
+        if isinstance(found, tokens.Rejected):
+            raise identity.Unauthorized(found.reason, f"{name}: {found.sentence}")
+        # 7.
+        both = tuple(audience for audience in audiences or self._audiences if audience in self._audiences)
+        if not both:
+            raise identity.Unauthorized("WrongAudience", f"{name}: a bootstrap token is good for this API only")
+        user = identity.User(found.user, found.groups, method=METHOD, until=found.until)
+        return identity.TokenVerdict(user, both)
+
+
+def _document(item: states.Item) -> object:
+    # 5. Whatever the decoder thinks of it: text that is not UTF-8, not JSON, or nested without end.
+    try:
+        return item.document()
+    except (ValueError, RecursionError):
+        return None

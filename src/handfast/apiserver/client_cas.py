@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the server's trust in client certificates equal to a ConfigMap, live, as `extension-apiserver-authentication`.
+
+1. `client-ca-file` in ConfigMap kube-system/extension-apiserver-authentication is the bundle that client certificates
+   are judged by. A change counts in the very step in which it reaches the copy of the store.
+2. The ConfigMap is made where it is absent, with the CA of the data directory. If it is deleted, that CA counts again
+   at once, and the ConfigMap is made anew.
+3. Content that is no bundle of CA certificates changes nothing: the last good bundle stays in force (at start: the CA
+   of the data directory), and `trouble` says so until it is mended.
+4. Every CA that was ever trusted goes on passing the TLS handshake, so that certificates of one that was removed are
+   told 401 and not a broken connection. They are kept in ConfigMap kube-system/handfast-client-ca-history, for the next
+   start; the oldest are dropped when there are too many. That ConfigMap lets nobody in.
+
+Who may write the bundle is `client_ca_admission`; what a chain is worth under it is `authn`.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/test_client_cas.py |
+|---|---|---|---|---|
+| a holder of a removed CA's key | fresh certificates of it | log in before some cache ends | 1 | test_a_change_counts_at_once |
+| a holder of a removed CA's key | fresh certificates of it | log in after a restart | 1 | test_a_restart_keeps_what_was_chosen |
+| a writer to kube-system | the history | add a CA of their own to it | 4: it only passes the handshake | test_the_history_lets_nobody_in |
+| who damages the bundle | a broken ConfigMap | lock everybody out | 3 | test_what_cannot_be_read_changes_nothing |
+| who damages the history | a broken ConfigMap | stop the server from starting | 4 | test_a_broken_history_is_replaced |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from handfast import errors
+from handfast.api import defaults, jsonpath, kinds, objects
+from handfast.apiserver import identity, states, storage, strategies
+from handfast.pki import bundles
+from handfast.rules import access
+from handfast.runtime import clock as clock_module
+from handfast.store import protocol
+
+_log = structlog.get_logger("handfast.client_cas")
+NAMESPACE: Final = "kube-system"
+NAME: Final = "extension-apiserver-authentication"
+KEY: Final = "client-ca-file"
+HISTORY: Final = "handfast-client-ca-history"
+HISTORY_KEY: Final = "ca-bundle.crt"
+# What the history may hold: far more than any cluster's past, far less than the largest object.
+MAX_REMEMBERED: Final = 256
+MAX_REMEMBERED_BYTES: Final = 512 << 10
+_PREFIX: Final = "core/configmaps/"
+_RETRY_SECONDS: Final = 1.0
+_SYSTEM: Final = identity.User("system:apiserver", (access.MASTERS,))
+
+
+def read(document: Mapping[str, Any]) -> bundles.TrustBundle:
+    """The bundle in the ConfigMap; Refused, with the position of what is wrong, if there is none."""
+    return _bundle(document, KEY)
+
+
+def _bundle(document: Mapping[str, Any], key: str) -> bundles.TrustBundle:
+    found = jsonpath.at(document, "data", key)
+    if not isinstance(found, str):
+        raise errors.Refused(f"there is no key {key}", reason="NoBundle")
+    return bundles.TrustBundle.from_pem(found.encode("utf-8", "replace"))
+
+
+class ClientCAs:
+    """Follows the ConfigMap; `trust` is told the bundle to judge by, `admit` (PEM) what may pass the handshake."""
+
+    def __init__(
+        self,
+        store: storage.Storage,
+        clock: clock_module.Clock,
+        initial: bundles.TrustBundle,
+        trust: Callable[[bundles.TrustBundle], None],
+        admit: Callable[[str], None],
+    ) -> None:
+        self._storage = store
+        self._replica = store.replica
+        self._clock = clock
+        self._initial = initial
+        self._trust = trust
+        self._admit = admit
+        self._kind = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
+        self._ever = initial
+        self._work = asyncio.Event()
+        self.bundle = initial
+        # What is wrong with the ConfigMap, until it is mended.
+        self.trouble: str | None = None
+
+    def load(self) -> None:
+        """Take in what the copy holds, and follow it from now on. No event may have been applied in between."""
+        collection = self._replica.collection(_PREFIX)
+        history = collection.get(NAMESPACE, HISTORY)
+        if history is not None:
+            self._remember(_readable(history))
+        self._take(collection.get(NAMESPACE, NAME))
+        collection.listen(self, self._note)
+
+    async def ensure(self) -> None:
+        """Make what is absent, and write down what was trusted."""
+        try:
+            await self._settle()
+        except protocol.Mismatch:
+            # Another server was faster. With its write in the copy, look again.
+            self._work.set()
+
+    async def _settle(self) -> None:
+        await self._replica.fresh()
+        collection = self._replica.collection(_PREFIX)
+        # 2.
+        if collection.get(NAMESPACE, NAME) is None:
+            await self._write(None, NAME, KEY, self._initial)
+        # 4.
+        found = collection.get(NAMESPACE, HISTORY)
+        if found is not None:
+            # Other servers write here too.
+            self._remember(_readable(found))
+        wanted = _newest(self._ever)
+        if found is None or wanted.to_pem().decode() != jsonpath.at(found.document(), "data", HISTORY_KEY):
+            await self._write(found, HISTORY, HISTORY_KEY, wanted)
+
+    async def run(self) -> None:
+        """Do so again after every change, for ever; the caller runs it as a task."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            try:
+                await self.ensure()
+            except errors.HandfastError as error:
+                _log.warning("the client CAs could not be written down", error=error.message)
+                await self._clock.sleep(_RETRY_SECONDS)
+                self._work.set()
+
+    # --- the bundle
+
+    def _note(self, change: states.Change) -> None:
+        item = change.after or change.before
+        # Cheap test first: there are many ConfigMaps, and some change every second.
+        if item is None or item.name != NAME or item.namespace != NAMESPACE:
+            return
+        self._take(change.after)
+        self._work.set()
+
+    def _take(self, item: states.Item | None) -> None:
+        """Judge by the bundle of this ConfigMap from now on (1., 2., 3.)."""
+        if item is None:
+            bundle = self._initial
+        else:
+            try:
+                bundle = read(item.document())
+            except errors.Refused as refused:
+                self.trouble = (
+                    f"ConfigMap {NAMESPACE}/{NAME}, {KEY}: {refused.message}; the last good bundle is in force"
+                )
+                _log.error("the client CAs cannot be read", error=self.trouble)
+                return
+        self.trouble = None
+        self._remember(bundle)
+        if bundle.digest == self.bundle.digest:
+            return
+        self.bundle = bundle
+        _log.info("the client CAs have changed", fingerprints=[anchor.fingerprint for anchor in bundle.anchors])
+        self._trust(bundle)
+
+    # --- the history
+
+    def _remember(self, bundle: bundles.TrustBundle) -> None:
+        known = set(self._ever.ders)
+        new = [der for der in bundle.ders if der not in known]
+        if new:
+            self._ever = self._ever.add(*new)
+            self._admit(bundles.TrustBundle.of(new).to_pem().decode())
+
+    async def _write(self, old: states.Item | None, name: str, key: str, bundle: bundles.TrustBundle) -> None:
+        text = bundle.to_pem().decode()
+        if old is not None:
+            document = old.document()
+            # Someone may have made it immutable, or put other things into it: it is the server's own.
+            document.pop("immutable", None)
+            document["data"] = {key: text}
+            written = await self._storage.replace(self._kind, document, old)
+        else:
+            document = _config_map(name, {key: text})
+            strategies.prepare_create(self._kind, document, NAMESPACE, _SYSTEM, self._clock.now())
+            defaults.apply(self._kind, document)
+            written = await self._storage.create(self._kind, document)
+        await self._replica.reached(written.version)
+
+
+def _config_map(name: str, data: Mapping[str, str]) -> objects.Document:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(data)}
+
+
+def _readable(item: states.Item) -> bundles.TrustBundle:
+    try:
+        return _bundle(item.document(), HISTORY_KEY)
+    except errors.Refused as refused:
+        _log.warning("the history of client CAs cannot be read and is begun anew", error=refused.message)
+        return bundles.TrustBundle.of(())
+
+
+def _newest(bundle: bundles.TrustBundle) -> bundles.TrustBundle:
+    """As many of the newest as the history may hold."""
+    # Anchors stand in the order of their notBefore.
+    ders = list(bundle.ders[-MAX_REMEMBERED:])
+    kept = bundles.TrustBundle.of(ders)
+    while len(kept.to_pem()) > MAX_REMEMBERED_BYTES:
+        ders = ders[len(ders) // 8 + 1 :]
+        kept = bundles.TrustBundle.of(ders)
+    return kept

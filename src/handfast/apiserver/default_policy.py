@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the default roles and bindings when the server starts: what is missing is added, nothing is taken away.
+
+Which they are, and what an existing one lacks, is decided in `rules.rbac_defaults`. The rules of aggregated roles are
+gathered here a first time, because people may come before the controllers do. The namespaces must be there already.
+"""
+
+from __future__ import annotations
+
+from handfast.api import defaults, kinds
+from handfast.apiserver import identity, states, storage, strategies
+from handfast.rules import access, rbac, rbac_default_roles, rbac_defaults
+from handfast.runtime import clock as clock_module
+from handfast.store import protocol
+
+_SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
+
+
+async def ensure(store: storage.Storage, clock: clock_module.Clock) -> None:
+    """Create what is missing, add what an existing one lacks, then gather the rules of aggregated roles."""
+    rows = {kind.plural: kind for kind in kinds.builtin() if kind.group == rbac.GROUP}
+    for default in rbac_defaults.documents():
+        kind = rows[default.plural]
+        found = await store.find(kind, default.namespace, default.name)
+        try:
+            if found is None:
+                await _create(store, clock, kind, default)
+            else:
+                await _reconcile(store, clock, kind, found, default)
+        except protocol.Mismatch:
+            continue  # another server was faster; the next start looks again
+    # One round for each role that another may gather from.
+    for _ in rbac_default_roles.AGGREGATED:
+        await _gather(store, rows["clusterroles"])
+
+
+async def _create(
+    store: storage.Storage, clock: clock_module.Clock, kind: kinds.Kind, default: rbac_defaults.Default
+) -> None:
+    document = {"apiVersion": kind.api_version, "kind": kind.kind, **default.document}
+    strategies.prepare_create(kind, document, default.namespace, _SYSTEM, clock.now())
+    defaults.apply(kind, document)
+    await store.create(kind, document)
+
+
+async def _reconcile(
+    store: storage.Storage,
+    clock: clock_module.Clock,
+    kind: kinds.Kind,
+    found: states.Item,
+    default: rbac_defaults.Default,
+) -> None:
+    document = found.document()
+    if rbac_defaults.is_protected(document):
+        return
+    if rbac_defaults.needs_new(document, default.document):
+        await store.delete(kind, found)
+        await _create(store, clock, kind, default)
+        return
+    await store.replace(kind, rbac_defaults.reconciled(document, default.document), found)
+
+
+async def _gather(store: storage.Storage, kind: kinds.Kind) -> None:
+    await store.replica.fresh()
+    everyone = [item.document() for item in store.replica.collection(kind.prefix).snapshot()]
+    for name in rbac_default_roles.AGGREGATED:
+        found = await store.find(kind, "", name)
+        if found is None:
+            continue
+        document = found.document()
+        wanted = rbac.aggregate(document, everyone)
+        if rbac_defaults.is_protected(document) or rbac.parse(document.get("rules")) == rbac.parse(wanted):
+            continue
+        document["rules"] = wanted
+        try:
+            await store.replace(kind, document, found)
+        except protocol.Mismatch:
+            continue  # whoever was faster is followed by the controller

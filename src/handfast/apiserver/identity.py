@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who a request comes from, and the refusal that says nothing: what every authenticator gives. It authenticates nobody."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from handfast.api import status
+from handfast.rules import access
+
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+# The keys of `User.extra` begin with it.
+EXTRA = "authentication.kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who a request comes from, and how that was found out."""
+
+    name: str
+    groups: tuple[str, ...]
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    method: str = "anonymous"
+    # When the credential ends: nothing that it opened may outlive it.
+    until: datetime.datetime | None = None
+    # Of a client certificate: its serial number (lower-case hex) and the SHA-256 of its public key (SPKI, hex).
+    serial: str = ""
+    key_fingerprint: str = ""
+
+
+ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVerdict:
+    """What a good token says: the user (without `system:authenticated`), and for which of the audiences it is good."""
+
+    user: User
+    audiences: tuple[str, ...]
+
+
+class TokenAuthenticator(Protocol):
+    """Judges one kind of bearer token."""
+
+    def authenticate(self, token: str, audiences: tuple[str, ...], now: datetime.datetime) -> TokenVerdict | None:
+        """The verdict; None: this is not my kind of token (ask the next); raises Unauthorized: mine, and refused."""
+
+
+class Unauthorized(status.StatusError):
+    """401 with nothing in it; `why` and `detail` are for the log and the metric."""
+
+    def __init__(self, why: str, detail: str) -> None:
+        super().__init__("Unauthorized", "Unauthorized")
+        self.why = why
+        self.detail = detail
+        # Whether whoever asks about somebody else's token (TokenReview) may be told the detail.
+        self.explained = False

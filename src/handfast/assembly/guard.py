@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is asking and may they, put together: authenticators, authorisers, admission, and what they watch.
+
+Names concrete classes in their order and decides nothing: the order of the rows below is the order of the checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from handfast.api import kinds
+from handfast.apiserver import (
+    admission,
+    admitting,
+    authn,
+    bootstrap_tokens,
+    certificate_admission,
+    client_ca_admission,
+    client_cas,
+    default_policy,
+    identity,
+    namespace_lifecycle,
+    node_feed,
+    node_restriction,
+    openid,
+    policy,
+    rbac_admission,
+    revocations,
+    service_account_admission,
+    service_account_tokens,
+    storage,
+    token_requests,
+    token_use,
+    webhooks,
+)
+from handfast.pki import bundles, jwt, keys
+from handfast.rules import access, networks, node_access
+from handfast.runtime import clock as clock_module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardOptions:
+    """What authentication is told."""
+
+    bootstrap_tokens: bool = False
+    anonymous_from: str = "any"
+    issuer: str = "https://kubernetes.default.svc.cluster.local"
+    audiences: tuple[str, ...] = ()
+    max_token_seconds: int = 0
+
+
+class Guard:
+    """One server's judges. `load` when the copy of the store is there, `ensure` before anybody is served."""
+
+    def __init__(
+        self,
+        options: GuardOptions,
+        store: storage.Storage,
+        clock: clock_module.Clock,
+        *,
+        initial_cas: bytes,
+        signing_key: keys.PrivateKey,
+        admit_cas: Callable[[str], None],
+        table: kinds.Table,
+        count: webhooks.Count,
+    ) -> None:
+        copy = store.replica
+        self._storage = store
+        self._clock = clock
+        audiences = options.audiences or (options.issuer,)
+        key_set = jwt.KeySet([signing_key.public])
+        self.revocations = revocations.Revocations(copy)
+        self.token_use = token_use.TokenUse(store, clock)
+        accounts = service_account_tokens.ServiceAccountTokens(
+            key_set, issuers=(options.issuer,), replica=copy, api_audiences=audiences, used=self.token_use.note
+        )
+        rows = [authn.TokenRow(accounts, explains=True)]
+        if options.bootstrap_tokens:
+            rows.append(authn.TokenRow(bootstrap_tokens.BootstrapTokens(copy, audiences)))
+        initial = bundles.TrustBundle.from_pem(initial_cas)
+        self.authenticator = authn.Authenticator(
+            initial,
+            rows,
+            audiences=audiences,
+            deny_list=self.revocations,
+            anonymous_from=networks.Networks.parse(options.anonymous_from),
+        )
+        self.client_cas = client_cas.ClientCAs(store, clock, initial, self.authenticator.trust, admit_cas)
+        self.policy = policy.PolicyFeed(copy)
+        self._nodes = node_feed.NodeFeed(copy)
+        self.authorizers = access.Authorizers((node_access.NodeAuthorizer(self._nodes.graph), self.policy.policy))
+        self.webhooks = webhooks.Webhooks(copy, clock, table=table, count=count)
+        self.tokens = token_requests.TokenRequests(
+            jwt.Signer(signing_key),
+            issuer=options.issuer,
+            api_audiences=audiences,
+            max_expiration=options.max_token_seconds,
+            replica=copy,
+            clock=clock,
+        )
+        self.openid = openid.OpenId(options.issuer, key_set)
+        self.admitter = self._admission(admission.Context(copy, self.authorizers.decide, clock.now))
+
+    def _admission(self, context: admission.Context) -> admitting.Admitter:
+        mutating = (
+            namespace_lifecycle.ROW,
+            service_account_admission.ROW,
+            node_restriction.ROW,
+        )
+        validating = (
+            *certificate_admission.ROWS,
+            client_ca_admission.ROW,
+            *rbac_admission.row(self.policy.policy),
+        )
+        return admitting.Admitter(
+            admission.Chain(mutating, context), admission.Chain(validating, context), self.webhooks
+        )
+
+    def load(self) -> None:
+        """Take in what is stored, and follow it from here on."""
+        self.revocations.load()
+        self.policy.load()
+        self._nodes.load()
+        self.webhooks.load()
+        self.client_cas.load()
+
+    async def ensure(self) -> None:
+        """Make what must be there before anybody can be judged."""
+        await default_policy.ensure(self._storage, self._clock)
+        await self.client_cas.ensure()
+
+    def require_not_denied(self, user: identity.User) -> None:
+        """What an open watch is asked again when somebody was revoked."""
+        self.revocations.check(user, self._clock.now())

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fills Secrets of type `kubernetes.io/service-account-token` with a token, and deletes those whose account is gone.
+
+Such tokens never expire; nobody gets one unless he makes such a Secret himself. Tokens that end are asked for instead
+(`serviceaccounts/NAME/token`). It does not rewrite a token that is there, whatever it says.
+
+1. A Secret without the annotation `kubernetes.io/service-account.name` is nobody's: left alone.
+2. Its ServiceAccount must exist, with the UID that the Secret is annotated with, if it is: else the Secret is deleted,
+   after a look at the server itself, because a watch may be late, and only if it is still the same Secret.
+3. Whatever is missing is filled in: token, namespace, the annotation of the UID; the CA also where it differs.
+
+Only metadata is followed: of tokens nothing stays in this process.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+
+from handfast.api import objects
+from handfast.client import api, cache, partial, watch
+from handfast.controllers import loop
+from handfast.pki import jwt
+from handfast.rules import service_account_tokens as rules
+
+NAME = "serviceaccount-token-controller"
+SECRETS = api.Resource("", "v1", "secrets", True)
+SERVICE_ACCOUNTS = api.Resource("", "v1", "serviceaccounts", True)
+TYPE = "kubernetes.io/service-account-token"
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+ACCOUNT_UID = "kubernetes.io/service-account.uid"
+_BY_ACCOUNT = "account"
+
+
+class AnnotatedMeta(partial.Meta, frozen=True, gc=False):
+    """… and the annotations, which name the account."""
+
+    annotations: dict[str, str] | None = None
+
+
+class _View(partial.Partial, frozen=True, gc=False):
+    metadata: AnnotatedMeta = AnnotatedMeta()
+
+    def annotation(self, key: str) -> str:
+        return (self.metadata.annotations or {}).get(key, "")
+
+
+_SECRETS = watch.Source(resource=SECRETS, view=_View, scope=api.Scope(field_selector=f"type={TYPE}"), metadata=True)
+_ACCOUNTS = watch.Source(resource=SERVICE_ACCOUNTS, view=partial.Partial, metadata=True)
+
+
+class ServiceAccountTokens:
+    """Handles one Secret, by namespace and name."""
+
+    def __init__(
+        self,
+        client: api.Client,
+        secrets: cache.Informer[_View],
+        accounts: cache.Informer[partial.Partial],
+        signer: jwt.Signer,
+        *,
+        issuer: str,
+        root_ca_pem: bytes,
+    ) -> None:
+        self._client = client
+        self._secrets = secrets
+        self._accounts = accounts
+        self._signer = signer
+        self._issuer = issuer
+        self._ca = base64.b64encode(root_ca_pem).decode()
+
+    async def reconcile(self, key: partial.Key) -> None:
+        namespace, name = key
+        secret = self._secrets.get(namespace, name)
+        # 1.
+        account_name = "" if secret is None else secret.annotation(ACCOUNT_NAME)
+        if secret is None or not account_name or secret.metadata.deletion_timestamp is not None:
+            return
+        # 2.
+        claimed = secret.annotation(ACCOUNT_UID)
+        uid = await self._account_uid(namespace, account_name, claimed)
+        if not uid:
+            with api.MISSING_OK:
+                await self._client.delete(SECRETS, name, namespace=namespace, uid=secret.metadata.uid)
+            return
+        # 3.
+        await self._fill(secret, rules.Reference(account_name, uid))
+
+    async def _account_uid(self, namespace: str, name: str, claimed: str) -> str:
+        """The UID of the account, if it is there and the claimed one; else nothing."""
+        known = self._accounts.get(namespace, name)
+        if known is not None and claimed in {"", known.metadata.uid}:
+            return known.metadata.uid
+        live = await self._client.find(SERVICE_ACCOUNTS, name, namespace=namespace, metadata=True)
+        uid = "" if live is None else str(live["metadata"]["uid"])
+        return uid if claimed in {"", uid} else ""
+
+    async def _fill(self, seen: _View, account: rules.Reference) -> None:
+        namespace, name = seen.metadata.key
+        secret = await self._client.find(SECRETS, name, namespace=namespace)
+        # What was decided was decided of the version that was seen; the watch will tell of any other.
+        if secret is None or secret["metadata"].get("resourceVersion") != seen.metadata.resource_version:
+            return
+        # The update carries that version, too: whoever changes the Secret meanwhile makes it a conflict.
+        if self._complete(secret, namespace, account):
+            await self._client.update(SECRETS, secret)
+
+    def _complete(self, secret: objects.Document, namespace: str, account: rules.Reference) -> bool:
+        """Fill in what is missing; whether anything was."""
+        before = (dict(secret.get("data") or {}), dict(secret["metadata"].get("annotations") or {}))
+        data, annotations = dict(before[0]), dict(before[1])
+        if self._ca:
+            data["ca.crt"] = self._ca
+        data["namespace"] = data.get("namespace") or base64.b64encode(namespace.encode()).decode()
+        if not data.get("token"):
+            legacy = rules.Legacy(namespace=namespace, account=account, secret_name=secret["metadata"]["name"])
+            token = self._signer.sign(rules.legacy_claims(self._issuer, legacy))
+            data["token"] = base64.b64encode(token.encode()).decode()
+        annotations[ACCOUNT_UID] = account.uid
+        secret["data"], secret["metadata"]["annotations"] = data, annotations
+        return (data, annotations) != before
+
+
+def _account_of(secret: _View) -> Iterable[str]:
+    return [f"{secret.metadata.namespace}/{secret.annotation(ACCOUNT_NAME)}"]
+
+
+def build(
+    context: loop.Context, *, signer: jwt.Signer, root_ca_pem: bytes, issuer: str = rules.LEGACY_ISSUER
+) -> loop.Controller[partial.Key]:
+    secrets = context.informers.get(_SECRETS, {_BY_ACCOUNT: _account_of})
+    accounts = context.informers.get(_ACCOUNTS)
+    handler = ServiceAccountTokens(context.client, secrets, accounts, signer, issuer=issuer, root_ca_pem=root_ca_pem)
+    controller: loop.Controller[partial.Key] = loop.Controller(NAME, handler.reconcile, clock=context.clock)
+    controller.watches(secrets, lambda item: [item.metadata.key])
+    controller.watches(
+        accounts,
+        lambda item: [
+            secret.metadata.key
+            for secret in secrets.by_index(_BY_ACCOUNT, f"{item.metadata.namespace}/{item.metadata.name}")
+        ],
+    )
+    return controller

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may approve and sign certificate requests for a signer, and which subject no request may have.
+
+May the caller write the object at all is the authoriser's question, asked before; which requests a signer honours is
+the signer's.
+
+1. Approving or denying needs the verb `approve`, and a change of the certificate or the conditions of the status the
+   verb `sign`, on the resource `signers` of certificates.k8s.io: named as the signer, or `<its domain>/*`. The signer
+   is that of the stored request, whatever the caller sends.
+2. A request to `kubernetes.io/kube-apiserver-client` must parse, and must not name the group `system:masters`: whoever
+   may approve for this signer would otherwise be able to make administrators.
+
+| who | holding | tries | stopped by | shown in tests/unit/rules/test_certificate_admission.py |
+|---|---|---|---|---|
+| an approver of one signer | `approve` for it | approve for another signer | 1 | test_approval |
+| … | … | send another signerName along | 1 reads the stored one | test_the_stored_signer_counts |
+| a writer of status | update of /status | put in a certificate | 1 | test_signing |
+| a writer of status | … | put in a Failed condition | 1 | test_signing |
+| an approver of client certificates | kubectl | become an administrator | 2 | test_subject |
+| … | a request that only some parsers read | … | 2 refuses what does not parse | test_unreadable_requests |
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from handfast import errors
+from handfast.api import jsonpath, objects
+from handfast.pki import requests
+from handfast.rules import access, decision, node_write
+
+RULE = "CertificateAdmission"
+GROUP = "certificates.k8s.io"
+KUBE_APISERVER_CLIENT = "kubernetes.io/kube-apiserver-client"
+KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+KUBELET_SERVING = "kubernetes.io/kubelet-serving"
+
+_UNCHANGED = decision.NotMine("Unchanged", "neither the certificate nor a condition changes", RULE)
+_OTHER_SIGNER = decision.NotMine("OtherSigner", f"the request is not for {KUBE_APISERVER_CLIENT}", RULE)
+_SUBJECT = decision.Approve("Subject", "the subject is not one of administrators", RULE)
+
+
+def approval(
+    old: objects.Document | None, user: str, groups: tuple[str, ...], ask: node_write.Ask
+) -> decision.Decision:
+    """Check 1, of a write to /approval."""
+    return _signer("approve", old, user, groups, ask)
+
+
+def signing(
+    document: objects.Document | None,
+    old: objects.Document | None,
+    user: str,
+    groups: tuple[str, ...],
+    ask: node_write.Ask,
+) -> decision.Decision:
+    """Check 1, of a write to /status."""
+    if _signed(document) == _signed(old):
+        return _UNCHANGED
+    return _signer("sign", old, user, groups, ask)
+
+
+def subject(document: objects.Document | None) -> decision.Decision:
+    """Check 2, of a new request."""
+    if jsonpath.text(document, "spec", "signerName") != KUBE_APISERVER_CLIENT:
+        return _OTHER_SIGNER
+    try:
+        organizations = parse(document).subject.organizations
+    except errors.Refused as refused:
+        return decision.Deny(refused.reason, f"failed to parse CSR: {refused.message}", RULE)
+    if access.MASTERS in organizations:
+        return decision.Deny(
+            "SystemMasters",
+            f"use of {KUBE_APISERVER_CLIENT} signer with {access.MASTERS} group is not allowed",
+            RULE,
+        )
+    return _SUBJECT
+
+
+def parse(document: objects.Document | None) -> requests.Request:
+    """The PKCS#10 request inside a CertificateSigningRequest; errors.Refused if there is none that can be read."""
+    try:
+        data = base64.b64decode(jsonpath.text(document, "spec", "request"), validate=True)
+    except (binascii.Error, ValueError):
+        raise errors.Refused("spec.request is not base64", reason="MalformedRequest") from None
+    return requests.parse(data)
+
+
+def _signed(document: objects.Document | None) -> tuple[str, list[Any]]:
+    return jsonpath.text(document, "status", "certificate"), jsonpath.sequence(document, "status", "conditions")
+
+
+def _signer(
+    verb: str, old: objects.Document | None, user: str, groups: tuple[str, ...], ask: node_write.Ask
+) -> decision.Decision:
+    # 1.
+    signer = jsonpath.text(old, "spec", "signerName")
+    for name in (signer, signer.partition("/")[0] + "/*"):
+        verdict = ask(
+            access.Attributes(
+                user=user,
+                groups=groups,
+                verb=verb,
+                is_resource=True,
+                group=GROUP,
+                version="*",
+                plural="signers",
+                name=name,
+            )
+        )
+        if isinstance(verdict, decision.Approve):
+            return verdict
+    sentence = f"user not permitted to {verb} requests with signerName {node_write.quoted(signer)}"
+    return decision.Deny("SignerNotPermitted", sentence, RULE)

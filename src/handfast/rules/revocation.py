@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is this identity revoked: an index of revocations, asked once for every request. It reads no objects and no store.
+
+A revocation holds from the moment it is added until it is removed, or until its `expires` has come. It refuses who
+
+1. has the user name it names, compared whole;
+2. is the node it names: the user `system:node:NAME`, whichever certificate is shown, also one issued later;
+3. holds a service account's token that is bound to a Pod of that node (or to the node itself);
+4. shows a certificate with the serial number it names; CAs count for themselves, so the number of another CA's
+   certificate is refused too;
+5. shows a certificate of the public key it names, whichever name is on it.
+
+Each is one look-up of exact text; several revocations may name the same, and one that has ended hides no other. Nobody
+is exempt: a stolen administrator's certificate is what revocation is for. Who has locked themselves out comes back in
+with another credential of `system:masters`. The control plane's own machine can always make one: where a serial number
+or key was revoked, remove `admin.conf` from the data directory and start again; where the user name was, issue a
+certificate with another name from the CA in that directory.
+
+| who | holding | tries | stopped by | shown in tests/unit/rules/test_revocation.py |
+|---|---|---|---|---|
+| who took over a node | the kubelet's certificate | go on as the node | 2 | test_a_node_is_refused_by_its_user_name |
+| who took over a node | a new certificate for the same node | come back after a new join | 2 | test_a_new_certificate_does_not_help |
+| who took over a node | tokens out of its Pods | act as their service accounts | 3 | test_tokens_of_its_pods_are_refused |
+| a thief of one certificate | its key | use it until it expires | 4, 5 | test_one_certificate |
+| a thief of a key | a second certificate of it | show that one instead | 5 | test_every_certificate_of_a_key |
+| a stolen administrator | system:masters | be above revocation | no exemption | test_administrators_are_not_exempt |
+| a user | a name that begins like a revoked one | (nothing: is let in) | 1 compares whole names | test_others_are_let_in |
+| a revoked user | an old, ended revocation of the same name | hide behind it | all are asked | test_an_ended_one_hides_no_other |
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from handfast.rules import decision
+
+NODE_USERS: Final = "system:node:"
+_RULE: Final = "revocation"
+_NOBODY: Final = decision.NotMine("NotRevoked", "no revocation names this identity", _RULE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocation:
+    """One revocation; what it does not name is empty. Serial number and key are kept in the form of `normal_…`."""
+
+    name: str
+    node: str = ""
+    user: str = ""
+    serial: str = ""
+    key_fingerprint: str = ""
+    reason: str = ""
+    expires: datetime.datetime | None = None
+
+    def targets(self) -> Iterator[tuple[str, str]]:
+        """What it is found by."""
+        if self.user:
+            yield "user", self.user
+        if self.node:
+            yield "user", NODE_USERS + self.node
+            yield "node", self.node
+        if self.serial:
+            yield "serial number", self.serial
+        if self.key_fingerprint:
+            yield "key", self.key_fingerprint
+
+
+def normal_serial(text: str) -> str:
+    """A serial number in hex as it is compared: lower case, no `0x`, no colons, no leading zeros."""
+    digits = text.lower().removeprefix("0x").replace(":", "")
+    return digits.lstrip("0") or digits[:1]
+
+
+def normal_key_fingerprint(text: str) -> str:
+    """A key as it is compared: the hex of its SHA-256 in lower case, without the `sha256:` in front."""
+    return text.lower().removeprefix("sha256:")
+
+
+class Index:
+    """Revocations by what they name."""
+
+    __slots__ = ("_by_name", "_found")
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Revocation] = {}
+        self._found: dict[tuple[str, str], dict[str, Revocation]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> Revocation | None:
+        return self._by_name.get(name)
+
+    def add(self, revocation: Revocation) -> None:
+        """Take one in, in place of the one of the same name."""
+        self.remove(revocation.name)
+        self._by_name[revocation.name] = revocation
+        for target in revocation.targets():
+            self._found.setdefault(target, {})[revocation.name] = revocation
+
+    def remove(self, name: str) -> None:
+        """Forget one; it may be unknown."""
+        gone = self._by_name.pop(name, None)
+        # A revocation may name the same user twice, by user and by node.
+        for target in set() if gone is None else set(gone.targets()):
+            del self._found[target][name]
+            if not self._found[target]:
+                del self._found[target]
+
+    def judge(
+        self, user: str, serial: str, key_fingerprint: str, node_of_token: str, now: datetime.datetime
+    ) -> decision.Deny | decision.NotMine:
+        """Whether somebody is revoked at this instant; what they do not have is empty."""
+        if not self._by_name:
+            return _NOBODY
+        for target in (
+            ("user", user),  # 1. 2.
+            ("node", node_of_token),  # 3.
+            ("serial number", normal_serial(serial)),  # 4.
+            ("key", key_fingerprint),  # 5.
+        ):
+            for revocation in self._found.get(target, {}).values():
+                if revocation.expires is None or now < revocation.expires:
+                    return _deny(revocation, target)
+        return _NOBODY
+
+
+def _deny(revocation: Revocation, target: tuple[str, str]) -> decision.Deny:
+    sentence = f'{target[0]} "{target[1]}" is refused by Revocation "{revocation.name}": {revocation.reason}'
+    return decision.Deny("Revoked", sentence, _RULE)

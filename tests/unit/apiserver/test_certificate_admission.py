@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each of the three rows looks at its own writes. What is decided is tested with the rule."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from handfast.api import objects, status
+from handfast.apiserver import admission, certificate_admission
+from handfast.pki import keys, names, requests
+from handfast.rules import access, decision
+from tests.unit.apiserver import admission_world
+
+CSRS = ("certificates.k8s.io", "certificatesigningrequests")
+CLIENT = "kubernetes.io/kube-apiserver-client"
+FORBIDDEN = 'certificatesigningrequests.certificates.k8s.io "csr" is forbidden: '
+
+
+def csr(**status_: Any) -> objects.Document:
+    return {"metadata": {"name": "csr"}, "spec": {"signerName": CLIENT, "request": ""}, "status": status_}
+
+
+def of_masters() -> objects.Document:
+    subject = names.Subject(common_name="jane", organizations=("system:masters",))
+    request = requests.build(subject, names.Sans(), keys.generate(keys.Kind.P256))
+    return {
+        "metadata": {"name": "csr"},
+        "spec": {"signerName": CLIENT, "request": base64.b64encode(request).decode()},
+    }
+
+
+async def run(operation: str, world: admission_world.World, **facts: Any) -> None:
+    chain = admission.Chain(certificate_admission.ROWS, world.context)
+    resource = facts.pop("resource", CSRS)
+    await chain.run(admission_world.attributes(operation, resource, name="csr", user=admission_world.JANE, **facts))
+
+
+@pytest.mark.parametrize(
+    "operation, facts, why",
+    [
+        pytest.param(
+            admission.UPDATE,
+            {"subresource": "approval", "document": csr(), "old": csr()},
+            f'user not permitted to approve requests with signerName "{CLIENT}"',
+            id="approval",
+        ),
+        pytest.param(
+            admission.UPDATE,
+            {"subresource": "status", "document": csr(certificate="Zm9v"), "old": csr()},
+            f'user not permitted to sign requests with signerName "{CLIENT}"',
+            id="certificate",
+        ),
+        pytest.param(
+            admission.CREATE,
+            {"document": of_masters()},
+            f"use of {CLIENT} signer with system:masters group is not allowed",
+            id="administrators",
+        ),
+    ],
+)
+async def test_refused(operation: str, facts: Any, why: str) -> None:
+    with pytest.raises(status.StatusError) as refused:
+        await run(operation, admission_world.World(), **facts)
+    assert (refused.value.code, refused.value.message) == (403, FORBIDDEN + why)
+
+
+@pytest.mark.parametrize(
+    "operation, facts",
+    [
+        pytest.param(admission.UPDATE, {"document": csr(certificate="Zm9v"), "old": csr()}, id="the request itself"),
+        pytest.param(
+            admission.UPDATE, {"subresource": "status", "document": csr(), "old": csr()}, id="an unchanged status"
+        ),
+        pytest.param(admission.CREATE, {"subresource": "status", "document": of_masters()}, id="not a new request"),
+        pytest.param(admission.DELETE, {"old": of_masters()}, id="a deletion"),
+        pytest.param(admission.UPDATE, {"resource": ("", "pods"), "subresource": "approval"}, id="another resource"),
+    ],
+)
+async def test_not_looked_at(operation: str, facts: Any) -> None:
+    def never(asked: access.Attributes) -> decision.Decision:
+        raise AssertionError(f"the authoriser was asked: {asked}")
+
+    await run(operation, admission_world.World(never), **facts)
+
+
+@pytest.mark.parametrize(("subresource", "verb"), [("approval", "approve"), ("status", "sign")])
+async def test_permitted(subresource: str, verb: str) -> None:
+    asked: list[access.Attributes] = []
+
+    def decide(attributes: access.Attributes) -> decision.Decision:
+        asked.append(attributes)
+        return decision.Approve("Test", "yes", "test")
+
+    new = csr(certificate="Zm9v")
+    await run(admission.UPDATE, admission_world.World(decide), subresource=subresource, document=new, old=csr())
+    assert [(one.user, one.groups, one.verb, one.name) for one in asked] == [
+        ("jane", admission_world.JANE.groups, verb, CLIENT)
+    ]
+
+
+def test_the_rows_have_kubernetes_names() -> None:
+    assert [row.name for row in certificate_admission.ROWS] == [
+        "CertificateApproval",
+        "CertificateSigning",
+        "CertificateSubjectRestriction",
+    ]

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client CAs on a real store. The names of the table in `apiserver/client_cas.py` are here."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from handfast import errors
+from handfast.api import kinds
+from handfast.apiserver import client_cas, envelope, replica, states, storage
+from handfast.pki import bundles
+from handfast.runtime import tasks
+from handfast.store import protocol, sqlite
+from tests.unit.pki.making import DAY, NOW, SERVER, Made, ca, leaf
+from tests.world import clock as clocks
+
+CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
+FIRST, SECOND, THIRD = ca("first"), ca("second"), ca("third")
+SERVING = leaf(FIRST, SERVER)
+
+
+def bundle(*made: Made) -> bundles.TrustBundle:
+    return bundles.TrustBundle.of(one.der for one in made)
+
+
+def text(*made: Made) -> str:
+    return bundle(*made).to_pem().decode()
+
+
+class FragileStorage(storage.Storage):
+    """Storage that fails as told, once for each failure, when it should create or replace."""
+
+    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, copy: replica.Replica) -> None:
+        super().__init__(store, envelopes, copy)
+        self.failures: list[Exception] = []
+
+    async def create(self, kind: kinds.Kind, document: dict[str, Any]) -> states.Item:
+        self._fail()
+        return await super().create(kind, document)
+
+    async def replace(self, kind: kinds.Kind, document: dict[str, Any], old: states.Item) -> states.Item:
+        self._fail()
+        return await super().replace(kind, document, old)
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop()
+
+
+class Server:
+    """One server's copy of the store, and what it was told to trust."""
+
+    def __init__(self, store: protocol.Store) -> None:
+        envelopes = envelope.Envelopes(None, ())
+        self.clock = clocks.MovableClock()
+        self.copy = replica.Replica(store, envelopes)
+        self.storage = FragileStorage(store, envelopes, self.copy)
+        self.trusted: list[bundles.TrustBundle] = []
+        self.admitted: set[bytes] = {FIRST.der}
+        self.cas = client_cas.ClientCAs(self.storage, self.clock, bundle(FIRST), self.trusted.append, self._admit)
+        self.group = tasks.Group("test")
+
+    def _admit(self, pem: str) -> None:
+        new = set(bundles.TrustBundle.from_pem(pem.encode()).ders)
+        assert not new & self.admitted, "only what is new is added"
+        self.admitted |= new
+
+    async def start(self) -> Server:
+        await self.copy.load()
+        self.cas.load()
+        self.group.start(self.copy.follow(), name="follow")
+        await self.cas.ensure()
+        self.group.start(self.cas.run(), name="client-cas")
+        return self
+
+    async def stop(self) -> None:
+        await self.group.stop(timeout=2.0)
+
+    async def find(self, name: str = client_cas.NAME) -> states.Item | None:
+        return await self.storage.find(CONFIG_MAPS, client_cas.NAMESPACE, name)
+
+    async def put(self, data: dict[str, str], name: str = client_cas.NAME, **more: Any) -> None:
+        """Write a ConfigMap as the API would, and wait until it is in the copy."""
+        metadata = {"name": name, "namespace": client_cas.NAMESPACE}
+        found = await self.find(name)
+        document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data, **more}
+        if found is None:
+            await self.storage.create(CONFIG_MAPS, document)
+        else:
+            await self.storage.replace(CONFIG_MAPS, document, found)
+        await self.copy.fresh()
+
+    async def choose(self, *made: Made) -> None:
+        await self.put({client_cas.KEY: text(*made)})
+
+    async def drop(self, name: str = client_cas.NAME) -> None:
+        found = await self.find(name)
+        assert found is not None
+        await self.storage.delete(CONFIG_MAPS, found)
+
+    async def history(self) -> set[bytes]:
+        found = await self.find(client_cas.HISTORY)
+        if found is None:
+            return set()
+        data = found.document()["data"][client_cas.HISTORY_KEY]
+        return set(bundles.TrustBundle.from_pem(data.encode()).ders)
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(10):
+        while not await holds():
+            await asyncio.sleep(0)
+
+
+async def until_history(server: Server, *made: Made) -> None:
+    wanted = {one.der for one in made}
+
+    async def holds() -> bool:
+        return await server.history() == wanted
+
+    await until(holds)
+
+
+@pytest.fixture
+async def store(tmp_path: pathlib.Path) -> AsyncIterator[protocol.Store]:
+    opened = await sqlite.open_store(str(tmp_path / "store.db"))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def server(store: protocol.Store) -> AsyncIterator[Server]:
+    made = await Server(store).start()
+    yield made
+    await made.stop()
+
+
+async def test_a_new_cluster_gets_the_config_map(server: Server) -> None:
+    found = await server.find()
+    assert found is not None
+    document = found.document()
+    assert document["data"] == {client_cas.KEY: FIRST.pem.decode()}
+    assert document["metadata"]["uid"]
+    assert await server.history() == {FIRST.der}
+    assert server.trusted == []
+    assert server.cas.trouble is None
+
+
+async def test_a_change_counts_at_once(server: Server) -> None:
+    await server.choose(FIRST, SECOND)
+    assert [each.digest for each in server.trusted] == [bundle(FIRST, SECOND).digest]
+    assert server.admitted == {FIRST.der, SECOND.der}
+    await server.choose(SECOND)
+    assert server.trusted[-1].digest == bundle(SECOND).digest == server.cas.bundle.digest
+    # Its certificates go on passing the handshake, to be told 401.
+    assert server.admitted == {FIRST.der, SECOND.der}
+
+
+async def test_it_counts_before_the_writer_is_answered(server: Server) -> None:
+    """Whoever waited for their write, as every handler does, is judged by it."""
+    seen: list[str] = []
+    server.copy.on_batch.append(lambda: seen.append(server.cas.bundle.digest))
+    await server.choose(SECOND)
+    assert seen[0] == bundle(SECOND).digest
+
+
+async def test_the_same_bundle_is_no_change(server: Server) -> None:
+    await server.put({client_cas.KEY: "# said differently\n" + FIRST.pem.decode()})
+    await server.choose(FIRST)
+    assert server.trusted == []
+
+
+async def test_other_config_maps_are_not_looked_at(server: Server) -> None:
+    await server.put({client_cas.KEY: text(SECOND)}, name="other")
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "data": {client_cas.KEY: text(SECOND)}}
+    elsewhere = {**document, "metadata": {"name": client_cas.NAME, "namespace": "default"}}
+    await server.storage.create(CONFIG_MAPS, elsewhere)
+    await server.copy.fresh()
+    await server.drop("other")
+    await server.copy.fresh()
+    assert server.trusted == []
+
+
+async def test_a_restart_keeps_what_was_chosen(store: protocol.Store, server: Server) -> None:
+    await server.choose(SECOND)
+    await until_history(server, FIRST, SECOND)
+    await server.stop()
+    again = await Server(store).start()
+    assert again.cas.bundle.digest == bundle(SECOND).digest
+    assert [each.digest for each in again.trusted] == [bundle(SECOND).digest]
+    await again.choose(THIRD)
+    await until_history(again, FIRST, SECOND, THIRD)
+    await again.stop()
+    third = Server(store)
+    await third.copy.load()
+    third.cas.load()
+    # Before anything was written: what was removed long ago passes the handshake.
+    assert third.admitted == {FIRST.der, SECOND.der, THIRD.der}
+    assert third.cas.bundle.digest == bundle(THIRD).digest
+
+
+async def test_a_deleted_config_map_comes_back_with_the_first_ca(server: Server) -> None:
+    await server.choose(SECOND)
+    await server.drop()
+    await server.copy.fresh()
+    assert server.trusted[-1].digest == bundle(FIRST).digest
+
+    async def back() -> bool:
+        return await server.find() is not None
+
+    await until(back)
+    found = await server.find()
+    assert found is not None
+    assert found.document()["data"] == {client_cas.KEY: FIRST.pem.decode()}
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({}, "there is no key client-ca-file"),
+        ({client_cas.KEY: ""}, "no CERTIFICATE block"),
+        ({client_cas.KEY: "broken"}, "no CERTIFICATE block"),
+        ({client_cas.KEY: FIRST.pem.decode() + SERVING.pem.decode()}, "certificate 2: "),
+    ],
+)
+async def test_what_cannot_be_read_changes_nothing(server: Server, data: dict[str, str], says: str) -> None:
+    await server.choose(SECOND)
+    await server.put(data)
+    assert server.cas.bundle.digest == bundle(SECOND).digest
+    assert len(server.trusted) == 1
+    trouble = str(server.cas.trouble)
+    assert says in trouble
+    assert "the last good bundle is in force" in trouble
+    await server.choose(SECOND)
+    assert server.cas.trouble is None
+    assert len(server.trusted) == 1
+
+
+async def test_unreadable_from_the_start(store: protocol.Store, server: Server) -> None:
+    await server.put({client_cas.KEY: "broken"})
+    await server.stop()
+    again = await Server(store).start()
+    assert again.cas.bundle.digest == bundle(FIRST).digest
+    assert again.cas.trouble is not None
+    # It is not overwritten: someone may want to see what is in it.
+    found = await again.find()
+    assert found is not None
+    assert found.document()["data"] == {client_cas.KEY: "broken"}
+    await again.stop()
+
+
+async def test_the_history_lets_nobody_in(store: protocol.Store, server: Server) -> None:
+    await server.put({client_cas.HISTORY_KEY: text(FIRST, THIRD)}, client_cas.HISTORY)
+    assert server.trusted == []
+    await server.stop()
+    again = await Server(store).start()
+    assert again.admitted == {FIRST.der, THIRD.der}
+    assert again.trusted == []
+    assert again.cas.bundle.digest == bundle(FIRST).digest
+    await again.stop()
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {client_cas.HISTORY_KEY: "broken"}, {client_cas.HISTORY_KEY: SERVING.pem.decode()}]
+)
+async def test_a_broken_history_is_replaced(store: protocol.Store, server: Server, data: dict[str, str]) -> None:
+    await server.put(data, client_cas.HISTORY, immutable=True)
+    await server.stop()
+    again = await Server(store).start()
+    assert await again.history() == {FIRST.der}
+    found = await again.find(client_cas.HISTORY)
+    assert found is not None
+    assert "immutable" not in found.document()
+    await again.stop()
+
+
+async def test_a_deleted_history_comes_back(server: Server) -> None:
+    await server.drop(client_cas.HISTORY)
+    await server.choose(SECOND)
+    await until_history(server, FIRST, SECOND)
+
+
+async def test_two_servers(store: protocol.Store, server: Server) -> None:
+    other = await Server(store).start()
+    await server.choose(FIRST, SECOND)
+    await other.copy.fresh()
+    assert other.cas.bundle.digest == server.cas.bundle.digest
+    await other.choose(THIRD)
+    await server.copy.fresh()
+    assert server.cas.bundle.digest == bundle(THIRD).digest
+    for each in (server, other):
+        await until_history(each, FIRST, SECOND, THIRD)
+    await other.stop()
+
+
+async def test_who_comes_second_looks_again(store: protocol.Store) -> None:
+    late = Server(store)
+    late.storage.failures = [protocol.Mismatch("taken", None)]
+    await late.start()
+    await until_history(late, FIRST)
+    await late.stop()
+
+
+async def test_a_store_that_fails_is_tried_again(server: Server) -> None:
+    await server.choose(SECOND)
+    await until_history(server, FIRST, SECOND)
+    found = await server.find()
+    assert found is not None
+    document = found.document()
+    document["data"] = {client_cas.KEY: text(THIRD)}
+    server.storage.failures = [errors.Unavailable("the disk is full")]
+    # Past the fragile part: the failure is for who writes the history.
+    await storage.Storage.replace(server.storage, CONFIG_MAPS, document, found)
+    await server.copy.fresh()
+    assert server.trusted[-1].digest == bundle(THIRD).digest
+
+    async def tried() -> bool:
+        return not server.storage.failures
+
+    await until(tried)
+    assert await server.history() == {FIRST.der, SECOND.der}
+    await server.clock.advance(1.0)
+    await until_history(server, FIRST, SECOND, THIRD)
+
+
+async def test_the_history_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_cas, "MAX_REMEMBERED", 2)
+    old = [ca(f"old {days}", not_before=NOW - days * DAY) for days in (9, 8)]
+    await server.choose(*old, FIRST)
+    await until_history(server, old[1], FIRST)
+    assert server.admitted == {FIRST.der, *(one.der for one in old)}
+
+
+async def test_the_history_is_bounded_in_bytes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_cas, "MAX_REMEMBERED_BYTES", 2 * len(FIRST.pem) + 100)
+    old = [ca(f"old{days}", not_before=NOW - days * DAY) for days in (9, 8, 7)]
+    await server.choose(*old, FIRST)
+    await until_history(server, old[2], FIRST)

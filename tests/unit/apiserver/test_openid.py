@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from handfast import errors
+from handfast.apiserver import openid
+from handfast.pki import jwt, keys
+
+KEY = keys.generate()
+KEYS = jwt.KeySet([KEY.public, keys.generate(keys.Kind.P384).public])
+ISSUER = "https://kubernetes.default.svc"
+
+
+def test_the_configuration():
+    page = openid.OpenId(ISSUER, KEYS, "https://10.0.0.1:6443/openid/v1/jwks").pages[
+        "/.well-known/openid-configuration"
+    ]
+    assert page.headers == {"Content-Type": "application/json", "Cache-Control": "public, max-age=3600"}
+    assert json.loads(page.body) == {
+        "issuer": ISSUER,
+        "jwks_uri": "https://10.0.0.1:6443/openid/v1/jwks",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256", "ES384"],
+    }
+
+
+def test_the_key_set():
+    page = openid.OpenId(ISSUER, KEYS).pages["/openid/v1/jwks"]
+    assert page.headers == {"Content-Type": "application/jwk-set+json", "Cache-Control": "public, max-age=3600"}
+    found = json.loads(page.body)
+    assert found == KEYS.jwks()
+    assert found["keys"][0]["kid"] == jwt.key_id(KEY.public)
+    # RFC 7518, 6.2.2 and 6.3.2: `d` and the primes are what must never be there.
+    for key in found["keys"]:
+        assert set(key) == {"use", "kid", "alg", "kty", "crv", "x", "y"}
+
+
+@pytest.mark.parametrize("issuer", [ISSUER, ISSUER + "/", "https://host:6443/clusters/one"])
+def test_the_key_set_is_below_the_issuer(issuer: str):
+    page = openid.OpenId(issuer, KEYS).pages[openid.CONFIGURATION_PATH]
+    configuration = json.loads(page.body)
+    assert configuration["issuer"] == issuer
+    assert configuration["jwks_uri"] == issuer.rstrip("/") + "/openid/v1/jwks"
+
+
+@pytest.mark.parametrize(
+    ("issuer", "jwks_uri", "text"),
+    [
+        ("http://host", "", "the issuer must be a URL that begins with https://"),
+        ("kubernetes/serviceaccount", "", "the issuer must be a URL that begins with https://"),
+        ("", "", "the issuer must be a URL"),
+        ("https://", "", "names a host"),
+        ("https://[::1", "", "the issuer is not a URL"),
+        ("https://host?a=b", "", "no query and no fragment"),
+        ("https://host?", "", "no query and no fragment"),
+        ("https://host#x", "", "no query and no fragment"),
+        (ISSUER, "http://host/openid/v1/jwks", "the URL of the key set must be a URL that begins with https://"),
+    ],
+)
+def test_urls_that_nobody_can_rely_on(issuer: str, jwks_uri: str, text: str):
+    with pytest.raises(errors.Refused) as caught:
+        openid.OpenId(issuer, KEYS, jwks_uri)
+    assert caught.value.reason == "BadIssuer"
+    assert text in caught.value.message

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which budget requests fall under."""
+
+from __future__ import annotations
+
+import pytest
+
+from handfast.rules import flow
+
+KNOWN = "system:authenticated"
+NODE = ("system:node:n1", ("system:nodes", KNOWN))
+BOOTSTRAP = ("system:bootstrap:abcdef", ("system:bootstrappers", KNOWN))
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "expected"),
+    [
+        ("admin", ("system:masters", KNOWN), flow.EXEMPT),
+        ("system:kube-controller-manager", (KNOWN,), flow.EXEMPT),
+        ("system:kube-controller-manager2", (KNOWN,), flow.USER),
+        ("alice", ("system:masters2", KNOWN), flow.USER),
+        (*NODE, flow.NODE),
+        (*BOOTSTRAP, flow.JOIN),
+        ("system:serviceaccount:ns:a", ("system:serviceaccounts", KNOWN), flow.SERVICE_ACCOUNT),
+        ("system:serviceaccount:ns:a", (KNOWN,), flow.USER),
+        ("alice", (KNOWN,), flow.USER),
+        ("alice", ("system:serviceaccounts", "system:nodes", KNOWN), flow.USER),
+        # Whoever is both pays as one who joins.
+        ("system:node:n1", ("system:nodes", "system:bootstrappers", KNOWN), flow.JOIN),
+    ],
+)
+def test_callers(name: str, groups: tuple[str, ...], expected: str) -> None:
+    assert flow.of_caller(name, groups) == expected
+
+
+def test_name_alone_is_no_node() -> None:
+    assert flow.of_caller("system:node:n1", (KNOWN,)) == flow.USER
+    assert flow.of_caller("system:nodes", ("system:nodes", KNOWN)) == flow.USER
+
+
+def test_anonymous() -> None:
+    assert flow.of_caller("system:anonymous", ("system:unauthenticated",)) == flow.ANONYMOUS
+    # A certificate may say what it likes; whoever has presented one is counted as somebody.
+    assert flow.of_caller("system:anonymous", ("system:unauthenticated", KNOWN)) == flow.USER
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "plural", "subresource", "expected"),
+    [
+        *(
+            (verb, "certificates.k8s.io", "certificatesigningrequests", "", flow.RENEWAL)
+            for verb in flow._RENEWAL_VERBS
+        ),
+        ("delete", "certificates.k8s.io", "certificatesigningrequests", "", flow.NODE),
+        ("get", "certificates.k8s.io", "certificatesigningrequests", "status", flow.NODE),
+        ("get", "example.com", "certificatesigningrequests", "", flow.NODE),
+        ("get", "certificates.k8s.io", "others", "", flow.NODE),
+        ("get", "", "pods", "", flow.NODE),
+    ],
+)
+def test_renewals(verb: str, group: str, plural: str, subresource: str, expected: str) -> None:
+    assert flow.of_resource(flow.of_caller(*NODE), verb, group, plural, subresource) == expected
+
+
+def test_joins_and_renewals_are_apart() -> None:
+    asked = ("create", "certificates.k8s.io", "certificatesigningrequests", "")
+    assert flow.of_resource(flow.of_caller(*BOOTSTRAP), *asked) == flow.JOIN
+    assert flow.of_resource(flow.of_caller(*NODE), *asked) == flow.RENEWAL
+    assert flow.of_resource(flow.USER, *asked) == flow.USER
+
+
+@pytest.mark.parametrize(
+    ("caller", "path", "expected"),
+    [
+        (flow.ANONYMOUS, "/healthz", flow.HEALTH),
+        (flow.ANONYMOUS, "/livez/ping", flow.HEALTH),
+        (flow.ANONYMOUS, "/readyz?verbose", flow.HEALTH),
+        (flow.ANONYMOUS, "/version", flow.ANONYMOUS),
+        (flow.ANONYMOUS, "/livez/../api", flow.ANONYMOUS),
+        (flow.ANONYMOUS, "/healthzz", flow.ANONYMOUS),
+        (flow.ANONYMOUS, "/apis?path=/healthz", flow.ANONYMOUS),
+        (flow.NODE, "/readyz", flow.EXEMPT),
+        (flow.JOIN, "/healthz", flow.EXEMPT),
+        (flow.USER, "/apis", flow.USER),
+    ],
+)
+def test_paths(caller: str, path: str, expected: str) -> None:
+    assert flow.of_path(caller, path) == expected

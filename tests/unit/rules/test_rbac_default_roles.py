@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from handfast.api import kinds
+from handfast.rules import rbac, rbac_default_roles
+
+# Served by no row of the table of kinds, but asked about: reviews, virtual resources, and what tools bring with them.
+VIRTUAL = {
+    "bindings",
+    "controllerrevisions",
+    "horizontalpodautoscalers",
+    "ingresses",
+    "limitranges",
+    "localsubjectaccessreviews",
+    "networkpolicies",
+    "poddisruptionbudgets",
+    "resourcequotas",
+    "selfsubjectaccessreviews",
+    "selfsubjectreviews",
+    "selfsubjectrulesreviews",
+    "signers",
+    "subjectaccessreviews",
+    "tokenreviews",
+    "*",
+}
+ALL = [
+    *rbac_default_roles.CLUSTER_ROLES.items(),
+    *((f"{namespace}/{name}", rules) for (namespace, name), rules in rbac_default_roles.ROLES.items()),
+]
+
+
+@pytest.mark.parametrize("name, rules", ALL, ids=[name for name, _ in ALL])
+def test_resources_are_spelt_as_served(name: str, rules: tuple[rbac.PolicyRule, ...]):
+    served = {kind.resource for kind in kinds.builtin()}
+    for rule in rules:
+        for group in rule.api_groups:
+            for resource in rule.resources:
+                plural = resource.partition("/")[0]
+                assert plural in VIRTUAL or (group, plural) in served, (group, resource)
+
+
+@pytest.mark.parametrize("name, rules", ALL, ids=[name for name, _ in ALL])
+def test_rules_are_valid(name: str, rules: tuple[rbac.PolicyRule, ...]):
+    assert rules
+    for rule in rules:
+        assert rule.verbs
+        assert bool(rule.non_resource_urls) != bool(rule.resources)
+        assert bool(rule.api_groups) == bool(rule.resources)
+        assert not (rule.non_resource_urls and "/" in name)
+        assert rbac.parse([rule.document()]) == (rule,)
+
+
+def test_the_older_name_says_the_same():
+    roles = rbac_default_roles.CLUSTER_ROLES
+    older = roles["system:csr-approver:approve-node-client-csr"]
+    assert older == roles["system:certificates.k8s.io:certificatesigningrequests:nodeclient"]

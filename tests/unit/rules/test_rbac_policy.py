@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handfast.rules import access, decision, rbac, rbac_grants, rbac_holders, rbac_policy
+
+READ_PODS = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}
+METRICS = {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}
+
+
+def binding(kind: str, name: str, *subjects: Any) -> dict[str, Any]:
+    return {"roleRef": {"apiGroup": rbac.GROUP, "kind": kind, "name": name}, "subjects": list(subjects)}
+
+
+def user(name: str) -> dict[str, str]:
+    return {"kind": "User", "name": name}
+
+
+def group(name: str) -> dict[str, str]:
+    return {"kind": "Group", "name": name}
+
+
+def account(name: str, namespace: str = "") -> dict[str, str]:
+    return {"kind": "ServiceAccount", "name": name, **({"namespace": namespace} if namespace else {})}
+
+
+def asked(who: str = "u", groups: tuple[str, ...] = (), **more: Any) -> access.Attributes:
+    facts: dict[str, Any] = {
+        "verb": "get",
+        "is_resource": True,
+        "plural": "pods",
+        "name": "x",
+        "namespace": "ns",
+        **more,
+    }
+    return access.Attributes(user=who, groups=groups, **facts)
+
+
+def path(who: str = "u", at: str = "/metrics", **more: Any) -> access.Attributes:
+    return access.Attributes(user=who, groups=(), verb="get", is_resource=False, path=at, **more)
+
+
+def allowed(policy: rbac_policy.Policy, question: access.Attributes) -> bool:
+    return isinstance(policy.decide(question), decision.Approve)
+
+
+@pytest.fixture
+def policy() -> rbac_policy.Policy:
+    made = rbac_policy.Policy()
+    made.set_role("", "reader", {"rules": [READ_PODS, METRICS]})
+    made.set_role("ns", "local", {"rules": [READ_PODS]})
+    return made
+
+
+def test_nobody_may_anything_at_first(policy: rbac_policy.Policy):
+    assert policy.decide(asked()) == decision.NotMine("NoRuleAllows", "", "rbac")
+
+
+@pytest.mark.parametrize(
+    "namespace, document, question, sentence",
+    [
+        (
+            "",
+            binding("ClusterRole", "reader", user("u")),
+            asked(),
+            'ClusterRoleBinding "b" of ClusterRole "reader" to User "u"',
+        ),
+        (
+            "",
+            binding("ClusterRole", "reader", user("v"), group("g")),
+            asked(groups=("f", "g"), namespace=""),
+            'ClusterRoleBinding "b" of ClusterRole "reader" to Group "g"',
+        ),
+        (
+            "",
+            binding("ClusterRole", "reader", account("app", "ns")),
+            asked("system:serviceaccount:ns:app"),
+            'ClusterRoleBinding "b" of ClusterRole "reader" to ServiceAccount "app/ns"',
+        ),
+        ("ns", binding("Role", "local", user("u")), asked(), 'RoleBinding "b/ns" of Role "local" to User "u"'),
+        (
+            "ns",
+            binding("ClusterRole", "reader", user("u")),
+            asked(),
+            'RoleBinding "b/ns" of ClusterRole "reader" to User "u"',
+        ),
+        (
+            "ns",
+            binding("Role", "local", account("app")),
+            asked("system:serviceaccount:ns:app"),
+            'RoleBinding "b/ns" of Role "local" to ServiceAccount "app/ns"',
+        ),
+        (
+            "ns",
+            binding("Role", "local", account("app", "other")),
+            asked("system:serviceaccount:other:app"),
+            'RoleBinding "b/ns" of Role "local" to ServiceAccount "app/other"',
+        ),
+        (
+            "",
+            binding("ClusterRole", "reader", user("u")),
+            path(),
+            'ClusterRoleBinding "b" of ClusterRole "reader" to User "u"',
+        ),
+    ],
+)
+def test_the_binding_that_allows_is_named(
+    policy: rbac_policy.Policy, namespace: str, document: Any, question: access.Attributes, sentence: str
+):
+    policy.set_binding(namespace, "b", document)
+    assert policy.decide(question) == decision.Approve("Allowed", f"RBAC: allowed by {sentence}", "rbac")
+    policy.remove_binding(namespace, "b")
+    assert not allowed(policy, question)
+    assert vars(policy)["_scopes"] == {}
+
+
+def test_role_bindings_count_in_their_namespace_only(policy: rbac_policy.Policy):
+    policy.set_binding("ns", "b", binding("ClusterRole", "reader", user("u")))
+    assert allowed(policy, asked())
+    assert not allowed(policy, asked(namespace="other"))
+    assert not allowed(policy, asked(namespace=""))
+
+
+def test_a_role_is_of_its_namespace(policy: rbac_policy.Policy):
+    policy.set_binding("other", "b", binding("Role", "local", user("u")))
+    assert not allowed(policy, asked(namespace="other"))
+    policy.set_binding("", "b", binding("Role", "reader", user("u")))
+    assert not allowed(policy, asked())
+    assert policy.role_rules("Role", "", "reader") is None
+    assert policy.role_rules("Role", "ns", "reader") is None
+    assert policy.role_rules("Role", "ns", "local") == rbac.parse([READ_PODS])
+    assert policy.role_rules("ClusterRole", "ns", "reader") == rbac.parse([READ_PODS, METRICS])
+
+
+def test_paths_are_given_by_cluster_role_bindings_only(policy: rbac_policy.Policy):
+    policy.set_binding("ns", "b", binding("ClusterRole", "reader", user("u")))
+    assert not allowed(policy, path())
+    # Even if a request for a path came with a namespace.
+    assert not allowed(policy, path(namespace="ns"))
+    policy.set_binding("", "b", binding("ClusterRole", "reader", user("u")))
+    assert allowed(policy, path())
+    assert not allowed(policy, path(at="/metrics/slis"))
+
+
+def test_subjects_are_not_confused(policy: rbac_policy.Policy):
+    policy.set_binding("", "users", binding("ClusterRole", "reader", user("admins")))
+    assert not allowed(policy, asked("u", ("admins",)))
+    policy.remove_binding("", "users")
+    policy.set_binding("", "groups", binding("ClusterRole", "reader", group("u")))
+    assert not allowed(policy, asked("u"))
+    # An account without a namespace, bound cluster-wide, is nobody's.
+    policy.set_binding("", "accounts", binding("ClusterRole", "reader", account("app")))
+    assert not allowed(policy, asked("system:serviceaccount::app"))
+    policy.set_binding("", "accounts", binding("ClusterRole", "reader", account("app", "ns")))
+    assert not allowed(policy, asked("app"))
+    assert not allowed(policy, asked("system:serviceaccount:other:app"))
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        None,
+        [],
+        {"rules": "all"},
+        {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": [None]}]},
+        {"rules": [{"verbs": {"get": 1}, "apiGroups": [""], "resources": ["pods"]}]},
+    ],
+)
+@pytest.mark.parametrize(
+    "bound",
+    [
+        None,
+        "binding",
+        {"roleRef": "odd", "subjects": [user("u")]},
+        {"roleRef": {"kind": "ClusterRole"}, "subjects": [user("u")]},
+        {"roleRef": {"kind": "Everything", "name": "odd"}, "subjects": [user("u")]},
+        binding(
+            "ClusterRole", "odd", None, 5, {}, {"kind": "User"}, {"kind": "User", "name": 5}, {"kind": "X", "name": "u"}
+        ),
+        {"roleRef": {"kind": "ClusterRole", "name": "odd"}, "subjects": {"kind": "User"}},
+        binding("ClusterRole", "odd", user("u")),
+    ],
+)
+def test_malformed_objects_give_nothing(role: Any, bound: Any):
+    policy = rbac_policy.Policy()
+    policy.set_role("", "odd", role)
+    policy.set_binding("", "b", bound)
+    policy.set_binding("", "empty", {"roleRef": {"kind": "ClusterRole", "name": "odd"}})
+    assert not allowed(policy, asked(groups=("",)))
+    assert policy.rules_for("u", ("",), "ns") == []
+    policy.remove_binding("", "b")
+    policy.remove_binding("", "empty")
+    policy.remove_binding("", "never there")
+    policy.remove_role("", "odd")
+    assert {key: value for key, value in vars(policy).items() if key != "_grants" and value} == {}
+
+
+def test_a_changed_binding_counts_as_it_is_now(policy: rbac_policy.Policy):
+    policy.set_binding("ns", "b", binding("Role", "local", user("u"), user("u"), user("v")))
+    policy.set_binding("ns", "b", binding("Role", "local", user("v")))
+    assert not allowed(policy, asked("u"))
+    assert allowed(policy, asked("v"))
+
+
+def test_a_changed_role_counts_as_it_is_now(policy: rbac_policy.Policy):
+    policy.set_binding("", "b", binding("ClusterRole", "reader", user("u")))
+    policy.set_role("", "reader", {"rules": [{**READ_PODS, "verbs": ["watch"]}]})
+    assert not allowed(policy, asked())
+    assert allowed(policy, asked(verb="watch"))
+
+
+def test_missing_roles_are_named(policy: rbac_policy.Policy):
+    policy.set_binding("", "b", binding("ClusterRole", "gone", user("u")))
+    found = policy.decide(asked())
+    assert found == decision.NotMine("RoleNotFound", f'RBAC: clusterrole.{rbac.GROUP} "gone" not found', "rbac")
+    # The same role through a second binding is told once; one of another caller is not told at all.
+    policy.set_binding("ns", "b", binding("ClusterRole", "gone", group("g")))
+    policy.set_binding("ns", "c", binding("Role", "lost", user("u")))
+    policy.set_binding("ns", "d", binding("Role", "of-someone-else", user("v")))
+    assert policy.decide(asked(groups=("g",))).sentence == (
+        f'RBAC: [clusterrole.{rbac.GROUP} "gone" not found, role.{rbac.GROUP} "lost" not found]'
+    )
+    # Others count all the same.
+    policy.set_binding("ns", "e", binding("Role", "local", user("u")))
+    assert allowed(policy, asked())
+    assert policy.decide(asked(verb="delete", namespace="")).reason == "RoleNotFound"
+    policy.set_role("", "gone", {})
+    assert policy.decide(asked(verb="delete", namespace="")).sentence == ""
+    policy.remove_role("", "gone")
+    assert policy.decide(asked(verb="delete", namespace="")).reason == "RoleNotFound"
+    policy.remove_binding("", "b")
+    assert policy.decide(asked(verb="delete", namespace="")).sentence == ""
+
+
+def test_no_more_than_a_few_missing_roles_are_named(policy: rbac_policy.Policy):
+    for number in range(30):
+        policy.set_binding("", f"b{number}", binding("ClusterRole", f"gone-{number}", user("u")))
+    policy.set_binding("", "here", binding("ClusterRole", "reader", user("u")))
+    assert policy.decide(asked(verb="delete")).sentence.count("not found") == 10
+
+
+def test_who_holds_very_many_roles(policy: rbac_policy.Policy):
+    """The same answers from a table of one's own, also when roles and bindings change under it."""
+    many = rbac_holders.CROWD + 20
+    for number in range(many):
+        rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": [f"s{number}"]}]
+        policy.set_binding("", f"b{number}", binding("ClusterRole", f"r{number}", user("u")))
+        policy.set_role("", f"r{number}", {"rules": rules})
+    last = asked(plural="secrets", name=f"s{many - 1}")
+    assert policy.decide(last).sentence.startswith(f'RBAC: allowed by ClusterRoleBinding "b{many - 1}"')
+    assert not allowed(policy, asked(plural="secrets", name="other"))
+    assert not allowed(policy, asked("v", plural="secrets", name="s1"))
+    policy.set_role("", "r1", {"rules": [METRICS]})
+    assert allowed(policy, path())
+    assert not allowed(policy, asked(plural="secrets", name="s1"))
+    policy.remove_role("", "r1")
+    assert not allowed(policy, path())
+    # A second user with as many, and one binding more to a role that is held already.
+    for number in range(many):
+        policy.set_binding("", f"c{number}", binding("ClusterRole", f"r{number}", user("v"), user("u")))
+        policy.remove_binding("", f"b{number}")
+    assert allowed(policy, last)
+    for number in range(many):
+        policy.remove_binding("", f"c{number}")
+    assert not allowed(policy, last)
+    assert not vars(policy)["_crowded"]
+
+
+def test_huge_rules_are_kept_whole(policy: rbac_policy.Policy):
+    words = [f"w{number}" for number in range(200)]
+    huge = {"verbs": words, "apiGroups": words, "resources": words}
+    paths = {"verbs": words, "nonResourceURLs": [f"/{word}" for word in words]}
+    policy.set_role("", "huge", {"rules": [huge, paths]})
+    policy.set_binding("", "b", binding("ClusterRole", "huge", user("u")))
+    assert len(vars(vars(policy)["_grants"])["_cells"]) < rbac_grants.BUDGET
+    assert allowed(policy, asked(verb="w7", group="w8", plural="w199"))
+    assert not allowed(policy, asked(verb="w7", group="w8", plural="other"))
+    assert allowed(policy, access.Attributes(user="u", groups=(), verb="w1", is_resource=False, path="/w2"))
+    assert not allowed(policy, asked("v", verb="w7", group="w8", plural="w199"))
+    policy.remove_role("", "huge")
+    assert not allowed(policy, asked(verb="w7", group="w8", plural="w199"))
+
+
+def test_rules_for(policy: rbac_policy.Policy):
+    writing = {"verbs": ["update"], "apiGroups": [""], "resources": ["pods"]}
+    policy.set_role("", "writer", {"rules": [writing, READ_PODS, METRICS]})
+    policy.set_binding("", "b", binding("ClusterRole", "reader", group("g")))
+    policy.set_binding("ns", "b", binding("ClusterRole", "writer", user("u")))
+    policy.set_binding("ns", "c", binding("ClusterRole", "reader", user("u")))
+    policy.set_binding("ns", "d", binding("Role", "gone", user("u")))
+    assert policy.rules_for("u", ("g",), "") == list(rbac.parse([READ_PODS, METRICS]))
+    # Paths are not given in a namespace, and no rule comes twice.
+    assert policy.rules_for("u", ("g",), "ns") == list(rbac.parse([READ_PODS, METRICS, writing]))
+    assert policy.rules_for("u", (), "ns") == list(rbac.parse([READ_PODS, writing]))
+    assert policy.rules_for("u", (), "other") == []
