@@ -261,9 +261,6 @@ MISSING: dict[str, Callable[[], bool]] = {
     "the headers `X-Remote-User` and the like mean nothing": lambda: says("apiserver", "X-Remote-"),
     "`matchConditions` (CEL) of webhooks are not evaluated": lambda: not says("rules", "CEL, which is not evaluated"),
     "ValidatingAdmissionPolicy and MutatingAdmissionPolicy do not exist": lambda: served("validatingadmissionpolicies"),
-    "`auditAnnotations` is not written down": lambda: (
-        "asked.annotations" in text(SOURCE / "apiserver" / "admitting.py")
-    ),
     "There is no second key": lambda: "jwt.KeySet([signing_key.public])" not in text(SOURCE / "assembly" / "guard.py"),
     "their Secrets stay until you delete them": lambda: says("controllers", "bootstrap.kubernetes.io/token"),
     "PodDisruptionBudgets do not exist": lambda: served("poddisruptionbudgets"),

@@ -42,14 +42,18 @@ class Admitter:
         if not self._webhooks.has_mutating(write.operation, write.kind, write.subresource):
             return False
         return await self._webhooks.mutate(
-            write, _options(asked, write), asked.warnings, between=lambda: self._mutating.run(write)
+            write,
+            _options(asked, write),
+            asked.warnings,
+            annotations=asked.annotations,
+            between=lambda: self._mutating.run(write),
         )
 
     async def validate(self, asked: call.Call, write: admission.Attributes) -> None:
         """Let plugins and webhooks refuse the document as it will be stored."""
         await self._validating.run(write)
         if self._webhooks.has_validating(write.operation, write.kind, write.subresource):
-            await self._webhooks.validate(write, _options(asked, write), asked.warnings)
+            await self._webhooks.validate(write, _options(asked, write), asked.warnings, annotations=asked.annotations)
 
     async def admit(self, asked: call.Call, write: admission.Attributes) -> None:
         """Both, for what is carried out and not stored: deletes, and documents of subresources that are actions."""

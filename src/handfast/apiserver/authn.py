@@ -26,7 +26,6 @@ expiry nor a removed CA waits for a connection to close. What the caller may do 
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -116,8 +115,7 @@ class Authenticator:
                 refused.explained = row.explains
                 raise
             if verdict is not None:
-                user = verdict.user
-                return dataclasses.replace(user, groups=(*user.groups, identity.AUTHENTICATED)), verdict.audiences
+                return verdict.user.authenticated(), verdict.audiences
         raise identity.Unauthorized("UnknownToken", "no authenticator knows this kind of token")
 
     def reviewed(

@@ -41,7 +41,7 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
         )
     if http.content.is_eof():
         # It arrived with the head, as small bodies do: no need to wait, nor for a timer.
-        body = http.content.read_nowait()
+        body = _arrived(http.content)
         if len(body) > limit:
             raise _too_large(limit)
         return body
@@ -63,6 +63,13 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
     except web.RequestPayloadError as error:
         raise _unreadable(error) from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _arrived(content: aiohttp.StreamReader) -> bytes:
+    """A body that is all there. To read it would each time have the parser start again on what may follow."""
+    if content._protocol._reading_paused:
+        return content.read_nowait()
+    return b"".join(content._buffer)
 
 
 async def _invite(http: web.BaseRequest) -> None:

@@ -58,7 +58,10 @@ def apply(
 
 def named(headers: CIMultiDictProxy[str]) -> bool:
     """Whether any of the headers is there: asked of every request, so it looks at first letters first."""
-    return any(name[0] in "iI" and name.lower().startswith("impersonate-") for name in headers)
+    for name in headers:  # noqa: SIM110  half the cost of any()
+        if name[0] in "iI" and name.lower().startswith("impersonate-"):
+            return True
+    return False
 
 
 def _extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:

@@ -53,6 +53,8 @@ class Limits:
     anonymous_idle_seconds: float = 15.0
     # A client that does not read its answer is given up after this long.
     write_seconds: float = 30.0
+    # A write altogether, with everyone it has to ask: longer than the longest deadline of a webhook.
+    request_seconds: float = 60.0
     body_bytes: int = 3 << 20
     header_bytes: int = 32 << 10
     connections_per_second: float = 100.0

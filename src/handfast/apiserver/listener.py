@@ -5,6 +5,7 @@
 2. Each handshake has a deadline.
 3. Client certificates are asked for, not required. A chain of a CA this server has ever trusted passes the handshake
    even if expired or no longer trusted, so that it is answered with a 401 instead of a dropped handshake; `authn` judges it.
+   What TLS itself turns away (another CA, another purpose) is told to the log.
 4. Session tickets are off: a session resumed from one carries no chain. (TLS 1.2 may still find a session by its number
    in this server's memory; that one has kept its chain.)
 5. A request head has a deadline, so a client that sends one byte a minute does not keep a connection.
@@ -21,6 +22,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import structlog
 from aiohttp import web
 
 from handfast.apiserver import gate
@@ -36,6 +38,16 @@ _NO_CHECK_TIME = 0x200000
 _DER = 2
 # How aiohttp's parser says that a line is too long, or that there are too many.
 _HEAD_TOO_LARGE = ("Got more than", "Too many headers")
+# X509_V_ERR_…: why OpenSSL refused a client's chain, in the words of `pki.chains`.
+_VERIFY_REASONS = {
+    **dict.fromkeys((2, 7, 18, 19, 20, 21), "UnknownAuthority"),
+    26: "WrongPurpose",
+    34: "UnknownExtension",
+    66: "WeakKey",
+    67: "WeakKey",
+    68: "WeakSignature",
+}
+_log = structlog.get_logger("handfast.listener")
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 ErrorHandler = Callable[[int, str], web.StreamResponse]
 
@@ -257,6 +269,10 @@ class Listener:
                 ssl_handshake_timeout=self._limits.handshake_seconds,
                 ssl_shutdown_timeout=2.0,
             )
+        except ssl.SSLCertVerificationError as error:
+            # No station will see this certificate, so nobody else could tell the operator.
+            reason = _VERIFY_REASONS.get(error.verify_code, "Untrusted")
+            _log.warning("handshake refused", source=source, reason=reason, detail=error.verify_message)
         except (OSError, TimeoutError):
             pass  # a failed handshake is the peer's affair: TLS told it why
         finally:

@@ -20,10 +20,11 @@ Every error becomes a Status here, through the one mapping (`status.from_error`)
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import cast
 
 import aiohttp
@@ -52,6 +53,9 @@ _encode = msgspec.json.Encoder().encode
 # Characters of one warning, and of all of an answer: clients refuse long headers.
 _WARNING_LENGTH = 1024
 _WARNINGS_TOTAL = 4096
+_READS = frozenset({"get", "list", "watch"})
+# Groups of nothing but reviews.
+_REVIEWS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 _STRANGER = "too many requests without a good credential from this address"
 
 
@@ -146,9 +150,22 @@ class Pipeline:
         if asked.info.verb == "watch":
             self._audit.started(asked, 200, 0.0)
         # 7 to 12
-        if asked.info.is_resource:
+        if not asked.info.is_resource:
+            return self._nonresources.answer(asked)
+        if asked.info.verb in _READS or asked.info.group in _REVIEWS:
+            # Bounded by how fast the answer is read, a watch by its own time; a review waits for its body only.
             return await self._resources.answer(asked)
-        return self._nonresources.answer(asked)
+        return await self._in_time(self._resources.answer(asked))
+
+    async def _in_time(self, work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+        """A write may take so long and no longer, whatever it waits for; it may have been carried out all the same."""
+        try:
+            async with asyncio.timeout(self._limits.request_seconds):
+                return await work
+        except TimeoutError:
+            raise status.StatusError(
+                "Timeout", "Timeout: request did not complete within the allotted timeout", code=504
+            ) from None
 
     def _impersonate(self, asked: call.Call) -> None:
         other = impersonation.apply(asked.user, asked.http.headers, self._authorizers)

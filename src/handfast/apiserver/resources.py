@@ -193,7 +193,9 @@ class Resources:
         document, asked.warnings = bodies.for_kind(body, asked.header("Content-Type"), kind, mode)
         if kind.resource in self._reviews.handlers:
             return _document(self._reviews.answer(asked, kind.resource, document), 201)
-        return self._show(asked, kind, await self._writer.create(asked, kind, document), 201)
+        item = await self._writer.create(asked, kind, document)
+        asked.created = item.name
+        return self._show(asked, kind, item, 201)
 
     async def _update(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
         body = await bodies.read(asked.http, self._limits)

@@ -82,6 +82,12 @@ class CallFailed(errors.Unavailable):
     reason = "WebhookFailed"
 
 
+class BadPatch(CallFailed):
+    """A webhook answered, and what it wants done cannot be done: as in Kubernetes, no failure policy excuses that."""
+
+    reason = "WebhookPatchFailed"
+
+
 # --- configurations
 
 
@@ -449,7 +455,7 @@ def patched(name: str, document: objects.Document | None, operations: Sequence[A
     try:
         after = patch.apply_json_patch(document, list(operations))
     except status.StatusError as error:
-        raise CallFailed(f"received a patch that does not apply: {error.message}") from None
+        raise BadPatch(f"received a patch that does not apply: {error.message}") from None
     # 9.
     for path in _IDENTITY:
         if jsonpath.at(after, *path) != jsonpath.at(document, *path):

@@ -179,6 +179,21 @@ class TestShape:
         assert line["impersonatedUser"] == {"username": ROBOT.name, "groups": ["system:serviceaccounts"]}
         assert line["annotations"]["handfast.dev/authenticated-by"] == "x509"
 
+    def test_a_create_names_the_new_object(self, book: Book) -> None:
+        for name in ("a-x7k2p", "a-9fz4m"):
+            asked = asking("/api/v1/namespaces/n/configmaps", "POST")
+            asked.created = name
+            assert book.write(asked, 201)["objectRef"]["name"] == name
+        # Without one, the line of an earlier request is not taken for it.
+        assert "name" not in book.write(asking("/api/v1/namespaces/n/configmaps", "POST"), 409)["objectRef"]
+
+    def test_what_webhooks_say(self, book: Book) -> None:
+        asked = asking("/api/v1/namespaces/n/configmaps/c", "PUT")
+        asked.annotations = {"w.example.com/k": f"v {TOKEN}", "authorization.k8s.io/decision": "forged"}
+        said = book.write(asked)["annotations"]
+        assert said["w.example.com/k"] == "v <redacted>"
+        assert "authorization.k8s.io/decision" not in said
+
     def test_stages_and_no_answer(self, book: Book) -> None:
         asked = asking("/api/v1/pods?watch=1")
         assert book.write(asked, stage=audit_log.RESPONSE_STARTED)["stage"] == "ResponseStarted"
@@ -317,6 +332,51 @@ def test_a_line_cannot_be_forged(book: Book) -> None:
     assert line["userAgent"] == line["verb"] == line["user"]["username"] == line["objectRef"]["name"] == plain
     assert line["requestURI"] == "/" + plain
     assert line["responseStatus"]["message"] == plain
+
+
+def test_what_is_filled_in_later_cannot_be_forged(book: Book) -> None:
+    evil = 'a\x1a"\x1a'
+    asked = asking("/version", user=identity.User(evil, (evil,)), decision=evil)
+    asked.http = cast("Any", types.SimpleNamespace(raw_path="/" + evil, headers={"User-Agent": evil}))
+    for error in (None, status.StatusError(evil, evil, code=400)):
+        line = book.write(asked, 400, error=error)
+        assert line["auditID"] == "boot-1"
+        assert line["annotations"]["handfast.dev/latency-us"] == "1500"
+        assert line["user"]["username"] == line["userAgent"] == 'a " '
+
+
+async def test_a_remembered_line_is_that_of_its_request(book: Book) -> None:
+    other = identity.User("bob", ALICE.groups, method="x509")
+    rows: list[tuple[call.Call, int]] = [
+        (asking(target, user=user, decision=decided, headers={"User-Agent": agent}), code)
+        for target in ("/version", "/api/v1/namespaces/a/pods/p")
+        for user in (ALICE, other)
+        for decided in ("one", "two")
+        for agent in ("kubectl", "curl")
+        for code in (200, 201)
+    ]
+    first = [book.write(asked, code) for asked, code in rows]
+    assert len({msgspec.json.encode(line) for line in first}) == len(rows)
+    await book.clock.advance(5.0)
+    for (asked, code), before in zip(rows, first, strict=True):
+        asked.id = "boot-2"
+        line = book.write(asked, code, seconds=0.25)
+        assert (line["auditID"], line["annotations"]["handfast.dev/latency-us"]) == ("boot-2", "250000")
+        assert line["stageTimestamp"] == "2026-01-31T12:00:05.000250Z"
+        assert line["requestReceivedTimestamp"] == "2026-01-31T12:00:04.750250Z"
+        changed = ("auditID", "stageTimestamp", "requestReceivedTimestamp", "annotations")
+        assert {**line, **dict.fromkeys(changed)} == {**before, **dict.fromkeys(changed)}
+
+
+def test_remembered_lines_are_bounded(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_log, "_LINES_REMEMBERED", 3)
+    remembered = vars(book.log)["_lines"]
+    for number in range(10):
+        book.write(asking(f"/x/{number}"))
+        assert len(remembered) <= 3
+    before = len(remembered)
+    book.write(asking("/" + "x" * 2000))
+    assert len(remembered) == before
 
 
 def test_lengths_are_bounded(book: Book) -> None:

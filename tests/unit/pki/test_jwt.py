@@ -258,6 +258,7 @@ MALFORMED = [
     (forge({"alg": "ES256"}, b""), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"exp":NaN}'), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"exp":-Infinity}'), "MalformedToken"),
+    (forge({"alg": "ES256"}, b'{"sub":"\\n","exp":NaN}'), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"exp":' + b"9" * 5000 + b"}"), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"a":' * 1500 + b"1" + b"}" * 1500), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"a":1}{}'), "MalformedToken"),
