@@ -104,7 +104,8 @@ class TestOutcomes:
         ]
         for method, path, body, verb, code, says in rows:
             answer = await world.request(method, callers.CONFIG_MAPS + path, body)
-            name = path[1:] if path.startswith("/") else ""
+            # A create has no name in its URL: the line says which one the object got, if it was made.
+            name = "a" if code == 201 else path[1:] if path.startswith("/") else ""
             what = config_map(name)
             uri = callers.CONFIG_MAPS + path
             number = answer.headers["Audit-Id"]
@@ -144,9 +145,19 @@ class TestOutcomes:
                 code=403,
                 says="Forbidden",
                 decision="forbid",
-                reason="NoRuleAllows",
-                because="",
+                reason=f'User "{who}" cannot get resource "configmaps" in API group "" in the namespace "default"',
+                because="NoRuleAllows",
             )
+        answer = await world.request("DELETE", "/api/v1/namespaces/kube-system")
+        trail.expect(
+            answer.headers["Audit-Id"],
+            code=403,
+            says="Forbidden",
+            decision="allow",
+            reason="member of system:masters",
+            because="ProtectedNamespace",
+        )
+        assert await callers.refusals(world, "ProtectedNamespace", "admission") == 1
         missing = await world.get("/apis/frob.example.com/v1/frobs")
         what = {"resource": "frobs", "apiGroup": "frob.example.com", "apiVersion": "v1"}
         trail.expect(missing.headers["Audit-Id"], code=404, what=what, decision="allow")

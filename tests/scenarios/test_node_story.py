@@ -117,6 +117,8 @@ async def test_labels_and_taints(nodes: Nodes) -> None:
         await nodes.refuses("PATCH", f"{url}/status", gone, "is not allowed to modify labels", headers=MERGE)
     taints = {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}
     await nodes.refuses("PATCH", url, taints, 'node "n1" is not allowed to modify taints', headers=MERGE)
+    held = {"metadata": {"finalizers": ["example.com/keep"]}}
+    await nodes.refuses("PATCH", url, held, 'node "n1" is not allowed to modify finalizers', headers=MERGE)
     third = nodes.world.context_for("system:node:n3", "system:nodes")
     labelled = {"metadata": {"name": "n3", "labels": {"node-role.kubernetes.io/control-plane": ""}}}
     await nodes.asks(third, ("POST", NODES, 403, labelled))
@@ -280,6 +282,12 @@ async def test_mirror_pods(nodes: Nodes) -> None:
     assert answer.status == 201, answer.body
     # Nothing of an account was put into it.
     assert "volumes" not in answer.json()["spec"]
+    # Neither does it become another Pod afterwards.
+    for value in (None, "other"):
+        stripped = {"metadata": {"annotations": dict.fromkeys(MIRROR, value)}}
+        answer = await nodes.world.request("PATCH", f"{PODS}/m/status", stripped, context=nodes.n1, headers=dict(MERGE))
+        assert answer.status == 422
+        assert "may not remove or update mirror pod annotation" in answer.message
     await nodes.asks(nodes.n2, ("DELETE", f"{PODS}/m", 403))
     await nodes.asks(nodes.n1, ("DELETE", f"{PODS}/m?gracePeriodSeconds=0", 200))
 

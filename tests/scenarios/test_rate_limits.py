@@ -94,17 +94,21 @@ async def test_a_source_is_not_another(world: worlds.World) -> None:
         assert await codes(one, 4, "/healthz") == [200, 200, 200, 429]
 
 
-async def test_bad_credentials_count_as_strangers(world: worlds.World) -> None:
+async def test_bad_credentials_have_a_budget(world: worlds.World) -> None:
     bad = callers.bearer("abcdef.0123456789abcdef")
+    known = callers.bearer(await callers.account_token(world, "known"))
     async with line(world, world.anonymous_context()) as opened:
-        assert await codes(opened, 2, **bad) == [401, 401]
+        assert await codes(opened, 1, **known) == [403]
+        assert await codes(opened, 4, **bad) == [401, 401, 401, 429]
+        # Asking without a credential is another budget.
         assert await codes(opened, 1) == [403]
-        # Guessing a token, and asking without one, come from the same budget.
-        assert await codes(opened, 2, **bad) == [429, 429]
-        assert await codes(opened, 1) == [429]
-        # A good token passes at once, whatever others at this address have tried.
-        token = await callers.account_token(world)
-        assert await codes(opened, 1, **callers.bearer(token)) == [403]
+        # A token that was good before passes, whatever others at this address have tried; a new one has to wait, or
+        # every guess would have to be looked at.
+        assert await codes(opened, 1, **known) == [403]
+        new = callers.bearer(await callers.account_token(world, "new"))
+        assert await codes(opened, 1, **new) == [429]
+        await world.movable().advance(60)
+        assert await codes(opened, 1, **new) == [403]
     async with line(world, world.anonymous_context(), "127.0.0.2") as other:
         assert await codes(other, 1, **bad) == [401]
 

@@ -34,7 +34,7 @@ import msgspec
 from aiohttp import hdrs
 
 from handfast.api import status
-from handfast.apiserver import authz, call, identity, limits, request
+from handfast.apiserver import admission, authz, call, identity, limits, request
 from handfast.runtime import clock as clock_module
 from handfast.telemetry import rotating
 
@@ -62,7 +62,8 @@ _LAYERS = 4
 
 _SECRET: Final = re.compile(
     r"(?<![A-Za-z0-9])[a-z0-9]{6}\.[a-z0-9]{16}(?![A-Za-z0-9])"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]*"
+    # Begun at the start of a run of such letters only, and not gone back on: or a run of them would take its square.
+    r"|(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]*eyJ)[A-Za-z0-9_-]{11,}+\.[A-Za-z0-9_.-]*"
     r"|(?i:bearer)[\s+]+[\w.~+/=-]{16,}"
 )
 
@@ -239,7 +240,10 @@ class AuditLog:
 
     def _annotate(self, made: _Annotations, asked: call.Call, error: status.StatusError | None) -> None:
         if isinstance(error, authz.Refusal):
-            made.decision, made.reason = "forbid", clean(error.why, _TEXT_LENGTH)
+            made.decision, made.reason = "forbid", clean(error.sentence, _TEXT_LENGTH)
+            made.refused_because = clean(error.why, _TEXT_LENGTH)
+        elif isinstance(error, admission.Refusal):
+            made.refused_because = clean(error.why, _TEXT_LENGTH)
         elif isinstance(error, identity.Unauthorized):
             made.refused_because = clean(f"{error.why}: {error.detail}", _TEXT_LENGTH)
         made.noted = clean(asked.noted, _TEXT_LENGTH)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from handfast.api import status
-from handfast.rules import access
+from handfast.rules import access, user_names
 
-AUTHENTICATED = "system:authenticated"
-UNAUTHENTICATED = "system:unauthenticated"
+AUTHENTICATED = user_names.AUTHENTICATED
+UNAUTHENTICATED = user_names.UNAUTHENTICATED
 # The keys of `User.extra` begin with it.
 EXTRA = "authentication.kubernetes.io/"
 
@@ -25,7 +25,8 @@ class User:
     groups: tuple[str, ...]
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    method: str = "anonymous"
+    # How they were known; empty for the server's own parts, which nobody had to authenticate.
+    method: str = ""
     # When the credential ends: nothing that it opened may outlive it.
     until: datetime.datetime | None = None
     # Of a client certificate: its serial number (lower-case hex) and the SHA-256 of its public key (SPKI, hex).
@@ -39,7 +40,7 @@ class User:
         return User(self.name, groups, *rest)
 
 
-ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,))
+ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,), method="anonymous")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,9 @@ class TokenAuthenticator(Protocol):
 
     def authenticate(self, token: str, audiences: tuple[str, ...], now: datetime.datetime) -> TokenVerdict | None:
         """The verdict; None: this is not my kind of token (ask the next); raises Unauthorized: mine, and refused."""
+
+    def remembers(self, token: str) -> bool:
+        """Whether it was found good before, so that judging it again costs little."""
 
 
 class Unauthorized(status.StatusError):

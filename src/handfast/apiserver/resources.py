@@ -78,6 +78,7 @@ class Resources:
         self._reviews = verbs.questions
         self._hub = verbs.hub
         self._limits = limits_
+        self._room = bodies.Room(limits_)
         self._clock = clock
         self._shapes: dict[tuple[str, str, str, str], tuple[kinds.Kind, encode.Shape]] = {}
         self._verbs: dict[str, Callable[[call.Call, kinds.Kind], Answer]] = {
@@ -179,8 +180,13 @@ class Resources:
         with self._customs.following(kind, connection.closed_hooks):
             return await self._hub.serve(asked.http, kind, asked.info.space(kind), shape, wanted, asked.users)
 
+    async def _body(self, asked: call.Call) -> bytes:
+        # Whoever acts as others pays for it.
+        payer = asked.impersonator or asked.user
+        return await bodies.read(asked.http, self._limits, self._room, payer.name)
+
     async def _create(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
-        body = await bodies.read(asked.http, self._limits)
+        body = await self._body(asked)
         if asked.info.subresource == "binding":
             await self._actions.bind(asked, kind, body)
             return _document(_success(kind, asked.info.name, ""), 201)
@@ -198,7 +204,7 @@ class Resources:
         return self._show(asked, kind, item, 201)
 
     async def _update(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
-        body = await bodies.read(asked.http, self._limits)
+        body = await self._body(asked)
         if asked.info.subresource == "scale":
             return _document(await self._actions.put_scale(asked, kind, body))
         mode = bodies.validation_mode(asked.info)
@@ -207,14 +213,14 @@ class Resources:
         return self._show(asked, kind, item, 201 if created else 200)
 
     async def _patch(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
-        body = await bodies.read(asked.http, self._limits)
+        body = await self._body(asked)
         item, created = await self._patcher.patch(asked, kind, body)
         if asked.info.subresource == "scale":
             return _document(strategies.scale_of(kind, item.document()))
         return self._show(asked, kind, item, 201 if created else 200)
 
     async def _delete(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
-        body = await bodies.read(asked.http, self._limits)
+        body = await self._body(asked)
         wanted = deletes.parse_options(asked, body)
         space = asked.info.space(kind)
         item, gone = await self._deleter.delete(asked, kind, space, asked.info.name, wanted)
@@ -223,7 +229,7 @@ class Resources:
         return self._show(asked, kind, item)
 
     async def _delete_collection(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
-        body = await bodies.read(asked.http, self._limits)
+        body = await self._body(asked)
         wanted = deletes.parse_options(asked, body)
         page = await self._reader.page(kind, asked.info.space(kind), options.parse(kind, asked.info, watch=False))
         items = list(page.items)

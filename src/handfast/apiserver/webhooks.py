@@ -221,7 +221,7 @@ class Webhooks:
                 return False
             _check_types(after)
             after = _restored(asked, kind, after)
-        except rules.CallFailed as error:
+        except (rules.CallFailed, rules.BadPatch) as error:
             self._failed(MUTATING, webhook, error)
             write.annotations[f"failed-open.mutation.webhook.admission.k8s.io/{where}"] = webhook.name
             return False
@@ -305,9 +305,9 @@ class Webhooks:
             raise answer.refusal
         return answer
 
-    def _failed(self, prefix: str, webhook: rules.Webhook, error: rules.CallFailed) -> None:
-        """2: raises unless the webhook may be passed over."""
-        passed_over = webhook.fails_open and not isinstance(error, rules.BadPatch)
+    def _failed(self, prefix: str, webhook: rules.Webhook, error: rules.CallFailed | rules.BadPatch) -> None:
+        """2, 5: raises unless the webhook may be passed over."""
+        passed_over = webhook.fails_open and isinstance(error, rules.CallFailed)
         self._count(webhook.name, FAILED_OPEN if passed_over else FAILED_CLOSED)
         key = (prefix, *webhook.key)
         if key not in self._failing:

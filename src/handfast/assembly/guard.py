@@ -35,7 +35,7 @@ from handfast.apiserver import (
     webhooks,
 )
 from handfast.pki import bundles, jwt, keys
-from handfast.rules import access, networks, node_access
+from handfast.rules import access, networks, node_access, rbac_policy
 from handfast.runtime import clock as clock_module
 
 
@@ -48,6 +48,23 @@ class GuardOptions:
     issuer: str = "https://kubernetes.default.svc.cluster.local"
     audiences: tuple[str, ...] = ()
     max_token_seconds: int = 0
+
+
+# Admission plugins that are asked before mutating webhooks, and again when one of those changed something.
+MUTATING = (
+    namespace_lifecycle.ROW,
+    service_account_admission.ROW,
+    node_restriction.ROW,
+)
+
+
+def validating(policy_: rbac_policy.Policy) -> tuple[admission.Row, ...]:
+    """Admission plugins that are asked when nothing changes the object any more."""
+    return (
+        *certificate_admission.ROWS,
+        client_ca_admission.ROW,
+        *rbac_admission.rows(policy_),
+    )
 
 
 class Guard:
@@ -103,18 +120,8 @@ class Guard:
         self.admitter = self._admission(admission.Context(copy, self.authorizers.decide, clock.now))
 
     def _admission(self, context: admission.Context) -> admitting.Admitter:
-        mutating = (
-            namespace_lifecycle.ROW,
-            service_account_admission.ROW,
-            node_restriction.ROW,
-        )
-        validating = (
-            *certificate_admission.ROWS,
-            client_ca_admission.ROW,
-            *rbac_admission.row(self.policy.policy),
-        )
         return admitting.Admitter(
-            admission.Chain(mutating, context), admission.Chain(validating, context), self.webhooks
+            admission.Chain(MUTATING, context), admission.Chain(validating(self.policy.policy), context), self.webhooks
         )
 
     def load(self) -> None:

@@ -242,12 +242,6 @@ def read(token: str) -> Unverified | None:
         return None
 
 
-def unverified_issuer(token: str) -> str | None:
-    """The `iss` of something that looks like a token, else None."""
-    found = read(token)
-    return None if found is None else found.issuer
-
-
 def _require_any(candidates: Sequence[_Key], signature: bytes, data: bytes) -> None:
     *others, last = candidates
     for key in others:

@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 from handfast.api import jsonpath
-from handfast.rules import access, decision, rbac, rbac_grants, rbac_holders
+from handfast.rules import access, decision, rbac, rbac_grants, rbac_holders, user_names
 
 ROLE, CLUSTER_ROLE = "Role", "ClusterRole"
 _RULE = "rbac"
@@ -272,7 +272,7 @@ def _subject(subject: dict[str, Any], namespace: str) -> tuple[bool, str, str] |
         return kind == "Group", name, f'{kind} "{name}"'
     space = jsonpath.text(subject, "namespace") or namespace
     if kind == "ServiceAccount" and space:  # 1.
-        return False, f"system:serviceaccount:{space}:{name}", f'ServiceAccount "{name}/{space}"'
+        return False, user_names.service_account_user(space, name), f'ServiceAccount "{name}/{space}"'
     return None
 
 

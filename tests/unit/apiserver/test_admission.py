@@ -11,6 +11,7 @@ from aiohttp import web
 
 from handfast.api import status
 from handfast.apiserver import admission, admitting, call, namespace_lifecycle, request, webhooks
+from handfast.rules import decision
 from tests.unit.apiserver import admission_world
 
 PODS, NODES, NAMESPACES = ("", "pods"), ("", "nodes"), ("", "namespaces")
@@ -22,11 +23,17 @@ class Noted:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def row(self, name: str, *operations: str, resources: frozenset[tuple[str, str]] = frozenset()) -> admission.Row:
+    def row(
+        self,
+        name: str,
+        *operations: str,
+        resources: frozenset[tuple[str, str]] = frozenset(),
+        changes: bool = False,
+    ) -> admission.Row:
         def plugin(asked: admission.Attributes, _: admission.Context) -> None:
             self.asked.append(f"{name} {asked.operation}")
 
-        return admission.Row(name, frozenset(operations), plugin, resources)
+        return admission.Row(name, frozenset(operations), plugin, resources, changes)
 
 
 def pod(operation: str = "CREATE", **more: Any) -> admission.Attributes:
@@ -113,10 +120,10 @@ class Hooks:
 
 class TestAdmitter:
     @staticmethod
-    def admitter(noted: Noted, hooks: Hooks) -> admitting.Admitter:
+    def admitter(noted: Noted, hooks: Hooks, *more: admission.Row) -> admitting.Admitter:
         context = admission_world.World().context
         return admitting.Admitter(
-            admission.Chain((noted.row("changes", "CREATE", "UPDATE"),), context),
+            admission.Chain((noted.row("changes", "CREATE", "UPDATE"), *more), context),
             admission.Chain((noted.row("looks", "CREATE", "UPDATE"),), context),
             cast("webhooks.Webhooks", hooks),
         )
@@ -167,11 +174,39 @@ class TestAdmitter:
         await self.admitter(noted, hooks).admit(self.asked(verb, **query), pod(operation))
         assert hooks.options == {"apiVersion": "meta.k8s.io/v1", **options}
 
-    def test_what_may_change(self) -> None:
+    @pytest.mark.parametrize(
+        ("there", "operation", "resource", "may"),
+        [
+            (False, "CREATE", PODS, True),
+            (False, "UPDATE", PODS, False),
+            (False, "CREATE", NODES, False),
+            (True, "CREATE", NODES, True),
+        ],
+    )
+    def test_what_may_change(self, there: bool, operation: str, resource: tuple[str, str], may: bool) -> None:
         noted = Noted()
-        for there, resource, may in ((False, PODS, True), (False, NODES, False), (True, NODES, True)):
-            write = admission_world.attributes("CREATE", resource, name="x")
-            assert self.admitter(noted, Hooks(noted, there=there)).may_change(write) is may
+        row = noted.row("fills in", "CREATE", resources=frozenset({PODS}), changes=True)
+        write = admission_world.attributes(operation, resource, name="x")
+        admitter = self.admitter(noted, Hooks(noted, there=there), row)
+        assert [admitter.may_change(write) for _ in range(2)] == [may, may]
+
+
+class TestRequire:
+    @pytest.mark.parametrize("verdict", [None, decision.Approve("A", "a", "r"), decision.NotMine("N", "n", "r")])
+    def test_goes_on(self, verdict: decision.Decision | None) -> None:
+        admission.require(pod(), verdict)
+
+    def test_a_refusal_keeps_its_word(self) -> None:
+        with pytest.raises(admission.Refusal) as caught:
+            admission.require(pod(), decision.Deny("OtherNode", "not yours", "r"))
+        assert (caught.value.code, caught.value.why) == (403, "OtherNode")
+        assert caught.value.message == 'pods "p" is forbidden: not yours'
+        assert (caught.value.kind, caught.value.group, caught.value.name) == ("pods", "", "p")
+
+    def test_what_is_missing_is_not_found(self) -> None:
+        with pytest.raises(status.StatusError, match='pod "x" not found') as caught:
+            admission.require(pod(), decision.Missing("NotFound", 'pod "x" not found', "r", "pod", "x"))
+        assert caught.value.code == 404
 
 
 class TestNamespaceLifecycle:
@@ -183,8 +218,9 @@ class TestNamespaceLifecycle:
     def test_a_namespace_that_is_going(self) -> None:
         world = admission_world.World()
         world.put(NAMESPACES, "a", metadata={"deletionTimestamp": "2026-06-01T00:00:00Z"})
-        with pytest.raises(status.StatusError, match="because it is being terminated") as caught:
+        with pytest.raises(admission.Refusal, match="because it is being terminated") as caught:
             namespace_lifecycle.admit(pod(), world.context)
+        assert caught.value.why == "NamespaceTerminating"
         assert [cause.reason for cause in caught.value.causes] == ["NamespaceTerminating"]
 
     def test_what_is_let_through(self) -> None:
@@ -198,5 +234,6 @@ class TestNamespaceLifecycle:
     @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
     def test_three_namespaces_never_go(self, name: str) -> None:
         asked = admission_world.attributes("DELETE", NAMESPACES, name=name)
-        with pytest.raises(status.StatusError, match="this namespace may not be deleted"):
+        with pytest.raises(admission.Refusal, match="this namespace may not be deleted") as caught:
             namespace_lifecycle.admit(asked, admission_world.World().context)
+        assert caught.value.why == "ProtectedNamespace"

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handfast.api import status
-from handfast.apiserver import audit_log, authz, call, identity, request
+from handfast.apiserver import admission, audit_log, authz, call, identity, request
 from handfast.rules import access, decision
 from handfast.telemetry import rotating
+from tests.unit.apiserver import admission_world
 from tests.world.clock import MovableClock
 
 NOW = datetime.datetime(2026, 1, 31, 12, 0, 0, 250, tzinfo=datetime.UTC)
@@ -141,7 +142,9 @@ class TestShape:
         error = refusal(ALICE, asked.info)
         line = book.write(asked, 403, error=error)
         assert line["annotations"]["authorization.k8s.io/decision"] == "forbid"
-        assert line["annotations"]["authorization.k8s.io/reason"] == "NoRuleAllows"
+        cannot = 'User "alice" cannot get resource "secrets" in API group "" in the namespace "web"'
+        assert line["annotations"]["authorization.k8s.io/reason"] == cannot
+        assert line["annotations"]["handfast.dev/refused-because"] == "NoRuleAllows"
         assert line["responseStatus"] == {
             "metadata": {},
             "status": "Failure",
@@ -157,6 +160,15 @@ class TestShape:
         assert line["annotations"]["authorization.k8s.io/decision"] == "allow"
         assert line["annotations"]["handfast.dev/noted"] == "a note"
         assert line["responseStatus"]["reason"] == "AlreadyExists"
+
+    def test_refused_by_admission(self, book: Book) -> None:
+        write = admission_world.attributes("CREATE", ("", "pods"), namespace="web", name="p")
+        error = admission.Refusal(write, decision.Deny("NotAMirrorPod", "no", "NodeRestriction"))
+        asked = asking("/api/v1/namespaces/web/pods", "POST", decision="yes")
+        line = book.write(asked, 403, error=error)
+        assert line["annotations"]["authorization.k8s.io/decision"] == "allow"
+        assert line["annotations"]["authorization.k8s.io/reason"] == "yes"
+        assert line["annotations"]["handfast.dev/refused-because"] == "NotAMirrorPod"
 
     def test_unauthorized_tells_the_operator_why(self, book: Book) -> None:
         asked = asking("/api/v1/pods", user=identity.ANONYMOUS)

@@ -195,7 +195,6 @@ def test_tokens_of_pods_live_longer_than_they_say():
     assert answered["status"]["expirationTimestamp"] == "2026-06-01T13:00:07Z"
     assert warnings == []
     for world, asked in (
-        (World(extend=False), document),
         (World(), to("Pod", "pod-1", expirationSeconds=3607, audiences=["vault"])),
         (World(), to("Secret", "secret-1", expirationSeconds=3607)),
     ):
