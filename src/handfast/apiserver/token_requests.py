@@ -38,6 +38,7 @@ class TokenRequests:
         api_audiences: Sequence[str],
         replica: replica_module.Replica,
         clock: clock_module.Clock,
+        issued: Callable[[str, rules.Bound], None],
         max_expiration: int = 0,
         new_id: Callable[[], str] = uids.new,
     ) -> None:
@@ -46,6 +47,7 @@ class TokenRequests:
         self._api_audiences = tuple(api_audiences)
         self._lookups = service_account_tokens.Lookups(replica)
         self._clock = clock
+        self._issued = issued
         self._maximum = max_expiration or None
         self._new_id = new_id
 
@@ -70,6 +72,7 @@ class TokenRequests:
         token = self._signer.sign(_encode(rules.bound_claims(self._issuer, bound)))
         if len(token) > jwt.MAX_TOKEN:
             raise rules.token_too_long(jwt.MAX_TOKEN)
+        self._issued(token, bound)
         answered = _answered(document, bound, life.seconds, now)
         answered["status"] = {
             "expirationTimestamp": objects.timestamp(now + datetime.timedelta(seconds=life.seconds)),

@@ -112,6 +112,7 @@ class Guard:
             jwt.Signer(signing_key),
             issuer=options.issuer,
             api_audiences=audiences,
+            issued=accounts.issued,
             max_expiration=options.max_token_seconds,
             replica=copy,
             clock=clock,
