@@ -102,7 +102,8 @@ def test_bookmarks_come_before_the_end(core, namespace):
         core.list_namespaced_config_map, namespace, label_selector="own", timeout_seconds=1, allow_watch_bookmarks=True
     )
     types = [event["type"] for event in stream]
-    assert types == ["ADDED", "BOOKMARK"]
+    # The one at the end; the minute's own may fall into this second, too.
+    assert types in (["ADDED", "BOOKMARK"], ["ADDED", "BOOKMARK", "BOOKMARK"])
     # It covers changes of other resources too, so that a quiet watch does not grow old.
     assert int(follower.resource_version or 0) >= int(newest)
 
