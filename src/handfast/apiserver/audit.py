@@ -10,7 +10,7 @@ from __future__ import annotations
 import structlog
 
 from handfast.api import status
-from handfast.apiserver import audit_log, authz, call, identity
+from handfast.apiserver import audit_log, authz, call, identity, token_limits
 from handfast.telemetry import metrics as metrics_module
 
 _log = structlog.get_logger("handfast.request")
@@ -54,6 +54,8 @@ class Audit:
             self._note(asked, "authenticate", error.why, error.detail)
         elif isinstance(error, authz.Refusal):
             self._note(asked, "authorise", error.why, error.message)
+        elif isinstance(error, token_limits.Refusal):
+            self._note(asked, "admission", error.why, error.message)
         elif error.code == 403:
             self._note(asked, "admission", "Forbidden", error.message)
         elif error.code == 429:

@@ -34,7 +34,7 @@ import msgspec
 from aiohttp import hdrs
 
 from handfast.api import status
-from handfast.apiserver import authz, call, identity, limits, request
+from handfast.apiserver import authz, call, identity, limits, request, token_limits
 from handfast.runtime import clock as clock_module
 from handfast.telemetry import rotating
 
@@ -243,6 +243,8 @@ class AuditLog:
             made.decision, made.reason = "forbid", clean(error.why, _TEXT_LENGTH)
         elif isinstance(error, identity.Unauthorized):
             made.refused_because = clean(f"{error.why}: {error.detail}", _TEXT_LENGTH)
+        elif isinstance(error, token_limits.Refusal):
+            made.refused_because = clean(f"{error.why}: {error.message}", _TEXT_LENGTH)
         made.noted = clean(asked.noted, _TEXT_LENGTH)
         if self.unwritten:
             made.unwritten, self.unwritten = str(self.unwritten), 0

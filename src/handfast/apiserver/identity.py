@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from handfast.api import status
-from handfast.rules import access
+from handfast.rules import access, networks
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -31,6 +31,8 @@ class User:
     # Of a client certificate: its serial number (lower-case hex) and the SHA-256 of its public key (SPKI, hex).
     serial: str = ""
     key_fingerprint: str = ""
+    # Of a bearer token: the address that presented it.
+    source: str = ""
 
 
 ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,))
@@ -42,6 +44,8 @@ class TokenVerdict:
 
     user: User
     audiences: tuple[str, ...]
+    # From where it is accepted; None: from anywhere. The judge does not know from where it came; `authn` does.
+    sources: networks.Networks | None = None
 
 
 class TokenAuthenticator(Protocol):

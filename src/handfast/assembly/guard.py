@@ -30,6 +30,7 @@ from handfast.apiserver import (
     service_account_admission,
     service_account_tokens,
     storage,
+    token_limits,
     token_requests,
     token_use,
     webhooks,
@@ -112,6 +113,8 @@ class Guard:
             *certificate_admission.ROWS,
             client_ca_admission.ROW,
             *rbac_admission.row(self.policy.policy),
+            # Last: what another row refuses must not use a token up.
+            token_limits.TokenLimits(self._storage).row,
         )
         return admitting.Admitter(
             admission.Chain(mutating, context), admission.Chain(validating, context), self.webhooks
