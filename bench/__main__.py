@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m bench`: runs the cases, prints the figures, writes them down, and fails when one is over its limit.
 
-Limits are on ratios to the floor, on memory and on two times; rates are shown and never judged. It measures nothing
-itself.
+Limits are on ratios to the floor, on CPU per operation, on memory and on two times; rates are shown and never judged. It
+measures nothing itself.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 
-from bench import discovery, growth, lists, measure, requests, servers, settings, watches
+from bench import access, decisions, discovery, growth, lists, measure, requests, servers, settings, watches
 
 # These share one control plane and one floor.
 _PAIRED: dict[str, Callable[[settings.Pair, settings.Sizes], Awaitable[list[measure.Figure]]]] = {
     "get": requests.get,
+    "access": access.access,
     "create": requests.create,
     "connections": requests.connections,
     "watch": watches.watch,
@@ -32,6 +33,7 @@ _ALONE: dict[str, Callable[[settings.Run], Awaitable[list[measure.Figure]]]] = {
     "idle": requests.idle,
     "lists": lists.lists,
     "growth": growth.growth,
+    "decisions": decisions.decisions,
     "start": growth.start,
     "discovery": discovery.discovery,
     "tokens": discovery.many_tokens,

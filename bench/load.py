@@ -224,17 +224,24 @@ def send(method: str, path: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-async def fetch(port: int, context: ssl.SSLContext, path: str) -> bytes:
-    """The body of one answer of known length, over a connection of its own."""
+async def exchange(port: int, context: ssl.SSLContext, request: bytes) -> tuple[int, bytes]:
+    """Status and body of one answer of known length, over a connection of its own."""
     reader, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname=HOST)
     try:
-        writer.write(get(path))
+        writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        if head[9:12] != b"200":
-            raise UnexpectedAnswer(f"GET {path} was answered with {head[:60]!r}")
-        return await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+        body = await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+        return int(head[9:12]), body
     finally:
         writer.close()
+
+
+async def fetch(port: int, context: ssl.SSLContext, path: str) -> bytes:
+    """The body of the answer to one GET, over a connection of its own."""
+    status, body = await exchange(port, context, get(path))
+    if status != 200:
+        raise UnexpectedAnswer(f"GET {path} was answered with {status} {body[:200]!r}")
+    return body
 
 
 async def _list_until_told(kubeconfig: str, port: int, path: str) -> None:

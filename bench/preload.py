@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pathlib
 import uuid
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from handfast.store import sqlite_file, sqlite_writer
 NAMESPACE = "default"
 COLLECTION = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _BATCH = 5000
+_RBAC = "rbac.authorization.k8s.io"
 # With its metadata, an object of 2.8 kB as served.
 _DATA = {f"setting-{number}": f"{number:x}" * 244 for number in range(10)}
 
@@ -50,14 +52,72 @@ def between(number: int, total: int) -> str:
     return f"object-{number * 1_000_000 // total:06d}-new"
 
 
-def fill(directory: pathlib.Path, count: int) -> None:
-    """Make a data directory whose store holds `count` ConfigMaps."""
+def pod_namespace(number: int) -> str:
+    return f"team-{number % 50}"
+
+
+def pod(number: int, node: int, phase: str = "Pending") -> objects.Document:
+    """A Pod as stored, on a node, with references of every common kind."""
+    name, space = f"pod-{number}", pod_namespace(number)
+    environment: list[dict[str, Any]] = [{"name": f"SETTING_{index}", "value": f"value-{index}"} for index in range(8)]
+    environment.append({"name": "KEY", "valueFrom": {"secretKeyRef": {"name": f"secret-{number}", "key": "key"}}})
+    container = {
+        "name": "main",
+        "image": "registry.example/team/application:1.2.3",
+        "env": environment,
+        "envFrom": [{"configMapRef": {"name": f"config-{number}"}}],
+        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
+        "volumeMounts": [{"name": "api", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
+    }
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": space, "uid": f"uid-{number}", "labels": {"app": f"app-{number % 97}"}},
+        "spec": {
+            "nodeName": f"node-{node}",
+            "serviceAccountName": "default",
+            "imagePullSecrets": [{"name": "registry"}],
+            "containers": [container],
+            "volumes": [
+                {"name": "api", "projected": {"sources": sources}},
+                {"name": "data", "persistentVolumeClaim": {"claimName": f"claim-{number}"}},
+                {"name": "tls", "secret": {"secretName": f"tls-{number}"}},
+            ],
+        },
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": "False"}], "hostIP": "192.0.2.1"},
+    }
+
+
+def _binding(number: int) -> objects.Document:
+    subject = {"apiGroup": _RBAC, "kind": "User", "name": f"user-{number}"}
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": f"binding-{number}", "namespace": pod_namespace(number)},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "view"},
+        "subjects": [subject],
+    }
+
+
+def _config_map(number: int, count: int) -> objects.Document:
+    made = document(name(number, count))
+    made["metadata"]["namespace"] = NAMESPACE
+    return made
+
+
+def fill(directory: pathlib.Path, count: int, *, mixed: bool = False) -> None:
+    """Make a data directory whose store holds `count` objects.
+
+    They are ConfigMaps; `mixed`: half of them Pods, thirty to a node, and a fifth RoleBindings.
+    """
     place = layout.Layout.at(directory)
     now = clock.SystemClock().now()
     datadir.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=now)
-    kind = kinds.Table(kinds.builtin()).find("", "v1", "configmaps")
-    if kind is None:
-        raise LookupError("no kind configmaps")
+    table = kinds.Table(kinds.builtin())
     envelopes = envelope.Envelopes(seal.Sealer.from_text(place.encryption_key.read_text()), apiserver.SEALED)
     file = sqlite_file.OpenFile(str(place.store("store.db")))
     try:
@@ -65,13 +125,18 @@ def fill(directory: pathlib.Path, count: int) -> None:
             file.writing.execute("BEGIN IMMEDIATE")
             transaction = sqlite_writer.Transaction(file.writing)
             for number in range(start, min(start + _BATCH, count)):
-                made = document(name(number, count))
-                made["metadata"] |= {
-                    "namespace": NAMESPACE,
-                    "uid": str(uuid.uuid4()),
-                    "creationTimestamp": objects.timestamp(now),
-                }
-                key = kind.key(NAMESPACE, made["metadata"]["name"])
+                row = number % 10 if mixed else 9
+                if row < 5:
+                    plural, made = ("", "v1", "pods"), pod(number, number // 60, "Running")
+                elif row < 7:
+                    plural, made = (_RBAC, "v1", "rolebindings"), _binding(number)
+                else:
+                    plural, made = ("", "v1", "configmaps"), _config_map(number, count)
+                kind = table.find(*plural)
+                if kind is None:
+                    raise LookupError(f"no kind {plural}")
+                made["metadata"] |= {"uid": str(uuid.uuid4()), "creationTimestamp": objects.timestamp(now)}
+                key = kind.key(made["metadata"]["namespace"], made["metadata"]["name"])
                 payload = envelope.encode_document(made)
                 transaction.create(key, envelopes.wrap(key, kind.storage_api_version, payload))
             file.writing.execute("COMMIT")

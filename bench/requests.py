@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import ssl
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from bench import load, measure, preload, servers, settings
+import msgspec
+
+from bench import identities, load, measure, preload, servers, settings
 
 GET_LIMIT_MICROSECONDS = 60.0
 CREATE_LIMIT_RATIO = 5.0
 IDLE_LIMIT_MIB = 200.0
 OBJECT = "measured"
+_CONNECTIONS = 16
 
 
 async def prepare(plane: servers.Server) -> bytes:
@@ -45,37 +50,80 @@ async def idle(run: settings.Run) -> list[measure.Figure]:
     ]
 
 
-async def get(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Figure]:
-    total, floors, planes, rates = sizes.gets, [], [], []
-    floor = await load.Clients.open(pair.floor.port, pair.floor.context, 16)
-    plane = await load.Clients.open(pair.plane.port, pair.plane.context, 16)
-    ask_floor, ask_plane = load.get("/object"), load.get(f"{preload.COLLECTION}/{OBJECT}")
-    await floor.run(lambda _: ask_floor, sizes.warm_up)
-    await plane.run(lambda _: ask_plane, sizes.warm_up)
-    for _ in range(sizes.short_rounds):
-        async with pair.floor.meter() as meter:
-            await floor.run(lambda _: ask_floor, total)
-        floors.append(meter.total)
-        async with pair.plane.meter() as meter:
+@dataclass(slots=True)
+class _Reader:
+    """Who reads, what they ask, and what their rounds came to."""
+
+    server: servers.Server
+    clients: load.Clients
+    ask: bytes
+    used: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+
+    async def warm_up(self, total: int) -> None:
+        await self.clients.run(lambda _: self.ask, total)
+
+    async def run(self, total: int) -> None:
+        async with self.server.meter() as meter:
             begun = time.perf_counter()
-            await plane.run(lambda _: ask_plane, total)
-            rates.append(total / (time.perf_counter() - begun))
-        planes.append(meter.total)
-    floor.close()
-    plane.close()
-    above = [ours - least for ours, least in zip(planes, floors, strict=True)]
+            await self.clients.run(lambda _: self.ask, total)
+            self.rates.append(total / (time.perf_counter() - begun))
+        self.used.append(meter.total)
+
+
+async def get(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Figure]:
+    """As the administrator, and as users whom a RoleBinding lets read: each has a budget, so there are several."""
+    total, ask = sizes.gets, load.get(f"{preload.COLLECTION}/{OBJECT}")
+    least = await load.Clients.open(pair.floor.port, pair.floor.context, _CONNECTIONS)
+    admin = await load.Clients.open(pair.plane.port, pair.plane.context, _CONNECTIONS)
+    users = load.Clients([await load.connect(pair.plane.port, context) for context in await _users(pair.plane)])
+    floor = _Reader(pair.floor, least, load.get("/object"))
+    readers = (floor, _Reader(pair.plane, admin, ask), _Reader(pair.plane, users, ask))
+    for reader in readers:
+        await reader.warm_up(sizes.warm_up)
+    for _ in range(sizes.short_rounds):
+        for reader in readers:
+            await reader.run(total)
+    for reader in readers:
+        reader.clients.close()
+    return [
+        *_get_figures("get", "GET, 16 connections", readers[1], floor, total),
+        *_get_figures("get.user", "GET as 16 users, by RBAC", readers[2], floor, total),
+        measure.Figure("get.floor", "GET on the floor", "µs", measure.microseconds(floor.used, total)),
+    ]
+
+
+def _get_figures(name: str, title: str, reader: _Reader, floor: _Reader, total: int) -> list[measure.Figure]:
+    above = [ours - least for ours, least in zip(reader.used, floor.used, strict=True)]
     return [
         measure.Figure(
-            "get.above_floor",
-            "GET, 16 connections: CPU above the floor",
+            f"{name}.above_floor",
+            f"{title}: CPU above the floor",
             "µs",
             measure.microseconds(above, total),
             GET_LIMIT_MICROSECONDS,
         ),
-        measure.Figure("get.cpu", "  CPU per GET", "µs", measure.microseconds(planes, total)),
-        measure.Figure("get.floor", "  the floor's", "µs", measure.microseconds(floors, total)),
-        measure.Figure("get.rate", "  GETs per second", "/s", rates),
+        measure.Figure(f"{name}.cpu", "  CPU per GET", "µs", measure.microseconds(reader.used, total)),
+        measure.Figure(f"{name}.rate", "  GETs per second", "/s", reader.rates),
     ]
+
+
+async def _users(plane: servers.Server) -> list[ssl.SSLContext]:
+    """TLS of users who may read the namespace, by one RoleBinding to the ClusterRole `view`."""
+    who = [f"reader-{number:02d}" for number in range(_CONNECTIONS)]
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "readers"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name} for name in who],
+    }
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{preload.NAMESPACE}/rolebindings"
+    status, body = await load.exchange(plane.port, plane.context, load.send("POST", path, msgspec.json.encode(binding)))
+    if status != 201:
+        raise load.UnexpectedAnswer(f"the RoleBinding was answered with {status} {body[:200]!r}")
+    issuer = identities.Issuer(plane)
+    return [issuer.context(name) for name in who]
 
 
 def creator(body_names: str) -> Callable[[int], bytes]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes that are measured: a real `handfast up` in a directory of its own, and the floor beside it.
 
-Nothing is lifted or tuned for the measurement: the control plane runs with its defaults.
+Nothing is lifted or tuned for the measurement: the control plane runs with its defaults, rate limits included.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ class Sizes:
     warm_up: int
     idle_seconds: float
     gets: int
+    access: int
     creates: int
     connections: int
     watchers: int
@@ -30,6 +31,8 @@ class Sizes:
     growth_gets: int
     growth_creates: int
     growth_lists: int
+    bindings: tuple[int, ...]
+    nodes: tuple[int, ...]
     start_objects: int
     starts: int
     # Within what strangers may ask at once from each of 16 addresses.
@@ -46,6 +49,7 @@ FULL = Sizes(
     warm_up=1000,
     idle_seconds=0.5,
     gets=4000,
+    access=1200,
     creates=1600,
     connections=120,
     watchers=200,
@@ -58,6 +62,8 @@ FULL = Sizes(
     growth_gets=5000,
     growth_creates=1500,
     growth_lists=400,
+    bindings=(10, 1000, 10_000),
+    nodes=(50, 500, 5000),
     start_objects=50_000,
     starts=5,
     strangers_gets=2000,
@@ -72,6 +78,7 @@ QUICK = Sizes(
     warm_up=200,
     idle_seconds=0.2,
     gets=1000,
+    access=400,
     creates=640,
     connections=40,
     watchers=50,
@@ -84,6 +91,8 @@ QUICK = Sizes(
     growth_gets=500,
     growth_creates=200,
     growth_lists=50,
+    bindings=(10, 1000, 10_000),
+    nodes=(50, 500),
     start_objects=5000,
     starts=1,
     strangers_gets=1000,

@@ -13,14 +13,17 @@ import pathlib
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import click
 import pytest
 
 from handfast.api import kinds
-from handfast.assembly import controllers
+from handfast.apiserver import storage
+from handfast.assembly import controllers, guard
 from handfast.cli import main
 from handfast.pki import jwt, keys
+from handfast.rules import rbac_policy
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "handfast"
@@ -143,14 +146,56 @@ def test_the_concept_map_covers_trust():
     assert sorted((rules | {path for path, _ in attack_tables()}) - mapped) == []
 
 
-def test_the_stations_are_those_of_the_pipeline():
+def stations() -> list[tuple[str, str]]:
+    """The rows of the pipeline's docstring: what comes before the name of a module, and that name."""
     docstring = ast.get_docstring(ast.parse(text(SOURCE / "apiserver" / "pipeline.py"))) or ""
-    lines = [line for line in docstring.splitlines() if line.startswith("    ")]
-    modules = [next(word for word in line.split() if (SOURCE / "apiserver" / f"{word}.py").is_file()) for line in lines]
+    rows = [line.split() for line in docstring.splitlines() if line.startswith("    ")]
+    found = []
+    for words in rows:
+        # A station can be called as its module is.
+        start = 2 if words[0].isdigit() else 1
+        place = next(i for i in range(start, len(words)) if (SOURCE / "apiserver" / f"{words[i]}.py").is_file())
+        found.append((" ".join(words[:place]), words[place]))
+    return found
+
+
+def test_the_stations_are_those_of_the_pipeline():
     table = text(ROOT / "docs" / "request-flow.md").partition("\n## ")[0]
-    linked = [target for row in table.splitlines() if row.startswith("|") for target in LINK.findall(row)]
-    assert len(modules) > 5
-    assert [pathlib.PurePath(target).stem for target in linked] == modules
+    rows = re.findall(r"^\| ([^|]+) \| \[(\w+)\]\(\S+/(\w+)\.py\) \|", table, re.MULTILINE)
+    assert len(rows) > 5
+    assert [(label, module) for label, module, _ in rows] == stations()
+    assert [shown for _, shown, _ in rows] == [module for _, _, module in rows]
+
+
+def test_the_numbers_in_the_pipeline_are_those_of_the_stations():
+    numbered = [label for label, _ in stations() if label[0].isdigit()]
+    assert [int(label.partition(" ")[0]) for label in numbered] == list(range(1, len(numbered) + 1))
+    body = (
+        text(SOURCE / "apiserver" / "pipeline.py").partition("async def _stations(")[2].partition("\n    async def ")[0]
+    )
+    comments = re.findall(r"^ +# (\d+ [a-z0-9 ]+?)(?::.*)?$", body, re.MULTILINE)
+    assert comments[:-1] == numbered[: len(comments) - 1]
+    # The rest is behind one door.
+    assert comments[-1] == f"{len(comments)} to {len(numbered)}"
+
+
+def test_the_picture_of_the_readme_has_the_stations_in_order():
+    picture = text(ROOT / "README.md").partition("## The picture")[2].partition("## Where to look")[0]
+    words = re.findall(r"\w+", picture.partition("listener")[1] + picture.partition("listener")[2])
+    modules = [module for _, module in stations()]
+    assert [word for word in words if word in modules] == modules
+
+
+def test_the_pages_name_every_plugin_in_order():
+    mutating, validating = guard.MUTATING, guard.validating(rbac_policy.Policy(), cast("storage.Storage", None))
+    names = [row.name for row in (*mutating, *validating)]
+    name = re.compile(r"\b(?:[A-Z]+[a-z]+){2,}\b")
+    section = text(ROOT / "docs" / "request-flow.md").partition("\n## May this be written\n\n")[2].partition("\n\n")[0]
+    assert list(dict.fromkeys(name.findall(section))) == names
+    listed = text(ROOT / "docs" / "limitations.md").partition("- Plugins cannot be chosen: ")[2].partition("\n- ")[0]
+    assert name.findall(listed) == names
+    changing = [row.name for row in (*mutating, *validating) if row.changes]
+    assert f"of these plugins only {' and '.join(changing)} changes objects" in " ".join(section.split())
 
 
 def test_the_threat_model_lists_every_table_of_attackers():
@@ -261,9 +306,6 @@ MISSING: dict[str, Callable[[], bool]] = {
     "the headers `X-Remote-User` and the like mean nothing": lambda: says("apiserver", "X-Remote-"),
     "`matchConditions` (CEL) of webhooks are not evaluated": lambda: not says("rules", "CEL, which is not evaluated"),
     "ValidatingAdmissionPolicy and MutatingAdmissionPolicy do not exist": lambda: served("validatingadmissionpolicies"),
-    "`auditAnnotations` is not written down": lambda: (
-        "asked.annotations" in text(SOURCE / "apiserver" / "admitting.py")
-    ),
     "There is no second key": lambda: "jwt.KeySet([signing_key.public])" not in text(SOURCE / "assembly" / "guard.py"),
     "their Secrets stay until you delete them": lambda: says("controllers", "bootstrap.kubernetes.io/token"),
     "PodDisruptionBudgets do not exist": lambda: served("poddisruptionbudgets"),

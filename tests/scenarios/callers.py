@@ -43,7 +43,7 @@ TOKEN_DATA: Mapping[str, str] = {
 }
 
 
-def bearer(token: str) -> dict[str, str]:
+def bearer(token: str) -> dict[str, Any]:
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -152,7 +152,7 @@ class Watching:
 
 @contextlib.asynccontextmanager
 async def watching(
-    world: worlds.World, context: ssl.SSLContext, path: str = CONFIG_MAPS, headers: Mapping[str, str] | None = None
+    world: worlds.World, context: ssl.SSLContext, path: str = CONFIG_MAPS, headers: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Watching]:
     """A watch from now on."""
     version = world.server.replica.version

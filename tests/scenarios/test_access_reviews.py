@@ -6,6 +6,7 @@ A table of people and requests is asked both ways: as a review, and as the reque
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import pytest
@@ -33,6 +34,9 @@ PEOPLE: tuple[tuple[str, tuple[str, ...], tuple[dict[str, Any], ...], tuple[dict
     ("statuses", (), (rule("get", "pods/status */scale"),), (paths("get", "/metrics", "/openapi/*"),)),
     ("wild", (), (), ({"verbs": ["*"], "apiGroups": [""], "resources": ["*"]},)),
     ("admin", ("system:masters",), (), ()),
+    # Half a node is none: RBAC alone speaks for the second.
+    ("system:node:n1", ("system:nodes",), (), ()),
+    ("system:node:n1", (), (), ()),
 )
 # A request, and the same as attributes of a review.
 REQUESTS: tuple[tuple[str, str, dict[str, str]], ...] = (
@@ -45,6 +49,8 @@ REQUESTS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("GET", "/api/v1/namespaces/kube-system/configmaps",
         {"verb": "list", "resource": "configmaps", "namespace": "kube-system"}),
     ("GET", "/api/v1/nodes", {"verb": "list", "resource": "nodes"}),
+    ("GET", "/api/v1/nodes/n1", {"verb": "get", "resource": "nodes", "name": "n1"}),
+    ("GET", "/api/v1/nodes/n2", {"verb": "get", "resource": "nodes", "name": "n2"}),
     ("GET", f"{PODS}/p", {"verb": "get", "resource": "pods", "namespace": "default", "name": "p"}),
     ("GET", f"{PODS}/p/status",
         {"verb": "get", "resource": "pods", "subresource": "status", "namespace": "default", "name": "p"}),
@@ -118,14 +124,16 @@ class TestReviewsAgree:
     async def test_rules_with_what_happens(self, world: worlds.World) -> None:
         await self._world_of_people(world)
         for name, groups, _, _ in PEOPLE:
-            await self._rules(world, name, groups)
+            if "system:nodes" not in groups:
+                await self._rules(world, name, groups)
+        # What a node may read depends on its Pods; the answer says that it is not all.
+        found = await self._rules_of(world, world.context_for("system:node:n1", "system:nodes"))
+        assert found["incomplete"] is True
+        assert found["evaluationError"] == "node authorizer does not support user rule resolution"
 
     async def _rules(self, world: worlds.World, name: str, groups: tuple[str, ...]) -> None:
         context = world.context_for(name, *groups)
-        found = await world.request(
-            "POST", f"{REVIEWS}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}, context=context
-        )
-        status = found.json()["status"]
+        status = await self._rules_of(world, context)
         assert status["incomplete"] is False
         for method, path, attributes in REQUESTS:
             # The review is of one namespace; of what has none it tells what holds everywhere.
@@ -140,6 +148,12 @@ class TestReviewsAgree:
             allowed = (await world.request(method, url, body, context=context)).status != 403
             # Health is open to everyone by no rule.
             assert (_in_rules(status, attributes) or path == "/healthz") is allowed, f"{name}: {method} {path}"
+
+    async def _rules_of(self, world: worlds.World, context: ssl.SSLContext) -> Any:
+        wanted = {"spec": {"namespace": "default"}}
+        answer = await world.request("POST", f"{REVIEWS}/selfsubjectrulesreviews", wanted, context=context)
+        assert answer.status == 201, answer.body
+        return answer.json()["status"]
 
     async def test_who_may_ask(self, world: worlds.World) -> None:
         jane = world.context_for("jane")

@@ -387,6 +387,44 @@ async def test_names_that_are_taken_are_given_when_they_are_free(world: worlds.W
 
 
 @pytest.mark.parametrize(
+    ("group", "plural", "kind"),
+    [
+        ("certificates.k8s.io", "certificatesigningrequests", "CertificateSigningRequest"),
+        ("handfast.dev", "revocations", "Revocation"),
+        ("handfast.dev", "others", "Revocation"),
+        ("coordination.k8s.io", "leases", "Other"),
+    ],
+)
+async def test_built_in_kinds_cannot_be_defined(world: worlds.World, group: str, plural: str, kind: str) -> None:
+    document = definition(version("v9"), plural=plural, kind=kind)
+    document["metadata"] = {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "x"}}
+    document["spec"]["group"] = group
+    answer = await world.request("POST", DEFINITIONS, document)
+    assert (answer.status, "is built into this server" in answer.message) == (422, True), answer.body
+
+
+async def test_who_writes_the_status_of_a_definition_gets_no_names(world: worlds.World) -> None:
+    await define(world)
+    before = await define(world, definition(plural="gadgets", kind="Widget", listKind="GadgetList"))
+    forged = {
+        "acceptedNames": {"plural": "gadgets", "kind": "Widget", "listKind": "GadgetList", "singular": "gadget"},
+        "conditions": [{"type": kind, "status": "True", "reason": "Mine"} for kind in ("NamesAccepted", "Established")],
+        "storedVersions": ["v9"],
+    }
+    url = f"{DEFINITIONS}/gadgets.example.com"
+    applied = {key: before[key] for key in ("apiVersion", "kind")} | {"status": forged}
+    for answer in (
+        await world.request("PUT", f"{url}/status", {**before, "status": forged}),
+        await patch(world, f"{url}/status", {"status": forged}),
+        await patch(world, f"{url}/status", {"status": forged}, "strategic-merge-patch+json"),
+        await patch(world, f"{url}/status", [{"op": "add", "path": "/status", "value": forged}], "json-patch+json"),
+        await patch(world, f"{url}/status?fieldManager=me&force=true", applied, "apply-patch+yaml"),
+    ):
+        assert (answer.status, answer.json()["status"]) == (200, before["status"]), answer.body
+    assert (await world.get(f"{GROUP}/v1/namespaces/default/gadgets")).status == 404
+
+
+@pytest.mark.parametrize(
     ("change", "field", "reason"),
     [
         ({"pattern": "("}, "pattern", "FieldValueInvalid"),

@@ -399,7 +399,8 @@ async def test_memory_stays_bounded(tmp_path: pathlib.Path) -> None:
             jobs += [tried(b"\x00" * 5000, secure=False) for _ in range(5 * rounds)]
             await asyncio.gather(*jobs)
 
-        await flood(4)
+        # Long enough that as many large bodies as ever will be have been in flight at once.
+        await flood(12)
         warm = resident(pid)
         await flood(20)
         grown = resident(pid) - warm

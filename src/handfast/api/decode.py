@@ -29,6 +29,8 @@ MEDIA_TYPES = (JSON, YAML, PROTOBUF)
 
 def media_type(content_type: str) -> str:
     """The bare media type of a Content-Type header; none given means JSON."""
+    if content_type == JSON:
+        return JSON
     return content_type.partition(";")[0].strip().lower() or JSON
 
 

@@ -4,17 +4,21 @@
 It decides from documents alone; following definitions and serving their objects is the server's. The rules for the
 definition as a document are `validation_definitions`; those here need its schemas, its past or the other definitions.
 
-1. Names belong to who had them first: a plural, singular or short name, a kind or list kind that another definition or
-   a built-in kind of the group holds is refused, and the definition waits (NamesAccepted False) until it is free.
-2. A definition whose names were all accepted once is established, and stays so.
+1. Names belong to who had them first: a plural, singular or short name, a kind or list kind that another definition
+   of the group holds is refused, and the definition waits (NamesAccepted False) until it is free. Built-in kinds were
+   there before everyone: what they are called is never another's, whatever a stored status says.
+2. A definition whose names were all accepted once is established, and stays so, unless it takes a built-in kind's place.
 3. An established definition has a row for each served version. All of them show the same objects, which are stored as
    the storage version; versions differ in nothing but their apiVersion (no conversion webhook is called).
 4. A version in which objects may still be stored (`status.storedVersions`) cannot be taken away.
 5. While a definition is being deleted, its objects can be read and deleted but not created.
+6. Names, conditions and stored versions follow from the stored definition and from the rules above. They decide what is
+   served and what is deleted, so that nobody writes them, not even through /status.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +32,7 @@ RESOURCE: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 RULES_WARNING: Final = "x-kubernetes-validations are stored and not evaluated"
 CONVERSION_WARNING: Final = "spec.conversion.webhook is stored and not called: versions differ in their apiVersion only"
+_COMPUTED: Final = ("acceptedNames", "conditions", "storedVersions")
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _VERSION: Final = re.compile(r"v([1-9][0-9]{0,9})(?:(alpha|beta)([1-9][0-9]{0,9}))?\Z")
 _MAX_SELECTABLE: Final = 8
@@ -60,18 +65,45 @@ def claim(document: Mapping[str, Any]) -> Claim:
     )
 
 
-def _builtin_claims() -> Iterator[Claim]:
-    for row in (*kinds.builtin(), *handfast_kinds.rows()):
-        resources = frozenset({row.plural, row.singular, *row.short_names})
-        yield Claim("", row.group, resources, frozenset({row.kind, row.list_kind}))
+@functools.cache
+def _builtin_claim(group: str) -> Claim:
+    """The names that belong to the built-in kinds of a group."""
+    rows = [row for row in _builtin_rows() if row.group == group]
+    resources = frozenset(name for row in rows for name in (row.plural, row.singular, *row.short_names))
+    return Claim("", group, resources, frozenset(name for row in rows for name in (row.kind, row.list_kind)))
+
+
+@functools.cache
+def _builtin_rows() -> tuple[kinds.Kind, ...]:
+    return (*kinds.builtin(), *handfast_kinds.rows())
+
+
+@functools.cache
+def _builtin_prefixes() -> frozenset[str]:
+    return frozenset(row.prefix for row in _builtin_rows())
+
+
+def is_builtin_resource(group: str, plural: str) -> bool:
+    """Whether the server brings this resource itself, in whatever version."""
+    return any(row.resource == (group, plural) for row in _builtin_rows())
+
+
+def is_builtin_kind(group: str, kind: str) -> bool:
+    """Whether the server brings a kind of this name itself, in whatever version."""
+    return any((row.group, row.kind) == (group, kind) for row in _builtin_rows())
+
+
+def is_builtin_prefix(prefix: str) -> bool:
+    """Whether objects of built-in kinds are stored there: no definition owns them."""
+    return prefix in _builtin_prefixes()
 
 
 def accept(document: Mapping[str, Any], others: Iterable[Claim], now_text: str) -> dict[str, Any]:
     """The status of a definition, from the one it has: names, conditions and stored versions."""
     found = dict(jsonpath.mapping(document, "status"))
     name, group = jsonpath.text(document, "metadata", "name"), jsonpath.text(document, "spec", "group")
-    rivals = [each for each in (*_builtin_claims(), *others) if each.group == group and each.name != name]
-    names, conflict = _names(document, rivals)
+    rivals = [each for each in others if each.group == group and each.name != name]
+    names, conflict = _names(document, rivals, _builtin_claim(group))
     found["acceptedNames"] = names
     conditions = _Conditions(jsonpath.mappings(found, "conditions"), now_text)
     reason, message = conflict or ("NoConflicts", "no conflicts found")
@@ -90,21 +122,25 @@ def accept(document: Mapping[str, Any], others: Iterable[Claim], now_text: str) 
     return found
 
 
-def _names(document: Mapping[str, Any], rivals: list[Claim]) -> tuple[dict[str, Any], tuple[str, str] | None]:
+def _names(
+    document: Mapping[str, Any], rivals: list[Claim], builtin: Claim
+) -> tuple[dict[str, Any], tuple[str, str] | None]:
     """The names a definition gets, and the last conflict if it does not get all (1.)."""
     wanted, held = jsonpath.mapping(document, "spec", "names"), jsonpath.mapping(document, "status", "acceptedNames")
     resources = frozenset().union(*(rival.resources for rival in rivals))
     taken_kinds = frozenset().union(*(rival.kinds for rival in rivals))
     accepted, conflict = dict(held), None
-    for key, reason, taken in (
-        ("plural", "PluralConflict", resources),
-        ("singular", "SingularConflict", resources),
-        ("shortNames", "ShortNamesConflict", resources),
-        ("kind", "KindConflict", taken_kinds),
-        ("listKind", "ListKindConflict", taken_kinds),
+    for key, reason, taken, reserved in (
+        ("plural", "PluralConflict", resources, builtin.resources),
+        ("singular", "SingularConflict", resources, builtin.resources),
+        ("shortNames", "ShortNamesConflict", resources, builtin.resources),
+        ("kind", "KindConflict", taken_kinds, builtin.kinds),
+        ("listKind", "ListKindConflict", taken_kinds, builtin.kinds),
     ):
         asked, had = _words(wanted.get(key)), _words(held.get(key))
-        used = [word for word in asked if word in taken and word not in had]
+        used = [word for word in asked if word in reserved or (word in taken and word not in had)]
+        if not reserved.isdisjoint(had):
+            accepted.pop(key)
         if used:
             conflict = reason, ", ".join(f'"{word}" is already in use' for word in used)
         elif asked:
@@ -146,9 +182,36 @@ def prepare(document: dict[str, Any], others: Iterable[Claim], now_text: str) ->
     document["status"] = accept(document, others, now_text)
 
 
+def keep_computed(document: dict[str, Any], old: Mapping[str, Any]) -> None:
+    """A write to /status: what the server computes stays as it is stored (6.).
+
+    But for versions that no object is stored in any more: only who moved the objects knows, and may take them out.
+    """
+    before, asked = jsonpath.mapping(old, "status"), jsonpath.mapping(document, "status")
+    sent = {key: value for key, value in asked.items() if key not in _COMPUTED}
+    document["status"] = sent | {key: before[key] for key in _COMPUTED if key in before}
+    left = [
+        version for version in jsonpath.texts(before, "storedVersions") if version in asked.get("storedVersions", ())
+    ]
+    if left:
+        document["status"]["storedVersions"] = left
+
+
 def is_established(document: Mapping[str, Any]) -> bool:
     rows = jsonpath.mappings(document, "status", "conditions")
-    return any(row.get("type") == "Established" and row.get("status") == "True" for row in rows)
+    said = any(row.get("type") == "Established" and row.get("status") == "True" for row in rows)
+    return said and not _is_builtin(document)  # 2.
+
+
+def _is_builtin(document: Mapping[str, Any]) -> bool:
+    """Whether a definition would be served, or its objects stored, in the place of a built-in kind."""
+    names, group = jsonpath.mapping(document, "status", "acceptedNames"), jsonpath.text(document, "spec", "group")
+    plural = jsonpath.text(names, "plural")
+    return (
+        is_builtin_resource(group, plural)
+        or is_builtin_kind(group, jsonpath.text(names, "kind"))
+        or is_builtin_prefix(f"{group}/{plural}/")
+    )
 
 
 def is_terminating(document: Mapping[str, Any]) -> bool:

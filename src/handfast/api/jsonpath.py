@@ -21,7 +21,8 @@ from handfast import errors
 def at(value: Any, *path: str) -> Any:
     """The value behind the keys, or None where a step is missing or no object."""
     for key in path:
-        if not isinstance(value, Mapping):
+        # Nearly always a dict, and asking that is ten times faster.
+        if not isinstance(value, dict) and not isinstance(value, Mapping):
             return None
         value = value.get(key)
     return value

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from handfast import errors
 from handfast.api import schema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -258,6 +259,10 @@ def builtin() -> tuple[Kind, ...]:
     return tuple(rows)
 
 
+def _place(row: Kind) -> tuple[str, str, str]:
+    return (row.group, row.version, row.plural)
+
+
 def stored_row(kind: Kind) -> Kind:
     """The row whose form the objects of `kind` are stored in: itself, for nearly all and for every custom resource."""
     if not kind.stored_version or not kind.message:
@@ -266,18 +271,27 @@ def stored_row(kind: Kind) -> Kind:
 
 
 class Table:
-    """Rows by where they are asked for; custom resources add and remove rows while the server runs."""
+    """Rows by where they are asked for; custom resources add and remove rows while the server runs.
+
+    The rows it was made with stay: they carry checks and strategies that a custom row of the same name has not.
+    """
 
     def __init__(self, rows: Iterable[Kind] = ()) -> None:
-        self._rows: dict[tuple[str, str, str], Kind] = {}
-        for row in rows:
-            self.add(row)
+        self._rows: dict[tuple[str, str, str], Kind] = {_place(row): row for row in rows}
+        self._fixed = frozenset(row.resource for row in self._rows.values())
 
     def add(self, row: Kind) -> None:
-        self._rows[row.group, row.version, row.plural] = row
+        self._require_free(row)
+        self._rows[_place(row)] = row
 
     def remove(self, row: Kind) -> None:
-        self._rows.pop((row.group, row.version, row.plural), None)
+        self._require_free(row)
+        self._rows.pop(_place(row), None)
+
+    def _require_free(self, row: Kind) -> None:
+        if row.resource in self._fixed:
+            name = f"{row.plural}.{row.group}" if row.group else row.plural
+            raise errors.Misuse(f"{name} is built in: no other row can take its place")
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         return self._rows.get((group, version, plural))

@@ -262,14 +262,15 @@ class _Checker:
             valid = sum(not found for found in alternatives)
             if not alternatives or valid == 1 or (key == "anyOf" and valid):
                 continue
-            if not valid:
+            wanted = _wanted(schema, key)
+            if not valid and not wanted:
                 for cause in min(alternatives, key=len):
                     self._report(cause)
             words = "must validate at least one schema (anyOf)"
             if key == "oneOf":
                 count = f"{valid} valid alternatives" if valid else "none valid"
                 words = f"must validate one and only one schema (oneOf). Found {count}"
-            self._report(fields.invalid(_text(path), "", f'"{_text(path)}" {words}'))
+            self._report(fields.invalid(_text(path), "", f'"{_text(path)}" {words}{wanted}'))
         forbidden = schema.get("not")
         if isinstance(forbidden, Mapping) and not self._trial(forbidden, value, path):
             self._report(fields.invalid(_text(path), "", f'"{_text(path)}" must not validate the schema (not)'))
@@ -280,6 +281,16 @@ class _Checker:
         self.value(schema, value, path)
         found, self.causes = self.causes, kept
         return found
+
+
+def _wanted(schema: Schema, key: str) -> str:
+    """Which fields there are to choose from, if each alternative wants one and no more: better than naming the first."""
+    names: list[str] = []
+    for below in _schemas(schema, key):
+        if set(below) != {"required"} or len(below["required"]) != 1:
+            return ""
+        names += below["required"]
+    return f": one of {', '.join(names)} is required"
 
 
 def _matches(expression: str, value: str) -> bool:

@@ -2,12 +2,12 @@
 """What is asked of roles, bindings, leases and certificate signing requests.
 
 Whether someone may grant a role or use a signer is authorisation's business. A request's PKCS#10 content and its own
-signature are checked by `pki`; here it has to be one PEM block of the right type.
+signature, and what becomes of its status, are `rules.certificate_state`'s; here it is PEM of the right type.
 
 A CertificateSigningRequest:
 1. request: there, base64 of a PEM block `CERTIFICATE REQUEST`.
 2. usages: at least one, all known, none twice.
-3. signerName: a domain of at least two labels, a slash, a path; not the legacy signer.
+3. signerName: a domain of at least two labels, exactly one slash, a path; not the legacy signer.
 4. expirationSeconds: 600 or more, if given.
 On update: 5. the spec never changes.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Callable
 from typing import Any
 
 from handfast.api import jsonpath, objects
@@ -25,6 +26,7 @@ from handfast.api.validation_workloads import label_selector
 
 _RBAC = "rbac.authorization.k8s.io"
 _LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
+_DOMAIN_LIMIT = 253
 _SIGNER_LIMIT = 571
 _SHORTEST = 600
 _PEM = re.compile(rb"-----BEGIN ([^\r\n-]{1,64})-----\r?\n")
@@ -180,27 +182,35 @@ def _request(request: str) -> fields.Causes:
 
 
 def signer_name(path: str, name: str) -> fields.Causes:
-    """`example.com/signer-name`: a domain of two labels or more and a path of dotted labels."""
+    """`example.com/signer-name`: a domain of two labels or more and a path of dotted subdomains."""
     if not name:
         yield fields.required(path)
         return
     if name == _LEGACY_SIGNER:
         yield fields.invalid(path, name, "the legacy signerName is not allowed via this API version")
-    domain, slash, rest = name.partition("/")
-    if not slash or not domain or not rest:
+    domain, _, rest = name.partition("/")
+    if name.count("/") != 1:
         yield fields.invalid(
             path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'"
         )
         return
     if len(name) > _SIGNER_LIMIT:
         yield fields.too_long(path, _SIGNER_LIMIT)
+    if len(domain) > _DOMAIN_LIMIT:
+        yield fields.too_long(path, _DOMAIN_LIMIT)
     if len(domain.split(".")) < 2:
         yield fields.invalid(path, domain, "should be a domain with at least two segments separated by dots")
-    for part in (domain, rest):
-        for label in part.split("."):
-            wrong = objects.dns_label(label)
-            if wrong is not None:
-                yield fields.invalid(path, part, f'validating label "{label}": {wrong}')
+    yield from _labels(path, domain, objects.dns_label)
+    yield from _labels(path, rest, objects.dns_subdomain)
+
+
+def _labels(path: str, part: str, rule: Callable[[str], str | None]) -> fields.Causes:
+    for label in part.split("."):
+        wrong = rule(label)
+        if wrong is not None:
+            yield fields.invalid(path, part, f'validating label "{label}": {wrong}')
+            # One is enough: the rest would say the same of the same value.
+            return
 
 
 def certificatesigningrequest_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:

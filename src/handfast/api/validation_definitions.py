@@ -2,14 +2,15 @@
 """What is asked of CustomResourceDefinitions: group, names, scope, versions and printer columns.
 
 Of a version's schema only the root is looked at here; whether two definitions fight over a name is found where
-definitions take effect.
+definitions take effect (`definitions`).
 
 1. metadata.name is `<plural>.<group>`.
 2. group: a domain; scope: Cluster or Namespaced; names: plural, singular, kind and listKind.
 3. versions: at least one, unique names, exactly one stored.
 4. each version: a schema whose root is an object, and columns with known types and readable paths.
 5. conversion: None, or a webhook.
-On update: 6. once established, group, scope, kind and plural stay.
+6. plural and kind are not those of a built-in kind of the group, in whatever version.
+On update: 7. once established, group, scope, kind and plural stay.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from handfast import errors
-from handfast.api import jsonpath, objects
+from handfast.api import definitions, jsonpath, objects
 from handfast.api import validation_fields as fields
 from handfast.api.validation_webhooks import client_config
 
@@ -39,6 +40,7 @@ def definition(document: dict[str, Any]) -> fields.Causes:
     yield from _names(names)
     yield from _versions(jsonpath.mappings(spec, "versions"))  # 3. and 4.
     yield from _conversion(jsonpath.mapping(spec, "conversion"))  # 5.
+    yield from _not_builtin(group, names)  # 6.
 
 
 def _names(names: dict[str, Any]) -> fields.Causes:
@@ -57,6 +59,14 @@ def _names(names: dict[str, Any]) -> fields.Causes:
     kind = jsonpath.text(names, "kind")
     if kind and kind == names.get("listKind"):
         yield fields.invalid("spec.names.listKind", kind, "kind and listKind may not be the same")
+
+
+def _not_builtin(group: str, names: dict[str, Any]) -> fields.Causes:
+    plural, kind = jsonpath.text(names, "plural"), jsonpath.text(names, "kind")
+    if definitions.is_builtin_resource(group, plural):
+        yield fields.forbidden("spec.names.plural", f'"{plural}" of group "{group}" is built into this server')
+    if definitions.is_builtin_kind(group, kind):
+        yield fields.forbidden("spec.names.kind", f'"{kind}" of group "{group}" is built into this server')
 
 
 def _versions(versions: list[dict[str, Any]]) -> fields.Causes:
@@ -121,6 +131,6 @@ def definition_update(document: dict[str, Any], old: dict[str, Any]) -> fields.C
     )
     if not established:
         return
-    for path in ("group", "scope", "names.kind", "names.plural"):  # 6.
+    for path in ("group", "scope", "names.kind", "names.plural"):  # 7.
         keys = ("spec", *path.split("."))
         yield from fields.immutable(f"spec.{path}", jsonpath.at(document, *keys), jsonpath.at(old, *keys))

@@ -22,6 +22,9 @@ _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+# Says that the pod stands for a file on its node: whoever could take it away would make the authoriser and admission
+# read the pod's references as if somebody had been allowed to write them.
+MIRROR = "kubernetes.io/config.mirror"
 _ENVIRONMENT = re.compile(r"[\x20-<>-~]+\Z")
 _DEADLINE_MAX = 2**31 - 1
 _MUTABLE = (
@@ -187,6 +190,9 @@ def _toleration(path: str, toleration: dict[str, Any]) -> fields.Causes:
 
 def pod_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
     """Everything but the few fields below has to be as it was."""
+    yield from _mirror(
+        jsonpath.mapping(document, "metadata", "annotations"), jsonpath.mapping(old, "metadata", "annotations")
+    )
     new_spec, old_spec = jsonpath.mapping(document, "spec"), jsonpath.mapping(old, "spec")
     for key in ("containers", "initContainers"):
         if len(jsonpath.sequence(new_spec, key)) != len(jsonpath.sequence(old_spec, key)):
@@ -196,6 +202,14 @@ def pod_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
     yield from _kept_tolerations(new_spec, old_spec)
     if fields.meaning(_comparable(new_spec, old_spec)) != fields.meaning(old_spec):
         yield fields.forbidden("spec", _MUTABLE)
+
+
+def _mirror(new: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
+    if MIRROR in old:
+        if MIRROR not in new or new[MIRROR] != old[MIRROR]:
+            yield fields.forbidden(f"metadata.annotations[{MIRROR}]", "may not remove or update mirror pod annotation")
+    elif MIRROR in new:
+        yield fields.forbidden(f"metadata.annotations[{MIRROR}]", "may not add mirror pod annotation")
 
 
 def _deadline(new: Any, old: Any) -> fields.Causes:

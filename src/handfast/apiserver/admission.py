@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Station: admission. Ordered plugins that may change or refuse a write after the caller was authorised.
+"""What an admission plugin is: a row, what it sees of a write, and how it refuses. The station itself is `admitting`.
 
-Each plugin is a row: its name, the operations and resources it looks at, and a function that returns nothing or raises.
-Rows of `MUTATING` run first, in order, and may change the document; rows of `VALIDATING` run when nothing will change it
-any more, and only look. What a plugin decides by is in `rules`; the rows' functions are in modules of their own.
+Each plugin is a row: its name, the operations and resources it looks at, a function that returns nothing or raises, and
+whether that may change the document. The rows stand, in their order, in `assembly.guard`. What a plugin decides by is in
+`rules`; the rows' functions are in modules of their own.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from handfast.api import kinds, objects
+from handfast.api import kinds, objects, status
 from handfast.apiserver import identity, replica
 from handfast.rules import access, decision
 
@@ -43,7 +43,7 @@ class Context:
     """What plugins may ask: the copy of the store, the authoriser, the time."""
 
     replica: replica.Replica
-    decide: Callable[[access.Attributes], decision.Decision]
+    decide: access.Ask
     now: Callable[[], datetime.datetime]
 
     def find(self, prefix: str, namespace: str, name: str) -> objects.Document | None:
@@ -58,12 +58,13 @@ Plugin = Callable[[Attributes, Context], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One plugin; `resources` empty: every resource."""
+    """One plugin; `resources` empty: every resource. `changes`: it may change the document, and does not only look."""
 
     name: str
     operations: frozenset[str]
     plugin: Plugin
     resources: frozenset[tuple[str, str]] = frozenset()
+    changes: bool = False
 
 
 class Chain:
@@ -72,19 +73,44 @@ class Chain:
     def __init__(self, rows: tuple[Row, ...], context: Context) -> None:
         self._rows = rows
         self._context = context
-        self._found: dict[tuple[str, tuple[str, str]], tuple[Plugin, ...]] = {}
+        self._found: dict[tuple[str, tuple[str, str]], tuple[tuple[Plugin, ...], bool]] = {}
 
     async def run(self, asked: Attributes) -> None:
         """Ask every plugin that looks at this write, in order; the first refusal ends it."""
-        key = (asked.operation, asked.kind.resource)
-        plugins = self._found.get(key)
-        if plugins is None:
-            plugins = self._found[key] = tuple(
-                row.plugin
-                for row in self._rows
-                if asked.operation in row.operations and (not row.resources or asked.kind.resource in row.resources)
-            )
-        for plugin in plugins:
+        for plugin in self._concerned(asked)[0]:
             waiting = plugin(asked, self._context)
             if waiting is not None:
                 await waiting
+
+    def changes(self, asked: Attributes) -> bool:
+        """Whether a plugin that looks at this write may change the document."""
+        return self._concerned(asked)[1]
+
+    def _concerned(self, asked: Attributes) -> tuple[tuple[Plugin, ...], bool]:
+        key = (asked.operation, asked.kind.resource)
+        found = self._found.get(key)
+        if found is None:
+            rows = [
+                row
+                for row in self._rows
+                if asked.operation in row.operations and (not row.resources or asked.kind.resource in row.resources)
+            ]
+            found = self._found[key] = (tuple(row.plugin for row in rows), any(row.changes for row in rows))
+        return found
+
+
+class Refusal(status.StatusError):
+    """403 in Kubernetes' words; `why` is the rule's own word, for the log, the metric and the audit line."""
+
+    def __init__(self, asked: Attributes, verdict: decision.Deny, causes: Sequence[status.Cause] = ()) -> None:
+        said = status.forbidden(asked.kind.plural, asked.kind.group, asked.name, verdict.sentence)
+        super().__init__("Forbidden", said.message, name=said.name, group=said.group, kind=said.kind, causes=causes)
+        self.why = verdict.reason
+
+
+def require(asked: Attributes, verdict: decision.Decision | None) -> None:
+    """Go on unless the verdict is no: then 403 with its reason, or 404 if what the write is about is not there."""
+    if isinstance(verdict, decision.Missing):
+        raise status.not_found(verdict.kind, "", verdict.name)
+    if isinstance(verdict, decision.Deny):
+        raise Refusal(asked, verdict)

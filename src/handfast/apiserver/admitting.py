@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission, in its order: built-in plugins that change, webhooks that change, and, when the object is final, those that look.
+"""Station: admit. In this order: built-in plugins that change, webhooks that change, and, when the object is final, those that look.
 
-    mutate     MUTATING rows → mutating webhooks → both once more, for those that want it, if something changed
+    mutate     mutating rows → mutating webhooks → both once more, for those that want it, if something changed
     (defaults and validation, by the writer)
-    validate   VALIDATING rows → validating webhooks
+    validate   validating rows → validating webhooks
 
-What each row decides is in its own module.
+The rows stand in `assembly.guard`; what each decides is in its own module, and what a row is in `admission`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from handfast.api import objects
+from handfast.api import kinds, objects
 from handfast.apiserver import admission, call, webhooks
 
 _OPTIONS = {admission.CREATE: "CreateOptions", admission.UPDATE: "UpdateOptions", admission.DELETE: "DeleteOptions"}
-
-
-# What built-in plugins change.
-_CHANGED = frozenset({("", "pods")})
 
 
 class Admitter:
@@ -32,7 +28,7 @@ class Admitter:
 
     def may_change(self, write: admission.Attributes) -> bool:
         """Whether `mutate` may change the document: a cheap test, so that nothing is copied for most writes."""
-        return write.kind.resource in _CHANGED or self._webhooks.has_mutating(
+        return self._mutating.changes(write) or self._webhooks.has_mutating(
             write.operation, write.kind, write.subresource
         )
 
@@ -42,14 +38,18 @@ class Admitter:
         if not self._webhooks.has_mutating(write.operation, write.kind, write.subresource):
             return False
         return await self._webhooks.mutate(
-            write, _options(asked, write), asked.warnings, between=lambda: self._mutating.run(write)
+            write,
+            _options(asked, write),
+            asked.warnings,
+            annotations=asked.annotations,
+            between=lambda: self._mutating.run(write),
         )
 
     async def validate(self, asked: call.Call, write: admission.Attributes) -> None:
         """Let plugins and webhooks refuse the document as it will be stored."""
         await self._validating.run(write)
         if self._webhooks.has_validating(write.operation, write.kind, write.subresource):
-            await self._webhooks.validate(write, _options(asked, write), asked.warnings)
+            await self._webhooks.validate(write, _options(asked, write), asked.warnings, annotations=asked.annotations)
 
     async def admit(self, asked: call.Call, write: admission.Attributes) -> None:
         """Both, for what is carried out and not stored: deletes, and documents of subresources that are actions."""
@@ -60,7 +60,7 @@ class Admitter:
 def attributes(
     operation: str,
     asked: call.Call,
-    kind: Any,
+    kind: kinds.Kind,
     *,
     name: str,
     document: objects.Document | None,

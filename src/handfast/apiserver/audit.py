@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Station: what happened. Counts every request, and writes it down: decorating the pipeline.
+"""Around all stations: what happened. Counts every request, and writes it down.
 
 Refusals and failures also go to the log, with who, what, the answer and the reason; never a body, header or token. The
 line of the audit log is `audit_log`'s. It decides nothing.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import structlog
 
 from handfast.api import status
-from handfast.apiserver import audit_log, authz, call, identity, token_limits
+from handfast.apiserver import admission, audit_log, authz, call, identity
 from handfast.telemetry import metrics as metrics_module
 
 _log = structlog.get_logger("handfast.request")
@@ -54,9 +54,10 @@ class Audit:
             self._note(asked, "authenticate", error.why, error.detail)
         elif isinstance(error, authz.Refusal):
             self._note(asked, "authorise", error.why, error.message)
-        elif isinstance(error, token_limits.Refusal):
+        elif isinstance(error, admission.Refusal):
             self._note(asked, "admission", error.why, error.message)
         elif error.code == 403:
+            # A webhook's: its own words must not become labels.
             self._note(asked, "admission", "Forbidden", error.message)
         elif error.code == 429:
             # Counted only: a line for each would turn a flood of requests into one of writes.

@@ -34,7 +34,7 @@ import msgspec
 from aiohttp import hdrs
 
 from handfast.api import status
-from handfast.apiserver import authz, call, identity, limits, request, token_limits
+from handfast.apiserver import admission, authz, call, identity, limits, request
 from handfast.runtime import clock as clock_module
 from handfast.telemetry import rotating
 
@@ -62,7 +62,8 @@ _LAYERS = 4
 
 _SECRET: Final = re.compile(
     r"(?<![A-Za-z0-9])[a-z0-9]{6}\.[a-z0-9]{16}(?![A-Za-z0-9])"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]*"
+    # Begun at the start of a run of such letters only, and not gone back on: or a run of them would take its square.
+    r"|(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]*eyJ)[A-Za-z0-9_-]{11,}+\.[A-Za-z0-9_.-]*"
     r"|(?i:bearer)[\s+]+[\w.~+/=-]{16,}"
 )
 
@@ -126,20 +127,21 @@ class _Event(msgspec.Struct, omit_defaults=True, rename="camel"):
     source_ips: tuple[str, ...] = msgspec.field(name="sourceIPs")
     request_received_timestamp: str
     stage_timestamp: str
-    annotations: _Annotations
+    annotations: _Annotations | dict[str, str]
     impersonated_user: msgspec.Raw | None = None
     user_agent: str = ""
     object_ref: msgspec.Raw | None = None
     response_status: _ResponseStatus | msgspec.Raw | None = None
 
 
+_OURS = ("authorization.k8s.io/", "handfast.dev/")
 _encode = msgspec.json.Encoder().encode
 _NOTHING = msgspec.Raw(b"{}")
 # Stands for the id, the two instants and the latency, in this order, in a line that is kept for the next request.
+# Nothing that a caller wrote looks like it: see 5.
 _HOLE = "\x1a"
-_ENCODED_HOLE = _encode(_HOLE).decode().strip('"')
-# Of 2026-01-31T12:00:00.000000+00:00, what is before the zone.
-_MICROTIME = 26
+_ENCODED_HOLE = _encode(_HOLE)
+_HOLES = 4
 
 
 class AuditLog:
@@ -150,7 +152,7 @@ class AuditLog:
         self._clock = clock
         self._users: dict[int, tuple[identity.User, msgspec.Raw]] = {}
         self._targets: dict[tuple[str, str, bool], tuple[msgspec.Raw, msgspec.Raw | None]] = {}
-        self._lines: dict[tuple[Hashable, ...], tuple[identity.User, list[str]]] = {}
+        self._lines: dict[tuple[Hashable, ...], tuple[identity.User, list[bytes]]] = {}
         self._limited = limits.Buckets(_LIMITED_PER_SECOND, _LIMITED_BURST)
         # Requests over their rate limit that had no line since the last one that had.
         self.unwritten = 0
@@ -170,34 +172,30 @@ class AuditLog:
             return
         now = self._clock.now()
         micros = int(seconds * 1e6)
-        parts = self._parts(asked, code, error, stage)
-        received, at = _instant(now - datetime.timedelta(0, 0, micros)), _instant(now)
+        head, received, at, latency, rest = self._parts(asked, code, error, stage)
         self.writer.add(
-            f"{parts[0]}{asked.id}{parts[1]}{received}{parts[2]}{at}{parts[3]}{micros}{parts[4]}\n".encode()
+            b'%b"%b"%b%b%b%b%b"%d"%b\n'
+            % (
+                *(head, asked.id.encode(), received, _instant(now - datetime.timedelta(0, 0, micros))),
+                *(at, _instant(now), latency, micros, rest),
+            )
         )
 
-    def _parts(self, asked: call.Call, code: int, error: status.StatusError | None, stage: str) -> list[str]:
+    def _parts(self, asked: call.Call, code: int, error: status.StatusError | None, stage: str) -> list[bytes]:
         """The line but for its holes. Most requests are like an earlier one in all of it, so it is remembered."""
         http, user = asked.http, asked.user
         target, agent = http.raw_path, http.headers.get(hdrs.USER_AGENT, "")
-        if error is not None or asked.noted or self.unwritten or asked.impersonator is not None:
-            return _split(self._event(asked, code, error, stage))
-        key = (
-            id(user),
-            target,
-            asked.info.verb,
-            asked.info.is_resource,
-            asked.source,
-            asked.decision,
-            agent,
-            code,
-            stage,
-        )
+        special = asked.noted or asked.created or asked.annotations or asked.impersonator is not None
+        if special or error is not None or self.unwritten:
+            return self._event(asked, code, error, stage).split(_ENCODED_HOLE, _HOLES)
+        # Whether it is a resource is not known of a request that was refused before its path was read.
+        what = (target, asked.info.verb, asked.info.is_resource)
+        key = (id(user), what, asked.source, asked.decision, agent, code, stage)
         known = self._lines.get(key)
         # The user is kept with it: another could be given the same id.
         if known is not None and known[0] is user:
             return known[1]
-        parts = _split(self._event(asked, code, error, stage))
+        parts = self._event(asked, code, error, stage).split(_ENCODED_HOLE, _HOLES)
         if len(target) + len(agent) + len(asked.decision) <= _LINE_LENGTH:
             if len(self._lines) >= _LINES_REMEMBERED:
                 self._lines.clear()
@@ -208,6 +206,8 @@ class AuditLog:
         """The line with holes for what is another in each."""
         info, user, impersonator = asked.info, asked.user, asked.impersonator
         uri, reference = self._target(asked.http.raw_path, info)
+        if asked.created and not info.name:
+            reference = msgspec.Raw(_encode(_object_ref(info, asked.created)))
         verb = info.verb
         caller = user if impersonator is None else impersonator
         # A refused credential proves nobody, and so does not prove a stranger.
@@ -230,7 +230,7 @@ class AuditLog:
             (asked.source,),
             _HOLE,
             _HOLE,
-            annotations,
+            _with(annotations, asked.annotations) if asked.annotations else annotations,
             None if impersonator is None else self._user(user),
             clean(asked.http.headers.get(hdrs.USER_AGENT, ""), _AGENT_LENGTH),
             reference,
@@ -240,11 +240,12 @@ class AuditLog:
 
     def _annotate(self, made: _Annotations, asked: call.Call, error: status.StatusError | None) -> None:
         if isinstance(error, authz.Refusal):
-            made.decision, made.reason = "forbid", clean(error.why, _TEXT_LENGTH)
+            made.decision, made.reason = "forbid", clean(error.sentence, _TEXT_LENGTH)
+            made.refused_because = clean(error.why, _TEXT_LENGTH)
+        elif isinstance(error, admission.Refusal):
+            made.refused_because = clean(error.why, _TEXT_LENGTH)
         elif isinstance(error, identity.Unauthorized):
             made.refused_because = clean(f"{error.why}: {error.detail}", _TEXT_LENGTH)
-        elif isinstance(error, token_limits.Refusal):
-            made.refused_because = clean(f"{error.why}: {error.message}", _TEXT_LENGTH)
         made.noted = clean(asked.noted, _TEXT_LENGTH)
         if self.unwritten:
             made.unwritten, self.unwritten = str(self.unwritten), 0
@@ -261,7 +262,6 @@ class AuditLog:
         return fragment
 
     def _target(self, target: str, info: request.RequestInfo) -> tuple[msgspec.Raw, msgspec.Raw | None]:
-        # Whether it is a resource is not known of a request that was refused before its path was read.
         key = (target, info.verb, info.is_resource)
         known = self._targets.get(key)
         if known is None:
@@ -274,14 +274,9 @@ class AuditLog:
         return known
 
 
-def _instant(when: datetime.datetime) -> str:
-    """As Kubernetes' MicroTime, whose six digits are never left out."""
-    return when.isoformat(timespec="microseconds")[:_MICROTIME] + "Z"
-
-
-def _split(event: bytes) -> list[str]:
-    """A line, cut at its holes. Nothing that a caller wrote looks like one: see 5."""
-    return event.decode().split(_ENCODED_HOLE)
+def _instant(when: datetime.datetime) -> bytes:
+    """As Kubernetes' MicroTime, whose six digits are never left out; in quotes."""
+    return _encode(when) if when.microsecond else when.strftime('"%Y-%m-%dT%H:%M:%S.000000Z"').encode()
 
 
 @functools.lru_cache
@@ -290,11 +285,23 @@ def _succeeded(code: int) -> msgspec.Raw | None:
 
 
 def _failed(code: int, error: status.StatusError) -> _ResponseStatus:
-    return _ResponseStatus(_NOTHING, "Failure", clean(error.message, _TEXT_LENGTH), error.reason, code)
+    return _ResponseStatus(
+        _NOTHING, "Failure", clean(error.message, _TEXT_LENGTH), clean(error.reason, _NAME_LENGTH), code
+    )
 
 
-def _object_ref(info: request.RequestInfo) -> _ObjectRef:
-    parts = (info.plural, info.namespace, info.name, info.group, info.version, info.subresource)
+def _with(annotations: _Annotations, said: dict[str, str]) -> dict[str, str]:
+    """The server's annotations, and those that webhooks gave; theirs never pass for ours."""
+    ours: dict[str, str] = msgspec.to_builtins(annotations)
+    theirs = {
+        clean(key, _NAME_LENGTH): clean(value, _TEXT_LENGTH) for key, value in said.items() if not key.startswith(_OURS)
+    }
+    return theirs | ours
+
+
+def _object_ref(info: request.RequestInfo, created: str = "") -> _ObjectRef:
+    """`created` is the name of a new object: its URL has none."""
+    parts = (info.plural, info.namespace, info.name or created, info.group, info.version, info.subresource)
     return _ObjectRef(*(clean(part, _NAME_LENGTH) for part in parts))
 
 

@@ -2,12 +2,14 @@
 """Station: who is asking? A client certificate, a bearer token, or nobody. Sees only the `Peer` and one header.
 
 1. A certificate is looked at first: the chain must verify as a client's against the current client-CA bundle, at this
-   instant; then the subject's CN is the user and its O values are the groups.
+   instant; then the subject's CN is the user and its O values are the groups. The server's own groups, those of 4 and 5,
+   are dropped from them.
 2. Then an Authorization header, which must be a bearer token that one of the token authenticators knows, presented from
    where it is accepted. A certificate that is refused does not spoil a good token, nor the other way round; the
    certificate wins when both are good.
 3. Whoever presented something and was not believed gets 401. A credential that is not good is never anonymous.
 4. Nothing presented: `system:anonymous`, in the group `system:unauthenticated`, from the networks where that is allowed.
+   This machine (loopback) always counts as one of them.
 5. `system:authenticated` is added to the groups; then the deny list is asked, on every request.
 
 The verdict on a chain is kept by (chain, bundle); validity times are compared on every request, so that neither an
@@ -27,7 +29,6 @@ expiry nor a removed CA waits for a connection to close. What the caller may do 
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,15 @@ class Authenticator:
         for hook in self.changed:
             hook()
 
+    def remembers(self, peer: peer_module.Peer, authorization: str | None) -> bool:
+        """Whether judging these costs little: what was good before, or nothing at all."""
+        if peer.chain_hash in self._verified:
+            return True
+        if authorization is None:
+            return not peer.chain
+        token = authorization.partition(" ")[2]
+        return len(token) <= TOKEN_BYTES and any(row.judge.remembers(token) for row in self._tokens)
+
     def authenticate(self, peer: peer_module.Peer, authorization: str | None, now: datetime.datetime) -> identity.User:
         """The user, or 401. The refusal does not tell the caller which check failed; `why` tells the log."""
         # 1.
@@ -123,9 +133,7 @@ class Authenticator:
                 refused.explained = row.explains
                 raise
             if verdict is not None:
-                user = verdict.user
-                groups = (*user.groups, identity.AUTHENTICATED)
-                return dataclasses.replace(user, groups=groups, source=source), verdict.audiences
+                return verdict.user.authenticated(source), verdict.audiences
         raise identity.Unauthorized("UnknownToken", "no authenticator knows this kind of token")
 
     def reviewed(

@@ -39,7 +39,7 @@ def require(authorizers: access.Authorizers, asked: access.Attributes) -> decisi
 
 
 class Refusal(status.StatusError):
-    """403 in Kubernetes' words; `why` is the rule's own word, for the log and the metric."""
+    """403 in Kubernetes' words; `why` is the rule's own word, for the log and the metric, `sentence` says it to a person."""
 
     def __init__(self, asked: access.Attributes, verdict: decision.Deny | decision.NotMine) -> None:
         sentence = access.refusal(asked, verdict)
@@ -49,3 +49,4 @@ class Refusal(status.StatusError):
         else:
             super().__init__("Forbidden", f"forbidden: {sentence}")
         self.why = verdict.reason
+        self.sentence = sentence

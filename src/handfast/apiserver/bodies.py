@@ -25,7 +25,36 @@ from handfast.apiserver import request
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 
 
-async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
+class Room:
+    """How much of the memory bodies may take while they arrive: a share for each user, and a bound for all."""
+
+    def __init__(self, limits: limits_module.Limits) -> None:
+        self._limits = limits
+        self._taken: dict[str, int] = {}
+        self._total = 0
+
+    def take(self, user: str, size: int) -> None:
+        """One more part of a body of this user; 429 if there is no room for it."""
+        mine = self._taken.get(user, 0) + size
+        if not self._limits.lifted and (
+            mine > self._limits.bodies_per_user_bytes or self._total + size > self._limits.bodies_bytes
+        ):
+            raise status.StatusError(
+                "TooManyRequests", "too many large bodies are on their way, please try again later", retry_after=1
+            )
+        self._taken[user] = mine
+        self._total += size
+
+    def give_back(self, user: str, size: int) -> None:
+        self._total -= size
+        left = self._taken.get(user, 0) - size
+        if left > 0:
+            self._taken[user] = left
+        else:
+            self._taken.pop(user, None)
+
+
+async def read(http: web.BaseRequest, limits: limits_module.Limits, room: Room, user: str) -> bytes:
     """The whole body, or 413 as soon as it is known to be too long."""
     limit = limits.body_bytes
     if http.content_length is not None and http.content_length > limit:
@@ -41,7 +70,7 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
         )
     if http.content.is_eof():
         # It arrived with the head, as small bodies do: no need to wait, nor for a timer.
-        body = http.content.read_nowait()
+        body = _arrived(http.content)
         if len(body) > limit:
             raise _too_large(limit)
         return body
@@ -49,12 +78,15 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
         await _invite(http)
     parts: list[bytes] = []
     size = 0
+    taken = 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             while part := await http.content.readany():
                 size += len(part)
                 if size > limit:
                     raise _too_large(limit)
+                room.take(user, len(part))
+                taken += len(part)
                 parts.append(part)
     except TimeoutError:
         raise status.StatusError(
@@ -62,7 +94,16 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits) -> bytes:
         ) from None
     except web.RequestPayloadError as error:
         raise _unreadable(error) from None
+    finally:
+        room.give_back(user, taken)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _arrived(content: aiohttp.StreamReader) -> bytes:
+    """A body that is all there. To read it would each time have the parser start again on what may follow."""
+    if content._protocol._reading_paused:
+        return content.read_nowait()
+    return b"".join(content._buffer)
 
 
 async def _invite(http: web.BaseRequest) -> None:

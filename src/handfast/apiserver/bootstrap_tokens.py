@@ -45,6 +45,11 @@ class BootstrapTokens:
         self._audiences = api_audiences
         self._decoy = states.Item(tokens.NAMESPACE, "", 0, envelope.encode_document(tokens.decoy()))
 
+    def remembers(self, token: str) -> bool:
+        """Never: a deleted token must be refused at once."""
+        del token
+        return False
+
     def authenticate(
         self, token: str, audiences: tuple[str, ...], now: datetime.datetime
     ) -> identity.TokenVerdict | None:

@@ -24,6 +24,9 @@ class Call(msgspec.Struct):
     decision: str = ""
     # What the operator should know of this request and the caller should not: it goes to the audit line.
     noted: str = ""
+    # What webhooks want said there, by key; and the name of an object that got it only here.
+    annotations: dict[str, str] = {}
+    created: str = ""
     warnings: list[str] = []
 
     @property

@@ -1,24 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: who approves, who signs, and no administrators by request. `rules.certificate_admission` decides.
+"""Admission: who approves, who signs, no administrators by request, and which states a request goes through.
 
-Three rows, as in Kubernetes; here they only say which writes each looks at.
+`rules.certificate_admission` and `rules.certificate_state` decide; here the rows only say which writes each looks at.
+Three are Kubernetes' plugins. The first is validation that needs to know the subresource, or to read what is in PEM,
+which `api.validation` cannot; as there, what is invalid is refused before anybody asks who sent it.
 """
 
 from __future__ import annotations
 
 from handfast.api import status
 from handfast.apiserver import admission
-from handfast.rules import certificate_admission, decision
+from handfast.rules import certificate_admission, certificate_state
 
 _RESOURCES = frozenset({(certificate_admission.GROUP, "certificatesigningrequests")})
 _UPDATE = frozenset({admission.UPDATE})
+
+
+def admit_state(asked: admission.Attributes, _context: admission.Context) -> None:
+    """New requests, and every change of a status."""
+    causes: list[status.Cause] = []
+    if asked.operation == admission.CREATE and not asked.subresource:
+        causes.extend(certificate_state.create(asked.document))
+    elif asked.subresource == "approval":
+        causes.extend(certificate_state.approval(asked.document, asked.old))
+    elif asked.subresource == "status":
+        causes.extend(certificate_state.status(asked.document, asked.old))
+    if causes:
+        raise status.invalid(asked.kind.kind, asked.kind.group, asked.name, causes)
 
 
 def admit_approval(asked: admission.Attributes, context: admission.Context) -> None:
     """Approving and denying."""
     if asked.subresource == "approval":
         user = asked.user
-        _require(asked, certificate_admission.approval(asked.old, user.name, user.groups, context.decide))
+        admission.require(asked, certificate_admission.approval(asked.old, user.name, user.groups, context.decide))
 
 
 def admit_signing(asked: admission.Attributes, context: admission.Context) -> None:
@@ -26,21 +41,17 @@ def admit_signing(asked: admission.Attributes, context: admission.Context) -> No
     if asked.subresource == "status":
         user = asked.user
         verdict = certificate_admission.signing(asked.document, asked.old, user.name, user.groups, context.decide)
-        _require(asked, verdict)
+        admission.require(asked, verdict)
 
 
 def admit_subject(asked: admission.Attributes, _context: admission.Context) -> None:
     """New requests."""
     if not asked.subresource:
-        _require(asked, certificate_admission.subject(asked.document))
+        admission.require(asked, certificate_admission.subject(asked.document))
 
 
-def _require(asked: admission.Attributes, verdict: decision.Decision) -> None:
-    if isinstance(verdict, decision.Deny):
-        raise status.forbidden(asked.kind.plural, asked.kind.group, asked.name, verdict.sentence)
-
-
+STATE = admission.Row("CertificateState", frozenset({admission.CREATE, admission.UPDATE}), admit_state, _RESOURCES)
 APPROVAL = admission.Row("CertificateApproval", _UPDATE, admit_approval, _RESOURCES)
 SIGNING = admission.Row("CertificateSigning", _UPDATE, admit_signing, _RESOURCES)
 SUBJECT = admission.Row("CertificateSubjectRestriction", frozenset({admission.CREATE}), admit_subject, _RESOURCES)
-ROWS = (APPROVAL, SIGNING, SUBJECT)
+ROWS = (STATE, APPROVAL, SIGNING, SUBJECT)

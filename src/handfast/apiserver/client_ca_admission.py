@@ -8,6 +8,7 @@ tells other servers whom to believe. So a write of that one object is let throug
 2. the caller may `trust` it: that verb on configmaps, by this name, in kube-system. The verbs of the role `edit` are
    not enough. Deleting it, and making it again, needs the same, since the CA that the cluster began with counts then;
    so do finalizers and owner references, since the garbage collector deletes for whoever names an owner.
+   The history of CAs, ConfigMap kube-system/handfast-client-ca-history, is guarded in the same way.
 3. And what it says afterwards under `client-ca-file`, where that changes, is at least one CA certificate.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_client_ca_admission.py |
@@ -30,6 +31,8 @@ from handfast.apiserver import admission, client_cas
 from handfast.rules import access, decision
 
 VERB: Final = "trust"
+_PLUGIN: Final = "ClientCATrust"
+_GUARDED: Final = frozenset({client_cas.NAME, client_cas.HISTORY})
 _FIELD: Final = f"data[{client_cas.KEY}]"
 # What anyone with `update` may change, and what the server itself counts on.
 _FREE: Final = frozenset({"labels", "annotations", "managedFields", "resourceVersion", "generation"})
@@ -38,7 +41,7 @@ _FREE: Final = frozenset({"labels", "annotations", "managedFields", "resourceVer
 def admit(asked: admission.Attributes, context: admission.Context) -> None:
     """Refuse who may not change the trust of this server, and what is no bundle."""
     # Cheap test first: nearly every ConfigMap is another one.
-    if asked.name != client_cas.NAME or asked.namespace != client_cas.NAMESPACE:
+    if asked.name not in _GUARDED or asked.namespace != client_cas.NAMESPACE:
         return
     # 1.
     if asked.old is not None and asked.document is not None and _guarded(asked.old) == _guarded(asked.document):
@@ -46,7 +49,7 @@ def admit(asked: admission.Attributes, context: admission.Context) -> None:
     # 2.
     _require_trust(asked, context)
     # 3.
-    if asked.document is not None and _text(asked.document) != _text(asked.old):
+    if asked.name == client_cas.NAME and asked.document is not None and _text(asked.document) != _text(asked.old):
         _require_bundle(asked.document)
 
 
@@ -68,7 +71,7 @@ def _require_trust(asked: admission.Attributes, context: admission.Context) -> N
         version="v1",
         plural="configmaps",
         namespace=client_cas.NAMESPACE,
-        name=client_cas.NAME,
+        name=asked.name,
     )
     verdict = context.decide(question)
     if isinstance(verdict, decision.Approve):
@@ -77,7 +80,7 @@ def _require_trust(asked: admission.Attributes, context: admission.Context) -> N
         f"{access.refusal(question, verdict)}: whoever changes the client CAs can become anyone, so that {asked.operation} of "
         f'this object, except of its labels and annotations, also needs the verb "{VERB}" on it'
     )
-    raise status.forbidden("configmaps", "", client_cas.NAME, why)
+    raise admission.Refusal(asked, decision.Deny("TrustNotPermitted", why, _PLUGIN))
 
 
 def _require_bundle(document: objects.Document) -> None:
@@ -96,7 +99,7 @@ def _require_bundle(document: objects.Document) -> None:
 
 
 ROW = admission.Row(
-    "ClientCATrust",
+    _PLUGIN,
     frozenset({admission.CREATE, admission.UPDATE, admission.DELETE}),
     admit,
     frozenset({("", "configmaps")}),

@@ -10,6 +10,7 @@
 4. Every CA that was ever trusted goes on passing the TLS handshake, so that certificates of one that was removed are
    told 401 and not a broken connection. They are kept in ConfigMap kube-system/handfast-client-ca-history, for the next
    start; the oldest are dropped when there are too many. That ConfigMap lets nobody in.
+5. A certificate that the TLS library cannot use is as bad as none: it would end the server where it is handed over.
 
 Who may write the bundle is `client_ca_admission`; what a chain is worth under it is `authn`.
 
@@ -25,13 +26,14 @@ Who may write the bundle is `client_ca_admission`; what a chain is worth under i
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
 
 from handfast import errors
-from handfast.api import defaults, jsonpath, kinds, objects
+from handfast.api import defaults, jsonpath, kinds, objects, status
 from handfast.apiserver import identity, states, storage, strategies
 from handfast.pki import bundles
 from handfast.rules import access
@@ -48,6 +50,7 @@ HISTORY_KEY: Final = "ca-bundle.crt"
 MAX_REMEMBERED: Final = 256
 MAX_REMEMBERED_BYTES: Final = 512 << 10
 _PREFIX: Final = "core/configmaps/"
+_KEPT: Final = ("namespace", "uid", "creationTimestamp")
 _RETRY_SECONDS: Final = 1.0
 _SYSTEM: Final = identity.User("system:apiserver", (access.MASTERS,))
 
@@ -61,7 +64,21 @@ def _bundle(document: Mapping[str, Any], key: str) -> bundles.TrustBundle:
     found = jsonpath.at(document, "data", key)
     if not isinstance(found, str):
         raise errors.Refused(f"there is no key {key}", reason="NoBundle")
-    return bundles.TrustBundle.from_pem(found.encode("utf-8", "replace"))
+    bundle = bundles.TrustBundle.from_pem(found.encode("utf-8", "replace"))
+    for number, der in enumerate(bundle.ders, start=1):
+        _require_usable(number, der)
+    return bundle
+
+
+def _require_usable(number: int, der: bytes) -> None:
+    """TLS is another library's: what our parser reads and it does not must never get as far as the handshake."""
+    # 5.
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
+    except (ssl.SSLError, ValueError):
+        raise errors.Refused(
+            f"certificate {number} (of those in force longest first) cannot be used for TLS", reason="Malformed"
+        ) from None
 
 
 class ClientCAs:
@@ -104,6 +121,9 @@ class ClientCAs:
         except protocol.Mismatch:
             # Another server was faster. With its write in the copy, look again.
             self._work.set()
+        except status.StatusError as error:
+            # What somebody put into a ConfigMap must not keep the server from starting.
+            _log.error("the client CAs could not be written down", error=error.message)
 
     async def _settle(self) -> None:
         await self._replica.fresh()
@@ -143,12 +163,14 @@ class ClientCAs:
         self._work.set()
 
     def _take(self, item: states.Item | None) -> None:
-        """Judge by the bundle of this ConfigMap from now on (1., 2., 3.)."""
+        """Judge by the bundle of this ConfigMap from now on."""
+        # 2.
         if item is None:
             bundle = self._initial
         else:
             try:
                 bundle = read(item.document())
+            # 3.
             except errors.Refused as refused:
                 self.trouble = (
                     f"ConfigMap {NAMESPACE}/{NAME}, {KEY}: {refused.message}; the last good bundle is in force"
@@ -159,6 +181,7 @@ class ClientCAs:
         self._remember(bundle)
         if bundle.digest == self.bundle.digest:
             return
+        # 1.
         self.bundle = bundle
         _log.info("the client CAs have changed", fingerprints=[anchor.fingerprint for anchor in bundle.anchors])
         self._trust(bundle)
@@ -175,10 +198,9 @@ class ClientCAs:
     async def _write(self, old: states.Item | None, name: str, key: str, bundle: bundles.TrustBundle) -> None:
         text = bundle.to_pem().decode()
         if old is not None:
-            document = old.document()
-            # Someone may have made it immutable, or put other things into it: it is the server's own.
-            document.pop("immutable", None)
-            document["data"] = {key: text}
+            # Someone may have made it immutable, or put other things into it: it is the server's own, so nothing stays.
+            document = _config_map(name, {key: text})
+            document["metadata"] |= {field: old.document()["metadata"].get(field) for field in _KEPT}
             written = await self._storage.replace(self._kind, document, old)
         else:
             document = _config_map(name, {key: text})

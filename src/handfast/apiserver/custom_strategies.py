@@ -144,10 +144,13 @@ def version_required(kind: kinds.Kind, name: str) -> status.StatusError:
 
 
 def place_replicas(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
-    """A write through /scale: the number goes where the definition says, and nothing else changes."""
+    """A write through /scale: the number goes where the definition says; of the rest only the record of owners is new."""
     path = kind.scale_paths[0]
     if not path:
         return document
     merged = copy.deepcopy(old)
     definitions.set_replicas(merged, path, document["spec"]["replicas"])
+    merged["metadata"].pop("managedFields", None)
+    if "managedFields" in document["metadata"]:
+        merged["metadata"]["managedFields"] = document["metadata"]["managedFields"]
     return merged

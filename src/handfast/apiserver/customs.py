@@ -7,6 +7,7 @@
 3. A definition that is marked for deletion loses its objects first, then its finalizer, and with it its rows. Objects
    with finalizers of their own are marked, and waited for. What another server wrote at the last moment goes afterwards.
 4. A definition whose names were taken is looked at again when others change.
+5. Objects of built-in kinds are no definition's: whatever one says, they are not deleted with it.
 
 Every server does 3. and 4.; each write names the state it replaces, so that the second to come changes nothing. It
 does not judge definitions (`api.definitions`), nor objects (`custom_strategies`).
@@ -203,6 +204,8 @@ class Customs:
 
     async def _empty(self, kind: kinds.Kind) -> bool:
         """Delete the objects at a prefix; whether none is left."""
+        if definitions.is_builtin_prefix(kind.prefix):  # 5.
+            return True
         collection = self._replica.collection(kind.prefix)
         for item in collection.snapshot():
             await self._remove(kind, item)

@@ -7,12 +7,15 @@ gathered here a first time, because people may come before the controllers do. T
 
 from __future__ import annotations
 
-from handfast.api import defaults, kinds
+import structlog
+
+from handfast.api import defaults, kinds, status
 from handfast.apiserver import identity, states, storage, strategies
 from handfast.rules import access, rbac, rbac_default_roles, rbac_defaults
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
+_log = structlog.get_logger("handfast.default_policy")
 _SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
 
 
@@ -29,6 +32,9 @@ async def ensure(store: storage.Storage, clock: clock_module.Clock) -> None:
                 await _reconcile(store, clock, kind, found, default)
         except protocol.Mismatch:
             continue  # another server was faster; the next start looks again
+        except status.StatusError as error:
+            # Whatever was put into one role must not keep the server from starting.
+            _log.error("a default could not be written", kind=kind.kind, name=default.name, error=error.message)
     # One round for each role that another may gather from.
     for _ in rbac_default_roles.AGGREGATED:
         await _gather(store, rows["clusterroles"])
@@ -76,3 +82,5 @@ async def _gather(store: storage.Storage, kind: kinds.Kind) -> None:
             await store.replace(kind, document, found)
         except protocol.Mismatch:
             continue  # whoever was faster is followed by the controller
+        except status.StatusError as error:
+            _log.error("the rules of a role could not be gathered", name=name, error=error.message)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from handfast.api import status
-from handfast.rules import access, networks
+from handfast.rules import access, networks, user_names
 
-AUTHENTICATED = "system:authenticated"
-UNAUTHENTICATED = "system:unauthenticated"
+AUTHENTICATED = user_names.AUTHENTICATED
+UNAUTHENTICATED = user_names.UNAUTHENTICATED
 # The keys of `User.extra` begin with it.
 EXTRA = "authentication.kubernetes.io/"
 
@@ -25,7 +25,8 @@ class User:
     groups: tuple[str, ...]
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    method: str = "anonymous"
+    # How they were known; empty for the server's own parts, which nobody had to authenticate.
+    method: str = ""
     # When the credential ends: nothing that it opened may outlive it.
     until: datetime.datetime | None = None
     # Of a client certificate: its serial number (lower-case hex) and the SHA-256 of its public key (SPKI, hex).
@@ -34,8 +35,14 @@ class User:
     # Of a bearer token: the address that presented it.
     source: str = ""
 
+    def authenticated(self, source: str = "") -> User:
+        """The same, in the group of everybody who is known, from `source`. Written out: it is asked for every token."""
+        groups = (*self.groups, AUTHENTICATED)
+        rest = (self.uid, self.extra, self.method, self.until, self.serial, self.key_fingerprint)
+        return User(self.name, groups, *rest, source)
 
-ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,))
+
+ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,), method="anonymous")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,9 @@ class TokenAuthenticator(Protocol):
 
     def authenticate(self, token: str, audiences: tuple[str, ...], now: datetime.datetime) -> TokenVerdict | None:
         """The verdict; None: this is not my kind of token (ask the next); raises Unauthorized: mine, and refused."""
+
+    def remembers(self, token: str) -> bool:
+        """Whether it was found good before, so that judging it again costs little."""
 
 
 class Unauthorized(status.StatusError):

@@ -10,7 +10,7 @@ flood costs; they are not an access rule. Which budget a request falls under is 
 4. Joins are counted by token and source, and all of them together: one token may bring a thousand machines, and a
    flood of joins takes nothing from anyone else.
 5. A source is what one machine can take addresses from: an IPv4 address, or the /64 of an IPv6 one.
-6. A request that is refused costs nothing from any budget.
+6. A request that gets 429 costs nothing from any budget.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_limits.py |
 |---|---|---|---|---|
@@ -32,6 +32,9 @@ from handfast.rules import flow, networks
 
 # Callers whose flow is remembered.
 _CALLERS = 10_000
+# Buckets of one kind; service accounts have one for each source.
+_SOURCES = 10_000
+_ACCOUNT_SOURCES = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,15 @@ class Limits:
     anonymous_idle_seconds: float = 15.0
     # A client that does not read its answer is given up after this long.
     write_seconds: float = 30.0
+    # A write altogether, with everyone it has to ask: longer than the longest deadline of a webhook.
+    request_seconds: float = 60.0
     body_bytes: int = 3 << 20
+    # One line of a head, and all of it.
     header_bytes: int = 32 << 10
+    head_bytes: int = 64 << 10
+    # Bodies on their way that did not come with their head, of one user and of all.
+    bodies_per_user_bytes: int = 32 << 20
+    bodies_bytes: int = 256 << 20
     connections_per_second: float = 100.0
     connections_burst: int = 400
     anonymous_per_second: float = 50.0
@@ -82,7 +92,7 @@ class Buckets:
     The least recently seen are forgotten, so memory is bounded.
     """
 
-    def __init__(self, rate: float, burst: int, sources: int = 10_000) -> None:
+    def __init__(self, rate: float, burst: int, sources: int = _SOURCES) -> None:
         self._rate = rate
         self._burst = float(burst)
         self._sources = sources
@@ -93,10 +103,18 @@ class Buckets:
         tokens, then = self._state.pop(source, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)
         allowed = tokens >= 1.0
-        self._state[source] = (tokens - 1.0 if allowed else tokens, now)
+        self._state[source] = (tokens - 1.0 if allowed else tokens, now)  # 6.
         if len(self._state) > self._sources:
             self._state.popitem(last=False)
         return 0.0 if allowed else (1.0 - tokens) / self._rate
+
+    def look(self, source: Hashable, now: float) -> float:
+        """As `wait`, and nothing is taken."""
+        state = self._state.get(source)
+        if state is None:
+            return 0.0
+        tokens = min(self._burst, state[0] + (now - state[1]) * self._rate)
+        return 0.0 if tokens >= 1.0 else (1.0 - tokens) / self._rate
 
     def give_back(self, source: Hashable) -> None:
         """Undo the last `wait` that was allowed: the request was refused for another reason."""
@@ -110,6 +128,8 @@ class Flows:
     def __init__(self, limits: Limits) -> None:
         self._lifted = limits.lifted
         self._strangers = Buckets(limits.anonymous_per_second, limits.anonymous_burst)
+        # Of their own: whoever only asks without a credential must not keep others behind the same address from joining.
+        self._failures = Buckets(limits.anonymous_per_second, limits.anonymous_burst)
         self._probes = Buckets(limits.anonymous_per_second, limits.anonymous_burst)
         self._joins = Buckets(limits.joins_per_second, limits.joins_burst)
         self._by_name = {
@@ -118,38 +138,49 @@ class Flows:
             flow.RENEWAL: Buckets(limits.renewal_per_second, limits.renewal_burst),
         }
         self._by_source = {
-            flow.SERVICE_ACCOUNT: Buckets(limits.service_account_per_second, limits.service_account_burst, 50_000),
+            flow.SERVICE_ACCOUNT: Buckets(
+                limits.service_account_per_second, limits.service_account_burst, _ACCOUNT_SOURCES
+            ),
             flow.JOIN: Buckets(limits.join_per_second, limits.join_burst),
         }
         self._callers: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def stranger(self, source: str, target: str, now: float) -> float:
         """A request without any credential; `target` is its path, perhaps with a query."""
+        # 1.
         if self._lifted:
             return 0.0
         probe = flow.of_path(flow.ANONYMOUS, target) == flow.HEALTH
         return (self._probes if probe else self._strangers).wait(networks.neighbourhood(source), now)
 
+    def worn_out(self, source: str, now: float) -> float:
+        """How long a source must wait whose refused credentials have used up its budget; it takes nothing."""
+        return 0.0 if self._lifted else self._failures.look(networks.neighbourhood(source), now)
+
     def failed(self, source: str, now: float) -> float:
         """A request whose credential was refused."""
-        return 0.0 if self._lifted else self._strangers.wait(networks.neighbourhood(source), now)
+        # 1.
+        return 0.0 if self._lifted else self._failures.wait(networks.neighbourhood(source), now)
 
     def wait(self, user: identity.User, info: request.RequestInfo, source: str, now: float) -> float:
         """A request of somebody known. Strangers have been counted already: see `stranger`."""
         if self._lifted:
             return 0.0
         flow_ = self.flow(user, info)
+        # 2.
         by_name = self._by_name.get(flow_)
         if by_name is not None:
             return by_name.wait(user.name, now)
+        # 3. 4. 5.
         by_source = self._by_source.get(flow_)
         if by_source is None:
             return 0.0
         key = (user.name, networks.neighbourhood(source))
         seconds = by_source.wait(key, now)
+        # 4.
         if seconds == 0.0 and flow_ == flow.JOIN:
             seconds = self._joins.wait(flow.JOIN, now)
-            if seconds > 0.0:
+            if seconds > 0.0:  # 6.
                 by_source.give_back(key)
         return seconds
 

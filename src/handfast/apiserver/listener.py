@@ -5,9 +5,11 @@
 2. Each handshake has a deadline.
 3. Client certificates are asked for, not required. A chain of a CA this server has ever trusted passes the handshake
    even if expired or no longer trusted, so that it is answered with a 401 instead of a dropped handshake; `authn` judges it.
+   What TLS itself turns away (another CA, another purpose) is told to the log.
 4. Session tickets are off: a session resumed from one carries no chain. (TLS 1.2 may still find a session by its number
    in this server's memory; that one has kept its chain.)
-5. A request head has a deadline, so a client that sends one byte a minute does not keep a connection.
+5. A request head has a deadline and a size, so a client that sends one byte a minute does not keep a connection, nor
+   one that sends headers without end the memory.
 
 It authenticates nobody.
 """
@@ -21,6 +23,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import structlog
 from aiohttp import web
 
 from handfast.apiserver import gate
@@ -34,8 +37,20 @@ from handfast.runtime import crowd
 _NO_CHECK_TIME = 0x200000
 # _ssl.ENCODING_DER
 _DER = 2
+# How long what is left of a refused body is read and thrown away.
+_LINGERING_SECONDS = 2.0
 # How aiohttp's parser says that a line is too long, or that there are too many.
 _HEAD_TOO_LARGE = ("Got more than", "Too many headers")
+# X509_V_ERR_…: why OpenSSL refused a client's chain, in the words of `pki.chains`.
+_VERIFY_REASONS = {
+    **dict.fromkeys((2, 7, 18, 19, 20, 21), "UnknownAuthority"),
+    26: "WrongPurpose",
+    34: "UnknownExtension",
+    66: "WeakKey",
+    67: "WeakKey",
+    68: "WeakSignature",
+}
+_log = structlog.get_logger("handfast.listener")
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 ErrorHandler = Callable[[int, str], web.StreamResponse]
 
@@ -70,13 +85,16 @@ def _chain(transport: asyncio.BaseTransport) -> tuple[bytes, ...]:
 class Connection(web.RequestHandler):
     """One HTTP connection: knows its peer, and ends when a request head takes too long."""
 
-    __slots__ = ("_head_timer", "_limits", "_on_error", "closed_hooks", "peer")
+    __slots__ = ("_body", "_head_bytes", "_head_timer", "_limits", "_on_error", "closed_hooks", "peer")
 
     def __init__(self, manager: Any, limits: limits_module.Limits, on_error: ErrorHandler, **settings: Any) -> None:
         super().__init__(manager, **settings)
         self._limits = limits
         self._on_error = on_error
         self._head_timer: asyncio.TimerHandle | None = None
+        # What came since the last whole request that is not of its body.
+        self._head_bytes = 0
+        self._body: Any = None
         self.peer = peer_module.Peer((), "", "none")
         self.closed_hooks: set[Callable[[], None]] = set()
 
@@ -96,7 +114,16 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        known = len(self._messages)
+        in_body = self._body is not None and not self._body.is_eof()
         super().data_received(data)
+        if len(self._messages) > known:
+            self._body, self._head_bytes = self._messages[-1][1], 0
+        elif not in_body:
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.head_bytes:
+                self._head_too_large()
+                return
         if self._messages and getattr(self._messages[-1][0], "exc", None) is not None:
             self._break_off()
         if self._messages or self._request_in_progress:
@@ -118,6 +145,22 @@ class Connection(web.RequestHandler):
         response = self._on_error(status, message)
         response.force_close()
         return response
+
+    def _head_too_large(self) -> None:
+        """aiohttp bounds each line of a head and their number, not the whole: strangers could fill the memory."""
+        transport = self.transport
+        if transport is None:
+            return
+        if self._request_in_progress:
+            # Somebody else's answer is being written.
+            transport.abort()
+            return
+        text = self._on_error(431, "")
+        body = text.body if isinstance(text, web.Response) and isinstance(text.body, bytes) else b""
+        head = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        self._head_done()
+        transport.close()
 
     def _break_off(self) -> None:
         """The bytes stopped being HTTP. If that was inside a body, aiohttp does not tell who waits for it: we do."""
@@ -166,7 +209,7 @@ class _Server(web.Server):
             keepalive_timeout=self._limits.idle_seconds,
             max_field_size=self._limits.header_bytes,
             max_line_size=self._limits.header_bytes,
-            lingering_time=2.0,
+            lingering_time=_LINGERING_SECONDS,
             auto_decompress=False,
         )
 
@@ -257,6 +300,10 @@ class Listener:
                 ssl_handshake_timeout=self._limits.handshake_seconds,
                 ssl_shutdown_timeout=2.0,
             )
+        except ssl.SSLCertVerificationError as error:
+            # No station will see this certificate, so nobody else could tell the operator.
+            reason = _VERIFY_REASONS.get(error.verify_code, "Untrusted")
+            _log.warning("handshake refused", source=source, reason=reason, detail=error.verify_message)
         except (OSError, TimeoutError):
             pass  # a failed handshake is the peer's affair: TLS told it why
         finally:

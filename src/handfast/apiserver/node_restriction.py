@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from handfast.api import status
 from handfast.apiserver import admission
-from handfast.rules import decision, node_restriction, node_write
+from handfast.rules import node_restriction, node_write
 
 
 def admit(asked: admission.Attributes, context: admission.Context) -> None:
@@ -25,10 +24,7 @@ def admit(asked: admission.Attributes, context: admission.Context) -> None:
         groups=user.groups,
     )
     verdict = node_restriction.decide(write, node_write.Known(context.find, context.decide))
-    if isinstance(verdict, node_write.Missing):
-        raise status.not_found(verdict.kind, "", verdict.name)
-    if isinstance(verdict, decision.Deny):
-        raise status.forbidden(asked.kind.plural, asked.kind.group, asked.name, verdict.sentence)
+    admission.require(asked, verdict)
 
 
 # Every resource: a caller that may be a node but has no node's name writes nothing at all.

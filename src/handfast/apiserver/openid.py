@@ -3,7 +3,7 @@
 
 1. The issuer is an https URL without query or fragment: a relying party appends the path of the configuration to it and
    compares it letter by letter with `iss` (OpenID Connect Discovery 1.0, sections 3 and 4).
-2. The key set is at an https URL: whoever could change it on the way could sign tokens.
+2. The key set is below the issuer, so at an https URL: whoever could change it on the way could sign tokens.
 3. Only public keys are told.
 
 Bodies are made once; whoever may read them is decided by authorisation before.
@@ -36,19 +36,17 @@ class Page:
 
 
 class OpenId:
-    """The two pages, by path. Without `jwks_uri` the key set is said to be below the issuer."""
+    """The two pages, by path."""
 
-    def __init__(self, issuer: str, keys: jwt.KeySet, jwks_uri: str = "") -> None:
-        jwks_uri = jwks_uri or issuer.rstrip("/") + JWKS_PATH
+    def __init__(self, issuer: str, keys: jwt.KeySet) -> None:
         # 1.
-        parts = _https(issuer, "the issuer")
+        parts = _https(issuer)
         if parts.query or parts.fragment or "?" in issuer or "#" in issuer:
             raise _bad_url(f"the issuer must have no query and no fragment: {issuer!r}")
-        # 2.
-        _https(jwks_uri, "the URL of the key set")
         configuration = {
             "issuer": issuer,
-            "jwks_uri": jwks_uri,
+            # 2.
+            "jwks_uri": issuer.rstrip("/") + JWKS_PATH,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": keys.algorithms,
@@ -64,13 +62,13 @@ def _page(document: Mapping[str, object], content_type: str) -> Page:
     return Page(_encode(document), {"Content-Type": content_type, "Cache-Control": _CACHE_CONTROL})
 
 
-def _https(url: str, what: str) -> urllib.parse.SplitResult:
+def _https(url: str) -> urllib.parse.SplitResult:
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError:
-        raise _bad_url(f"{what} is not a URL: {url!r}") from None
+        raise _bad_url(f"the issuer is not a URL: {url!r}") from None
     if parts.scheme != "https" or not parts.hostname:
-        raise _bad_url(f"{what} must be a URL that begins with https:// and names a host, not {url!r}")
+        raise _bad_url(f"the issuer must be a URL that begins with https:// and names a host, not {url!r}")
     return parts
 
 

@@ -3,6 +3,9 @@
 
 Applying is pure (`api.patch`, `api.strategic`, `api.apply`); storing, retries and checks are `writes`. Patches are
 always JSON (server-side apply: YAML), whatever else the client speaks.
+
+What is patched at /scale is the Scale, whichever the patch type: of the object behind it nothing but the number of
+replicas is read from the result, or owned by who applied it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import apply, conversion, decode, kinds, objects, patch, status, strategic
+from handfast.api import apply, conversion, decode, definitions, kinds, objects, patch, status, strategic
 from handfast.apiserver import bodies, call, states, strategies, writes
 from handfast.runtime import clock as clock_module
 
@@ -20,6 +23,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+_SCALE = "autoscaling.v1.Scale"
 
 
 class Patcher:
@@ -48,7 +52,7 @@ class Patcher:
             served = conversion.to_served(kind, document)
             if asked.info.subresource == "scale":
                 wanted = change(strategies.scale_of(kind, served))
-                bodies.check_fields(wanted, "autoscaling.v1.Scale", bodies.IGNORE)
+                bodies.check_fields(wanted, _SCALE, bodies.IGNORE)
                 return strategies.set_scale(wanted, document)
             result = change(served)
             _require_same_object(kind, result, document)
@@ -62,22 +66,14 @@ class Patcher:
         if not asked.info.query.get("fieldManager"):
             cause = status.Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
             raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
+        if asked.info.subresource == "scale":
+            return await self._apply_scale(asked, kind, body, manager), False
         applied, asked.warnings = bodies.for_kind(body, decode.YAML, kind, bodies.validation_mode(asked.info))
         applied["metadata"].setdefault("name", asked.info.name)
         _require_place(applied["metadata"], asked.info.name, asked.info.space(kind))
 
         def merged(live: objects.Document | None) -> objects.Document:
-            document, _ = apply.server_side_apply(
-                None if live is None else conversion.to_served(kind, live),
-                applied,
-                manager=manager,
-                force=asked.info.flag("force"),
-                types=kind.message or kind.schema,
-                api_version=kind.api_version,
-                now_text=objects.timestamp(self._clock.now()),
-                subresource=asked.info.subresource,
-            )
-            return conversion.to_stored(kind, document)
+            return conversion.to_stored(kind, self._merged(asked, kind, live, applied, manager))
 
         # The configuration owns no uid or resourceVersion; where it names them, they are preconditions.
         version, uid = (str(applied["metadata"].get(field) or "") for field in ("resourceVersion", "uid"))
@@ -87,6 +83,48 @@ class Patcher:
             if error.reason != "NotFound" or asked.info.subresource:
                 raise
         return await self._writer.create(asked, kind, merged(None)), True
+
+    async def _apply_scale(self, asked: call.Call, kind: kinds.Kind, body: bytes, manager: str) -> states.Item:
+        """Apply a Scale: its replicas are set, and owned, where the kind has them."""
+        scale = bodies.document(body, decode.YAML, "Scale", "autoscaling/v1", _SCALE)
+        metadata = scale["metadata"]
+        metadata.setdefault("name", asked.info.name)
+        _require_place(metadata, asked.info.name, asked.info.space(kind))
+        if (scale.get("spec") or {}).get("replicas") is None:
+            cause = status.Cause("FieldValueRequired", "Required value: is required for apply patch", "spec.replicas")
+            raise status.invalid("Scale", "autoscaling", asked.info.name, [cause])
+        applied: objects.Document = {"apiVersion": kind.api_version, "kind": kind.kind}
+        applied["metadata"] = {key: metadata[key] for key in ("name", "managedFields") if key in metadata}
+        definitions.set_replicas(applied, strategies.replicas_path(kind), scale["spec"]["replicas"])
+
+        def scaled(live: objects.Document) -> objects.Document:
+            document = strategies.set_scale(scale, live)
+            merged = self._merged(asked, kind, live, applied, manager)
+            document["metadata"]["managedFields"] = merged["metadata"]["managedFields"]
+            return document
+
+        version, uid = (str(metadata.get(field) or "") for field in ("resourceVersion", "uid"))
+        return await self._writer.change(asked, kind, scaled, version=version, uid=uid)
+
+    def _merged(
+        self,
+        asked: call.Call,
+        kind: kinds.Kind,
+        live: objects.Document | None,
+        applied: objects.Document,
+        manager: str,
+    ) -> objects.Document:
+        document, _ = apply.server_side_apply(
+            None if live is None else conversion.to_served(kind, live),
+            applied,
+            manager=manager,
+            force=asked.info.flag("force"),
+            types=kind.message or kind.schema,
+            api_version=kind.api_version,
+            now_text=objects.timestamp(self._clock.now()),
+            subresource=asked.info.subresource,
+        )
+        return document
 
 
 def _require_same_object(kind: kinds.Kind, result: objects.Document, document: objects.Document) -> None:

@@ -2,28 +2,29 @@
 """The whole path of a request, in order, on one page.
 
     connection   listener     gate, TLS, HTTP
+    around all of it audit    writes down every outcome
     1 rate limit limits       no credential, or a bad one: per source
     2 authenticate authn      who is asking
     3 impersonate impersonation in whose name
     4 rate limit limits       everyone else: per user, renewals before joins
-    5 audit      audit        writes down every outcome (wraps the rest)
-    6 authorise  authz        may they
-    7 resource   resources    which kind, which verb …
-    8 decode     bodies         … what they sent
-    9 strategy   strategies     … what the server fills in, and defaults
-    10 admit     admitting      … may this object be written, and how
-    11 store     storage        … write it
-    12 encode    encode         … answer in the shape they asked for
+    5 authorise  authz        may they
+    6 resource   resources    which kind, which verb …
+    7 decode     bodies         … what they sent
+    8 strategy   strategies     … what the server fills in, and defaults
+    9 admit      admitting      … may this object be written, and how
+    10 store     storage        … write it
+    11 encode    encode         … answer in the shape they asked for
 
 Every error becomes a Status here, through the one mapping (`status.from_error`), and nowhere else.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import cast
 
 import aiohttp
@@ -31,6 +32,7 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
+from handfast import errors
 from handfast.api import status
 from handfast.apiserver import (
     audit,
@@ -52,6 +54,9 @@ _encode = msgspec.json.Encoder().encode
 # Characters of one warning, and of all of an answer: clients refuse long headers.
 _WARNING_LENGTH = 1024
 _WARNINGS_TOTAL = 4096
+_READS = frozenset({"get", "list", "watch"})
+# Groups of nothing but reviews.
+_REVIEWS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 _STRANGER = "too many requests without a good credential from this address"
 
 
@@ -120,6 +125,9 @@ class Pipeline:
         # 1 rate limit: those who present nothing
         if not peer.chain and authorization is None:
             _require(self._flows.stranger(peer.address, http._message.path, self._clock.monotonic()), _STRANGER)
+        elif not self._limits.lifted and not self._authenticator.remembers(peer, authorization):
+            # After too many guesses no other is even looked at; what was good before goes on being good.
+            _require(self._flows.worn_out(peer.address, self._clock.monotonic()), _STRANGER)
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         asked.info = request.parse(http.method, http._message.path)
@@ -140,15 +148,43 @@ class Pipeline:
             payer = asked.impersonator or asked.user
             seconds = self._flows.wait(payer, asked.info, peer.address, self._clock.monotonic())
             _require(seconds, "too many requests of this user")
-        # 6 authorise
+        # 5 authorise
         facts = authz.attributes(asked.user, asked.info)
         asked.decision = authz.require(self._authorizers, facts).sentence
         if asked.info.verb == "watch":
             self._audit.started(asked, 200, 0.0)
-        # 7 to 12
-        if asked.info.is_resource:
+        # 6 to 11
+        if not asked.info.is_resource:
+            return self._nonresources.answer(asked)
+        if asked.info.verb in _READS or asked.info.group in _REVIEWS:
+            # Bounded by how fast the answer is read, a watch by its own time; a review waits for its body only.
             return await self._resources.answer(asked)
-        return self._nonresources.answer(asked)
+        return await self._in_time(self._resources.answer(asked))
+
+    async def _in_time(self, work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+        """A write may take so long and no longer, whatever it waits for; it may have been carried out all the same."""
+        task = asyncio.current_task()
+        if task is None:
+            raise errors.Misuse("a request is answered inside a task")
+        expired = False
+
+        def expire() -> None:
+            nonlocal expired
+            expired = True
+            task.cancel()
+
+        # By hand: `asyncio.timeout` costs several times as much, and every write pays it.
+        timer = asyncio.get_running_loop().call_later(self._limits.request_seconds, expire)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not expired or task.uncancel() > 0:
+                raise
+            raise status.StatusError(
+                "Timeout", "Timeout: request did not complete within the allotted timeout", code=504
+            ) from None
+        finally:
+            timer.cancel()
 
     def _impersonate(self, asked: call.Call) -> None:
         other = impersonation.apply(asked.user, asked.http.headers, self._authorizers)

@@ -2,14 +2,14 @@
 """Admission: who writes roles and bindings may give away only what they hold. Who holds what is `rules.rbac_policy`'s.
 
 Of a Role or ClusterRole, created or updated:
-1. Members of system:masters pass, and who may `escalate` this role.
+1. Who may `escalate` this role passes; to the authoriser, members of system:masters may everything.
 2. An update that leaves rules, aggregation rule and labels as they are passes. Labels count, because by them a role's
    rules are taken into aggregated roles.
 3. Every permission in the rules must be held by the caller, in the role's namespace.
 4. A ClusterRole that has, or had, an aggregation rule needs a caller who holds everything: it gathers whatever comes.
 
 Of a RoleBinding or ClusterRoleBinding, created or updated:
-5. Members of system:masters pass, and who may `bind` the role that is named.
+5. Who may `bind` the role that is named passes.
 6. An update that leaves role and subjects as they are passes.
 7. The role must be there.
 8. Every permission of the role must be held by the caller, in the binding's namespace; of what a RoleBinding cannot
@@ -31,9 +31,10 @@ from __future__ import annotations
 from typing import Any
 
 from handfast.api import jsonpath, status
-from handfast.apiserver import admission, identity
+from handfast.apiserver import admission
 from handfast.rules import access, decision, rbac, rbac_escalation, rbac_policy
 
+_ROLE_PLUGIN, _BINDING_PLUGIN = "RBACRoleEscalation", "RBACBindingEscalation"
 _WRITES = frozenset({admission.CREATE, admission.UPDATE})
 _ROLES = frozenset({(rbac.GROUP, "roles"), (rbac.GROUP, "clusterroles")})
 _BINDINGS = frozenset({(rbac.GROUP, "rolebindings"), (rbac.GROUP, "clusterrolebindings")})
@@ -41,7 +42,7 @@ _PLURALS = {rbac_policy.ROLE: "roles", rbac_policy.CLUSTER_ROLE: "clusterroles"}
 _NEEDS_EVERYTHING = "must have cluster-admin privileges to use the aggregationRule"
 
 
-def row(policy: rbac_policy.Policy) -> tuple[admission.Row, ...]:
+def rows(policy: rbac_policy.Policy) -> tuple[admission.Row, ...]:
     """The rows of both checks: they go among those that only look."""
 
     def admit_role(asked: admission.Attributes, context: admission.Context) -> None:
@@ -51,8 +52,8 @@ def row(policy: rbac_policy.Policy) -> tuple[admission.Row, ...]:
         _check_binding(policy, asked, context)
 
     return (
-        admission.Row("RBACRoleEscalation", _WRITES, admit_role, _ROLES),
-        admission.Row("RBACBindingEscalation", _WRITES, admit_binding, _BINDINGS),
+        admission.Row(_ROLE_PLUGIN, _WRITES, admit_role, _ROLES),
+        admission.Row(_BINDING_PLUGIN, _WRITES, admit_binding, _BINDINGS),
     )
 
 
@@ -63,10 +64,10 @@ def _check_role(policy: rbac_policy.Policy, asked: admission.Attributes, context
     if old is not None and _same(document, old, ("rules",), ("aggregationRule",), ("metadata", "labels")):  # 2.
         return
     held = policy.rules_for(asked.user.name, asked.user.groups, asked.namespace)
-    _require(asked, held, rbac.parse(document.get("rules")))  # 3.
+    _require(asked, _ROLE_PLUGIN, held, rbac.parse(document.get("rules")))  # 3.
     aggregates = document.get("aggregationRule") or (old or {}).get("aggregationRule")
     if aggregates and rbac_escalation.uncovered(held, rbac.FULL):  # 4.
-        raise status.forbidden(asked.kind.plural, asked.kind.group, asked.name, _NEEDS_EVERYTHING)
+        raise admission.Refusal(asked, decision.Deny("AggregationRule", _NEEDS_EVERYTHING, _ROLE_PLUGIN))
 
 
 def _check_binding(policy: rbac_policy.Policy, asked: admission.Attributes, context: admission.Context) -> None:
@@ -84,23 +85,24 @@ def _check_binding(policy: rbac_policy.Policy, asked: admission.Attributes, cont
         raise status.not_found(plural, rbac.GROUP, name)
     if asked.namespace:
         rules = tuple(rule for rule in rules if rule.resources)
-    _require(asked, policy.rules_for(asked.user.name, asked.user.groups, asked.namespace), rules)  # 8.
+    held = policy.rules_for(asked.user.name, asked.user.groups, asked.namespace)
+    _require(asked, _BINDING_PLUGIN, held, rules)  # 8.
 
 
-def _require(asked: admission.Attributes, held: list[rbac.PolicyRule], wanted: tuple[rbac.PolicyRule, ...]) -> None:
+def _require(
+    asked: admission.Attributes, plugin: str, held: list[rbac.PolicyRule], wanted: tuple[rbac.PolicyRule, ...]
+) -> None:
     try:
         missing = rbac_escalation.uncovered(held, wanted)
     except rbac_escalation.TooBroad as error:
-        raise status.forbidden(asked.kind.plural, asked.kind.group, asked.name, error.message) from error
+        raise admission.Refusal(asked, decision.Deny(error.reason, error.message, plugin)) from error
     if missing:
         why = rbac_escalation.refusal(asked.user.name, asked.user.groups, missing)
-        raise status.forbidden(asked.kind.plural, asked.kind.group, asked.name, why)
+        raise admission.Refusal(asked, decision.Deny("Escalation", why, plugin))
 
 
 def _may(asked: admission.Attributes, context: admission.Context, verb: str, plural: str, name: str) -> bool:
-    user: identity.User = asked.user
-    if access.MASTERS in user.groups:
-        return True
+    user = asked.user
     verdict = context.decide(
         access.Attributes(
             user=user.name,

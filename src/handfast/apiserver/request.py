@@ -2,6 +2,9 @@
 """URL and method -> what is asked: verb, group, version, resource, namespace, name, subresource.
 
 The same words authorisation and audit use. It does not know which resources exist: `resources` looks the kind up.
+
+A method that is not in the tables below asks nothing: it is refused here, whatever the path. It must not become a verb,
+or a method of the name of a verb would be taken for it.
 """
 
 from __future__ import annotations
@@ -65,6 +68,8 @@ def parse(method: str, target: str) -> RequestInfo:
 
 
 def _parse(method: str, target: str) -> RequestInfo:
+    if method not in _NON_RESOURCE_VERBS:
+        raise status.StatusError("MethodNotAllowed", "the server does not allow this method on the requested resource")
     path, _, query_text = target.partition("?")
     if len(path) > PATH_LIMIT:
         raise status.bad_request(f"the path has {len(path)} characters, at most {PATH_LIMIT} are allowed")
@@ -79,7 +84,7 @@ def _parse(method: str, target: str) -> RequestInfo:
     elif len(parts) >= 4 and parts[0] == "apis":
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
-        return RequestInfo(_NON_RESOURCE_VERBS.get(method, method.lower()), path, query=query)
+        return RequestInfo(_NON_RESOURCE_VERBS[method], path, query=query)
     namespace, plural, name, subresource = _resource(rest)
     watch = _is_true(query.get("watch"))
     verb = _verb(method, named=bool(name), watch=watch)
@@ -140,7 +145,7 @@ def _verb(method: str, *, named: bool, watch: bool) -> str:
         return "get" if named else "list"
     if method == "DELETE":
         return "delete" if named else "deletecollection"
-    return _METHOD_VERBS.get(method, method.lower())
+    return _METHOD_VERBS[method]
 
 
 def _is_true(value: str | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from handfast.api import objects, selectors, status
 from handfast.apiserver import authn, call, identity
-from handfast.rules import access, decision, rbac, rbac_policy
+from handfast.rules import access, decision, rbac, rbac_policy, user_names
 from handfast.runtime import clock as clock_module
 
 _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
@@ -134,7 +134,7 @@ class Reviews:
             "nonResourceRules": [_compact(verbs=rule.verbs, nonResourceURLs=rule.non_resource_urls) for rule in paths],
             "incomplete": False,
         }
-        if user.name.startswith("system:node:") and "system:nodes" in user.groups:
+        if user_names.node(user.name, user.groups) is not None:
             answer["incomplete"] = True
             answer["evaluationError"] = "node authorizer does not support user rule resolution"
         document["status"] = answer

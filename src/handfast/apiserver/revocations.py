@@ -3,7 +3,7 @@
 
 1. The index is brought up to date in the step in which the copy of the store is: the next request is judged by it.
 2. `check` is owed for every identity that a credential gave: that of a request after authentication, and that of a
-   token under review.
+   token under review. It is owed again for whom the caller acts as (`impersonation`).
 3. `changed` is called when a revocation was added or names more or others than before, so that what such an identity
    has open can be ended. When one ends, nothing has to be closed.
 4. A Revocation that cannot be understood in part holds in the rest; an `expires` that is no instant never comes.
@@ -36,7 +36,8 @@ _NODE_NAME: Final = identity.EXTRA + "node-name"
 
 
 def read(document: objects.Document) -> revocation.Revocation:
-    """What a Revocation says, as far as it can be understood (4.)."""
+    """What a Revocation says, as far as it can be understood."""
+    # 4.
     name, spec = jsonpath.text(document, "metadata", "name"), jsonpath.mapping(document, "spec")
     return revocation.Revocation(
         name=name,
@@ -50,6 +51,7 @@ def read(document: objects.Document) -> revocation.Revocation:
 
 
 def _instant(name: str, text: str) -> datetime.datetime | None:
+    # 4.
     if not text:
         return None
     try:
@@ -76,10 +78,12 @@ class Revocations:
         collection = self._replica.collection(PREFIX)
         for item in collection.snapshot():
             self._index.add(read(item.document()))
+        # 1.
         collection.listen(self, self._note)
 
     def check(self, user: identity.User, now: datetime.datetime) -> None:
         """Return if no revocation names this user, else 401."""
+        # 2.
         if not self._index:
             return
         node = user.extra.get(_NODE_NAME)
@@ -96,6 +100,7 @@ class Revocations:
         found = read(change.after.document())
         before = self._index.get(found.name)
         self._index.add(found)
+        # 3.
         if before is not None and _scope(before) == _scope(found):
             return
         _log.info("an identity is revoked", revocation=found.name, reason=found.reason, targets=sorted(found.targets()))

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from handfast.api import objects, status
+from handfast.api import objects
 from handfast.apiserver import admission, collection, states, strategies
-from handfast.rules import decision, pod_references, pod_service_account
+from handfast.rules import pod_references, pod_service_account
 from handfast.runtime import tasks
 
 _ACCOUNTS = "core/serviceaccounts/"
@@ -26,7 +26,7 @@ def admit(asked: admission.Attributes, context: admission.Context) -> Awaitable[
     if asked.subresource or pod is None:
         return None
     if pod_references.is_mirror(pod):
-        _require(asked, pod_service_account.mirror(pod))
+        admission.require(asked, pod_service_account.mirror(pod))
         return None
     name = pod_service_account.choose(pod)
     accounts = context.replica.collection(_ACCOUNTS)
@@ -58,14 +58,9 @@ async def _wait(asked: admission.Attributes, pod: objects.Document, accounts: co
 
 def _finish(asked: admission.Attributes, pod: objects.Document, account: states.Item | None, name: str) -> None:
     if account is None:
-        _require(asked, pod_service_account.absent(asked.namespace, name))
+        admission.require(asked, pod_service_account.absent(asked.namespace, name))
     else:
-        _require(asked, pod_service_account.apply(pod, account.document(), strategies.generated_name("")))
+        admission.require(asked, pod_service_account.apply(pod, account.document(), strategies.generated_name("")))
 
 
-def _require(asked: admission.Attributes, refusal: decision.Deny | None) -> None:
-    if refusal is not None:
-        raise status.forbidden(asked.kind.plural, asked.kind.group, asked.name, refusal.sentence)
-
-
-ROW = admission.Row("ServiceAccount", frozenset({admission.CREATE}), admit, frozenset({("", "pods")}))
+ROW = admission.Row("ServiceAccount", frozenset({admission.CREATE}), admit, frozenset({("", "pods")}), changes=True)

@@ -39,10 +39,11 @@ from handfast.apiserver import identity
 from handfast.apiserver import replica as replica_module
 from handfast.pki import jwt
 from handfast.rules import service_account_tokens as rules
+from handfast.rules import user_names
 
 METHOD: Final = "service-account-token"
 LEGACY_METHOD: Final = "service-account-secret"
-_REMEMBERED: Final = 4096
+_REMEMBERED: Final = 8192
 _PLACES: Final = {
     "ServiceAccount": "core/serviceaccounts/",
     "Pod": "core/pods/",
@@ -163,6 +164,9 @@ class ServiceAccountTokens:
         self._verified: dict[bytes, tuple[rules.Bound | rules.Legacy, identity.User]] = {}
         self.used = used
 
+    def remembers(self, token: str) -> bool:
+        return token.isascii() and hashlib.sha256(token.encode()).digest() in self._verified
+
     def authenticate(
         self, token: str, audiences: tuple[str, ...], now: datetime.datetime
     ) -> identity.TokenVerdict | None:
@@ -187,6 +191,10 @@ class ServiceAccountTokens:
         except errors.Refused as refused:
             raise identity.Unauthorized(refused.reason, refused.message) from None
         return identity.TokenVerdict(user, both)
+
+    def issued(self, token: str, bound: rules.Bound) -> None:
+        """This server has just signed the token: its signature need not be verified, everything else will be."""
+        self._remember(hashlib.sha256(token.encode()).digest(), bound, _user(bound))
 
     def _verify(self, token: str | jwt.Unverified) -> tuple[rules.Bound | rules.Legacy, identity.User]:
         claims = self._keys.verify(token)
@@ -230,8 +238,8 @@ def _user(bound: rules.Bound) -> identity.User:
             told[f"{key}-uid"] = reference.uid
     extra: Mapping[str, tuple[str, ...]] = {identity.EXTRA + key: (value,) for key, value in told.items() if value}
     return identity.User(
-        rules.user_name(bound.namespace, bound.account.name),
-        rules.groups(bound.namespace),
+        user_names.service_account_user(bound.namespace, bound.account.name),
+        user_names.service_account_groups(bound.namespace),
         uid=bound.account.uid,
         extra=extra,
         method=METHOD,
@@ -241,8 +249,8 @@ def _user(bound: rules.Bound) -> identity.User:
 
 def _legacy_user(legacy: rules.Legacy) -> identity.User:
     return identity.User(
-        rules.user_name(legacy.namespace, legacy.account.name),
-        rules.groups(legacy.namespace),
+        user_names.service_account_user(legacy.namespace, legacy.account.name),
+        user_names.service_account_groups(legacy.namespace),
         uid=legacy.account.uid,
         method=LEGACY_METHOD,
     )

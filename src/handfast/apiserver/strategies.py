@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from handfast.api import definitions, kinds, objects, status
+from handfast.api import definitions, jsonpath, kinds, objects, status
 from handfast.apiserver import identity, uids
 
 # No vowels and no look-alikes, so that generated names spell nothing: the alphabet Kubernetes uses.
@@ -22,7 +22,12 @@ _GENERATED_PREFIX = 58
 # The status of these comes with the object when it is created; everywhere else it starts empty.
 _KEEPS_STATUS_ON_CREATE = frozenset({("", "nodes"), ("", "persistentvolumes")})
 _SYSTEM_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_SCHEDULED = "PodScheduled"
+_REPLICAS = ".spec.replicas"
 _CSR = ("certificates.k8s.io", "certificatesigningrequests")
+_VERDICTS = ("Approved", "Denied")
+
+Strategy = Callable[[kinds.Kind, objects.Document, objects.Document], objects.Document]
 
 
 def generated_name(prefix: str) -> str:
@@ -137,7 +142,7 @@ def _spec_changed(kind: kinds.Kind, document: objects.Document, old: objects.Doc
     return any(document.get(name) != old.get(name) for name in names)
 
 
-def _status(_: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
+def _status(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
     """A write to /status: everything but status and the user's metadata stays."""
     merged = copy.copy(old)
     merged["metadata"] = document["metadata"]
@@ -148,7 +153,23 @@ def _status(_: kinds.Kind, document: objects.Document, old: objects.Document) ->
         merged["status"] = document["status"]
     else:
         merged.pop("status", None)
+    if kind.resource == _CSR:
+        _keep_verdicts(merged, old)
+    if kind.resource == definitions.RESOURCE:
+        definitions.keep_computed(merged, old)
     return merged
+
+
+def _keep_verdicts(document: objects.Document, old: objects.Document) -> None:
+    """A signer sends back Approved and Denied as it read them, perhaps with the times spelt otherwise: no change."""
+    before = {condition.get("type"): condition for condition in (old.get("status") or {}).get("conditions") or ()}
+    found = document.get("status") or {}
+    if found.get("conditions"):
+        kept = [
+            before.get(condition["type"], condition) if condition.get("type") in _VERDICTS else condition
+            for condition in found["conditions"]
+        ]
+        document["status"] = {**found, "conditions": kept}
 
 
 def _approval(_: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
@@ -181,19 +202,50 @@ def _binding(_: kinds.Kind, document: objects.Document, old: objects.Document) -
     """A write through /binding of a Pod: the node and the condition that says so, both set by the server."""
     merged = copy.copy(old)
     merged["spec"] = {**(old.get("spec") or {}), "nodeName": document["spec"]["nodeName"]}
-    merged["status"] = document["status"]
+    before = old.get("status") or {}
+    conditions = [row for row in before.get("conditions") or () if row.get("type") != _SCHEDULED]
+    conditions += [row for row in document["status"]["conditions"] if row.get("type") == _SCHEDULED]
+    merged["status"] = {**before, "conditions": conditions}
+    return merged
+
+
+def _scale(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
+    """A write to /scale: the number of replicas, where the kind has it, and the record of who owns it."""
+    merged = copy.deepcopy(old)
+    path = replicas_path(kind)
+    count = jsonpath.at(document, *path.split(".")[1:])
+    if count is not None:
+        definitions.set_replicas(merged, path, count)
+    _copy_field(merged["metadata"], document["metadata"], "managedFields")
     return merged
 
 
 # Writes whose change the server itself made: the rules for what a client may change do not apply to them.
 SERVER_MADE = frozenset({"binding"})
-SUBRESOURCES: dict[str, Callable[[kinds.Kind, objects.Document, objects.Document], objects.Document]] = {
+# Every subresource that changes an object, and what of it.
+SUBRESOURCES: dict[str, Strategy] = {
     "": prepare_update,
     "status": _status,
     "approval": _approval,
     "finalize": _finalize,
     "binding": _binding,
+    "scale": _scale,
 }
+# … and which of them change what an object's generation counts.
+COUNTED = frozenset({"", "scale"})
+
+
+def strategy(subresource: str) -> Strategy:
+    """What a write through `subresource` may change. One that has no row changes nothing: it is refused."""
+    found = SUBRESOURCES.get(subresource)
+    if found is None:
+        raise status.StatusError("MethodNotAllowed", f'nothing can be written through the subresource "{subresource}"')
+    return found
+
+
+def replicas_path(kind: kinds.Kind) -> str:
+    """Where a kind has the number that /scale reads and writes."""
+    return kind.scale_paths[0] or _REPLICAS
 
 
 def scale_of(kind: kinds.Kind, document: objects.Document) -> objects.Document:

@@ -38,16 +38,6 @@ _RESOURCES: Final = frozenset({(certificate_admission.GROUP, "certificatesigning
 _TRIES: Final = 16
 
 
-class Refusal(status.StatusError):
-    """403; `why` is the rule's own word, for the log and the metric. The caller finds it among the causes."""
-
-    def __init__(self, kind: kinds.Kind, name: str, verdict: decision.Deny) -> None:
-        said = status.forbidden(kind.plural, kind.group, name, verdict.sentence)
-        causes = (status.Cause(verdict.reason, verdict.sentence),)
-        super().__init__(said.reason, said.message, name=said.name, group=said.group, kind=said.kind, causes=causes)
-        self.why = verdict.reason
-
-
 def require_source(user: identity.User, allowed: networks.Networks, address: str) -> None:
     """Return if a token is accepted from this address, else 401: where it is accepted is told to the log only."""
     verdict = token_use.from_here(allowed, address)
@@ -100,7 +90,8 @@ class TokenLimits:
             token_use.Asked(user=user.name, source=user.source, request=request, secret=secret, now=context.now())
         )
         if isinstance(verdict, decision.Deny):
-            raise Refusal(asked.kind, asked.name, verdict)
+            # The word is among the causes, too, for whoever joins.
+            raise admission.Refusal(asked, verdict, (status.Cause(verdict.reason, verdict.sentence),))
         # 1., 3.
         if isinstance(verdict, token_use.Reserve) and found is not None and not asked.dry_run:
             try:

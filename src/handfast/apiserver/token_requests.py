@@ -18,7 +18,7 @@ from handfast.apiserver import replica as replica_module
 from handfast.apiserver import service_account_tokens, uids
 from handfast.pki import jwt
 from handfast.rules import service_account_tokens as rules
-from handfast.runtime import clock as clocks
+from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
 
@@ -26,8 +26,8 @@ _encode = msgspec.json.Encoder().encode
 class TokenRequests:
     """The issuer of one server.
 
-    `max_expiration` in seconds shortens what is asked for; 0: no maximum. With `extend`, tokens that a Pod gets by
-    admission live a year and say after which instant they should have been renewed, as in Kubernetes.
+    `max_expiration` in seconds shortens what is asked for; 0: no maximum. Tokens that a Pod gets by admission
+    live a year and say after which instant they should have been renewed, as in Kubernetes.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class TokenRequests:
         issuer: str,
         api_audiences: Sequence[str],
         replica: replica_module.Replica,
-        clock: clocks.Clock,
+        clock: clock_module.Clock,
+        issued: Callable[[str, rules.Bound], None],
         max_expiration: int = 0,
-        extend: bool = True,
         new_id: Callable[[], str] = uids.new,
     ) -> None:
         self._signer = signer
@@ -47,8 +47,8 @@ class TokenRequests:
         self._api_audiences = tuple(api_audiences)
         self._lookups = service_account_tokens.Lookups(replica)
         self._clock = clock
+        self._issued = issued
         self._maximum = max_expiration or None
-        self._extended = self._api_audiences if extend else ()
         self._new_id = new_id
 
     def answer(self, document: objects.Document, namespace: str, name: str) -> tuple[objects.Document, list[str]]:
@@ -56,7 +56,7 @@ class TokenRequests:
         account = self._lookups.find("ServiceAccount", namespace, name)
         request = rules.read_request(document, namespace, name, account, self._api_audiences)
         now = self._clock.now()
-        life = rules.lifetime(request, self._maximum, self._extended)
+        life = rules.lifetime(request, self._maximum, self._api_audiences)
         at = int(now.timestamp())
         bound = rules.Bound(
             namespace=namespace,
@@ -72,6 +72,7 @@ class TokenRequests:
         token = self._signer.sign(_encode(rules.bound_claims(self._issuer, bound)))
         if len(token) > jwt.MAX_TOKEN:
             raise rules.token_too_long(jwt.MAX_TOKEN)
+        self._issued(token, bound)
         answered = _answered(document, bound, life.seconds, now)
         answered["status"] = {
             "expirationTimestamp": objects.timestamp(now + datetime.timedelta(seconds=life.seconds)),

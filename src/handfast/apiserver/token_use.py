@@ -15,7 +15,6 @@ from handfast.api import kinds
 from handfast.apiserver import storage
 from handfast.rules import service_account_tokens as rules
 from handfast.runtime import clock as clock_module
-from handfast.store import protocol
 
 _log = structlog.get_logger("handfast.token_use")
 _WAITING = 1024
@@ -47,8 +46,8 @@ class TokenUse:
                 place = next(iter(self._waiting))
                 try:
                     await self._label(*place)
-                except (protocol.Mismatch, errors.Unavailable) as error:
-                    # The next use tries again: a label is not worth more.
+                except errors.HandfastError as error:
+                    # A label is not worth more than a line, whatever is wrong with the Secret; the next use tries again.
                     _log.info("the use of a token was not noted", secret="/".join(place), error=str(error))
                 del self._waiting[place]
 

@@ -23,8 +23,8 @@ import structlog
 from aiohttp import web
 
 from handfast.api import kinds, status
+from handfast.apiserver import bonds, encode, identity, listener, options, replica, sending, states
 from handfast.apiserver import collection as collection_module
-from handfast.apiserver import encode, identity, listener, options, replica, sending, states
 from handfast.runtime import clock as clock_module
 from handfast.runtime import tasks
 
@@ -157,6 +157,8 @@ class Hub:
         self._write_seconds = write_seconds
         self._watchers: set[Watcher] = set()
         self._bookmarked: set[Watcher] = set()
+        # By what the users of a watch are bound to.
+        self._bound: dict[str, set[Watcher]] = {}
         # Those that got something in this batch: only they are written to at its end.
         self._touched: list[Watcher] = []
         self._closing = False
@@ -181,6 +183,11 @@ class Hub:
     def end_all(self) -> None:
         """End every watch cleanly: clients come back, and are judged anew."""
         for watcher in tuple(self._watchers):
+            watcher.end()
+
+    def end_bound_to(self, bond: str) -> None:
+        """End the watches of users that are bound to this: see `bonds`."""
+        for watcher in tuple(self._bound.get(bond, ())):
             watcher.end()
 
     def judge(self, check: Callable[[identity.User], None]) -> None:
@@ -211,6 +218,9 @@ class Hub:
         watcher = Watcher(transport, shape, namespace, asked.selection, bookmark, self._cap, self._touched, users)
         # Known before the first await: whoever is revoked while the watch begins must not be missed.
         self._watchers.add(watcher)
+        bound = {bond for user in users for bond in bonds.of(user)}
+        for bond in bound:
+            self._bound.setdefault(bond, set()).add(watcher)
         connection.closed_hooks.add(watcher.end)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
@@ -228,10 +238,18 @@ class Hub:
         finally:
             collection.forget(watcher)
             self._watchers.discard(watcher)
+            for bond in bound:
+                self._unbind(bond, watcher)
             self._bookmarked.discard(watcher)
             connection.closed_hooks.discard(watcher.end)
             self.dropped += watcher.dropped
         return response
+
+    def _unbind(self, bond: str, watcher: Watcher) -> None:
+        others = self._bound[bond]
+        others.discard(watcher)
+        if not others:
+            del self._bound[bond]
 
     async def _wait_for(self, asked: options.ListOptions) -> None:
         """Reach the version the watch starts from: the newest by default, a named one within a few seconds."""

@@ -39,9 +39,9 @@ import yarl
 
 from handfast import errors
 from handfast.api import jsonpath, objects
-from handfast.apiserver import replica as replicas
+from handfast.apiserver import replica as replica_module
 from handfast.rules import webhooks as rules
-from handfast.runtime import clock as clocks
+from handfast.runtime import clock as clock_module
 from handfast.runtime import tasks, tls
 
 MAX_ANSWER = 3 << 20
@@ -71,7 +71,7 @@ class _Target:
 class Client:
     """One session for the process. Make it, use it and close it on the same event loop."""
 
-    def __init__(self, copy: replicas.Replica, clock: clocks.Clock) -> None:
+    def __init__(self, copy: replica_module.Replica, clock: clock_module.Clock) -> None:
         self._replica = copy
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None

@@ -11,7 +11,8 @@ something.
 3. A refusal ends the request, with the webhook's own code and message. Warnings reach the caller in any case.
 4. Mutating webhooks are asked one after the other, each about what the ones before it left. If one changes the object,
    the built-in plugins look at it again, and then those webhooks asked before that want to (IfNeeded); once.
-5. What a patch leaves must still have the types of its kind, or it is a failure of the webhook as in 2.
+5. A patch must apply, and leave an object with the types of its kind; one that does not ends the request with a 500,
+   whatever the failure policy.
 6. Validating webhooks are asked at the same time. All are waited for; the first refusal in their order counts.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_webhooks.py |
@@ -220,7 +221,7 @@ class Webhooks:
                 return False
             _check_types(after)
             after = _restored(asked, kind, after)
-        except rules.CallFailed as error:
+        except (rules.CallFailed, rules.BadPatch) as error:
             self._failed(MUTATING, webhook, error)
             write.annotations[f"failed-open.mutation.webhook.admission.k8s.io/{where}"] = webhook.name
             return False
@@ -304,16 +305,15 @@ class Webhooks:
             raise answer.refusal
         return answer
 
-    def _failed(self, prefix: str, webhook: rules.Webhook, error: rules.CallFailed) -> None:
-        """2: raises unless the webhook may be passed over."""
-        self._count(webhook.name, FAILED_OPEN if webhook.fails_open else FAILED_CLOSED)
+    def _failed(self, prefix: str, webhook: rules.Webhook, error: rules.CallFailed | rules.BadPatch) -> None:
+        """2, 5: raises unless the webhook may be passed over."""
+        passed_over = webhook.fails_open and isinstance(error, rules.CallFailed)
+        self._count(webhook.name, FAILED_OPEN if passed_over else FAILED_CLOSED)
         key = (prefix, *webhook.key)
         if key not in self._failing:
             self._failing.add(key)
-            _log.warning(
-                "an admission webhook fails", **_named(webhook), error=error.message, passed_over=webhook.fails_open
-            )
-        if not webhook.fails_open:
+            _log.warning("an admission webhook fails", **_named(webhook), error=error.message, passed_over=passed_over)
+        if not passed_over:
             raise rules.failure(webhook.name, error.message) from None
 
     def _succeeded(self, prefix: str, webhook: rules.Webhook) -> None:
@@ -410,4 +410,4 @@ def _check_types(document: objects.Document) -> None:
     try:
         bodies.check_fields(document, message, bodies.IGNORE)
     except status.StatusError as error:
-        raise rules.CallFailed(f"received a patch that does not leave a valid object: {error.message}") from None
+        raise rules.BadPatch(f"received a patch that does not leave a valid object: {error.message}") from None

@@ -3,6 +3,9 @@
 
 A write that names a resourceVersion happens at that version or not at all. One that names none is applied to the state
 found and tried again if another writer was faster. A write that changes nothing is not written. Deleting is `deletes`.
+
+An object is stored under the name it was admitted with. A name that the server drew and that is taken is drawn again
+only together with everything that admission says about the new one; a name that the caller chose is never replaced.
 """
 
 from __future__ import annotations
@@ -60,27 +63,35 @@ class Writer:
             self._require_create(asked)
         custom_strategies.require_creatable(kind)
         custom_strategies.conform(asked, kind, document)
+        # Whether the server draws the name: asked before it does.
+        prefix = "" if metadata.get("name") else str(metadata.get("generateName") or "")
         strategies.prepare_create(kind, document, namespace, asked.user, self._clock.now())
         document = conversion.to_stored(kind, document)
-        stored = kinds.stored_row(kind)
-        defaults.apply(stored, document)
+        defaults.apply(kinds.stored_row(kind), document)
         # The copy must be current before admission looks at it (is the namespace there?).
         await self._storage.replica.fresh()
         self._prepare_definition(asked, kind, document)
+        told, name = tuple(asked.warnings), document["metadata"].get("name")
+        for attempt in range(_TRIES if prefix else 1):
+            if attempt:
+                name = document["metadata"]["name"] = strategies.generated_name(prefix)
+                asked.warnings = list(told)
+            try:
+                return await self._admit_and_create(asked, kind, copy.deepcopy(document) if prefix else document)
+            except protocol.Mismatch:
+                continue
+        raise status.already_exists(kind.plural, kind.group, str(name))
+
+    async def _admit_and_create(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> states.Item:
+        """Have a complete document admitted and validated, and store it under the name it has; Mismatch if it is taken."""
         write = _attributes(admission.CREATE, asked, kind, document, None)
         await self._mutate(asked, write, lambda: strategies.settle_create(kind, document, asked.user))
-        _require(kind, document, [*validation.create(stored, document), *custom_strategies.problems(kind, document)])
+        causes = [*validation.create(kinds.stored_row(kind), document), *custom_strategies.problems(kind, document)]
+        _require(kind, document, causes)
         await self._admitter.validate(asked, write)
-        for attempt in range(_TRIES):
-            if is_dry_run(asked):
-                return self._pretend_create(kind, document)
-            try:
-                return await self._storage.create(kind, document)
-            except protocol.Mismatch:
-                if not metadata.get("generateName") or attempt == _TRIES - 1:
-                    break
-                document["metadata"]["name"] = strategies.generated_name(str(metadata["generateName"]))
-        raise status.already_exists(kind.plural, kind.group, document["metadata"]["name"])
+        if is_dry_run(asked):
+            return self._pretend_create(kind, document)
+        return await self._storage.create(kind, document)
 
     async def update(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> tuple[states.Item, bool]:
         """Replace an object (or a part of it); the second value tells that it was created."""
@@ -178,7 +189,7 @@ class Writer:
         if subresource == "scale":
             wanted = custom_strategies.place_replicas(kind, wanted, old)
         custom_strategies.conform(asked, kind, wanted)
-        strategy = strategies.SUBRESOURCES.get(subresource, strategies.prepare_update)
+        strategy = strategies.strategy(subresource)
         document = strategy(kind, wanted, old)
         document["metadata"].pop("resourceVersion", None)
         stored = kinds.stored_row(kind)
@@ -198,7 +209,7 @@ class Writer:
                 document.update(settled)
 
             sent = await self._mutate(asked, write, settle)
-        if strategy is strategies.prepare_update:
+        if subresource in strategies.COUNTED:
             strategies.count_generation(kind, document, old)
         if subresource not in strategies.SERVER_MADE:
             causes = [*validation.update(stored, document, old), *custom_strategies.problems(kind, document, old)]

@@ -20,6 +20,7 @@ from handfast.api import handfast_kinds, kinds
 from handfast.apiserver import (
     audit,
     audit_log,
+    bonds,
     compaction,
     customs,
     deletes,
@@ -125,6 +126,7 @@ class ApiServer:
         # Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching.
         self.guard.authenticator.changed.append(self.hub.end_all)
         self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
+        self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
         self.audit = _audit_log(options.audit, clock)
         self.health = self._checks()
@@ -190,6 +192,7 @@ class ApiServer:
         await self.replica.load()
         self.customs.load()
         self.guard.load()
+        self.bonds.load()
         self._group.start(self.replica.follow(), name="replica")
         self._group.start(self.hub.bookmarks(), name="bookmarks")
         self._group.start(self.customs.run(), name="customs")

@@ -45,7 +45,7 @@ class Configuration:
     audit_log_max_mib: int
     audit_log_max_files: int
     audit_log_max_days: int
-    lift_limits: bool
+    unsafe_lift_limits: bool
 
 
 class Invalid(errors.Refused):
@@ -233,7 +233,7 @@ SETTINGS: Final = (
     Setting("auditLogMaxFiles", _whole(1, 10_000), 10, "1 to 10000", "how many rotated audit logs are kept"),
     Setting("auditLogMaxDays", _whole(1, 36_500), 30, "1 to 36500, or 0 for ever", "how long they are kept"),
     Setting(
-        "liftLimits",
+        "unsafeLiftLimits",
         _boolean,
         False,
         "true or false; for benchmarks only",

@@ -36,7 +36,7 @@ from handfast.apiserver import (
     webhooks,
 )
 from handfast.pki import bundles, jwt, keys
-from handfast.rules import access, networks, node_access
+from handfast.rules import access, networks, node_access, rbac_policy
 from handfast.runtime import clock as clock_module
 
 
@@ -49,6 +49,25 @@ class GuardOptions:
     issuer: str = "https://kubernetes.default.svc.cluster.local"
     audiences: tuple[str, ...] = ()
     max_token_seconds: int = 0
+
+
+# Admission plugins that are asked before mutating webhooks, and again when one of those changed something.
+MUTATING = (
+    namespace_lifecycle.ROW,
+    service_account_admission.ROW,
+    node_restriction.ROW,
+)
+
+
+def validating(policy_: rbac_policy.Policy, store: storage.Storage) -> tuple[admission.Row, ...]:
+    """Admission plugins that are asked when nothing changes the object any more."""
+    return (
+        *certificate_admission.ROWS,
+        client_ca_admission.ROW,
+        *rbac_admission.rows(policy_),
+        # Last: what another row refuses must not use a token up.
+        token_limits.TokenLimits(store).row,
+    )
 
 
 class Guard:
@@ -96,6 +115,7 @@ class Guard:
             jwt.Signer(signing_key),
             issuer=options.issuer,
             api_audiences=audiences,
+            issued=accounts.issued,
             max_expiration=options.max_token_seconds,
             replica=copy,
             clock=clock,
@@ -104,20 +124,10 @@ class Guard:
         self.admitter = self._admission(admission.Context(copy, self.authorizers.decide, clock.now))
 
     def _admission(self, context: admission.Context) -> admitting.Admitter:
-        mutating = (
-            namespace_lifecycle.ROW,
-            service_account_admission.ROW,
-            node_restriction.ROW,
-        )
-        validating = (
-            *certificate_admission.ROWS,
-            client_ca_admission.ROW,
-            *rbac_admission.row(self.policy.policy),
-            # Last: what another row refuses must not use a token up.
-            token_limits.TokenLimits(self._storage).row,
-        )
         return admitting.Admitter(
-            admission.Chain(mutating, context), admission.Chain(validating, context), self.webhooks
+            admission.Chain(MUTATING, context),
+            admission.Chain(validating(self.policy.policy, self._storage), context),
+            self.webhooks,
         )
 
     def load(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, status
 from handfast.client import api
+from handfast.rules import user_names
 
 KIND: Final = next(row for row in handfast_kinds.rows() if row.resource == handfast_kinds.REVOCATIONS)
 NODES: Final = api.Resource("", "v1", "nodes", namespaced=False)
@@ -120,7 +121,7 @@ async def undo(client: api.Client, node: str) -> Outcome:
 
 async def _others(client: api.Client, name: str, node: str) -> list[str]:
     """Which other Revocations name the node."""
-    user = f"system:node:{node}"
+    user = user_names.node_user(node)
     try:
         found = await client.list(KIND)
     except status.StatusError as error:

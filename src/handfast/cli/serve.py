@@ -123,7 +123,7 @@ def apiserver_command(
             listen_fd=listen_fd,
             advertise=tuple(str(one) for one in chosen.advertise),
             store=str(place.store(chosen.store)),
-            limits=limits.Limits(lifted=chosen.lift_limits),
+            limits=limits.Limits(lifted=chosen.unsafe_lift_limits),
             guard=guard.GuardOptions(
                 bootstrap_tokens=chosen.enable_bootstrap_token_auth,
                 anonymous_from=chosen.anonymous_from,

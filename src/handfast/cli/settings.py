@@ -46,7 +46,7 @@ APISERVER = (
     "auditLogMaxMib",
     "auditLogMaxFiles",
     "auditLogMaxDays",
-    "liftLimits",
+    "unsafeLiftLimits",
 )
 # What `up` has as defaults of its own: a control plane that is started whole is there to be joined.
 UP_DEFAULTS: Mapping[str, Any] = {

@@ -6,7 +6,8 @@ It does not decide which names anyone may have: see `rules`.
 What is read from a certificate or request must hold to this:
 
 1. At most one common name. Go takes the last of several and OpenSSL the first: two readers, two users.
-2. Every attribute is text; repeated organizations are fine, they are the groups.
+2. Every attribute is text without a NUL, at which other readers end; repeated organizations are fine, they are the
+   groups.
 3. Alternative names are DNS, IP, URI or e-mail. Other forms (otherName, directoryName, …) are refused: nothing here
    could check them.
 4. A DNS name is a host name in lower or upper case, underscore allowed, `*` only as the whole first label; a URI has a
@@ -160,6 +161,8 @@ def _subject(attributes: Iterable[tuple[str, str | bytes]]) -> Subject:
         # 2.
         if not isinstance(value, str):
             raise _refused(f"subject attribute {oid} is not text")
+        if "\0" in value:
+            raise _refused(f"subject attribute {oid} contains a NUL")
         if oid == _CN:
             common_names.append(value)
         elif oid == _O:

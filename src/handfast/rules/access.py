@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -43,6 +43,10 @@ class Attributes(msgspec.Struct, frozen=True):
     name: str = ""
     # The exact equalities of a list's or watch's field selector, as in `spec.nodeName=node-1`.
     fields: tuple[tuple[str, str], ...] = ()
+
+
+# An authoriser, as those see it who only ask.
+Ask = Callable[[Attributes], decision.Decision]
 
 
 class Authorizer(Protocol):

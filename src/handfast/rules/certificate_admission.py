@@ -24,12 +24,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from typing import Any
 
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.pki import requests
-from handfast.rules import access, decision, node_write
+from handfast.rules import access, decision
 
 RULE = "CertificateAdmission"
 GROUP = "certificates.k8s.io"
@@ -42,9 +43,7 @@ _OTHER_SIGNER = decision.NotMine("OtherSigner", f"the request is not for {KUBE_A
 _SUBJECT = decision.Approve("Subject", "the subject is not one of administrators", RULE)
 
 
-def approval(
-    old: objects.Document | None, user: str, groups: tuple[str, ...], ask: node_write.Ask
-) -> decision.Decision:
+def approval(old: objects.Document | None, user: str, groups: tuple[str, ...], ask: access.Ask) -> decision.Decision:
     """Check 1, of a write to /approval."""
     return _signer("approve", old, user, groups, ask)
 
@@ -54,7 +53,7 @@ def signing(
     old: objects.Document | None,
     user: str,
     groups: tuple[str, ...],
-    ask: node_write.Ask,
+    ask: access.Ask,
 ) -> decision.Decision:
     """Check 1, of a write to /status."""
     if _signed(document) == _signed(old):
@@ -93,7 +92,7 @@ def _signed(document: objects.Document | None) -> tuple[str, list[Any]]:
 
 
 def _signer(
-    verb: str, old: objects.Document | None, user: str, groups: tuple[str, ...], ask: node_write.Ask
+    verb: str, old: objects.Document | None, user: str, groups: tuple[str, ...], ask: access.Ask
 ) -> decision.Decision:
     # 1.
     signer = jsonpath.text(old, "spec", "signerName")
@@ -112,5 +111,5 @@ def _signer(
         )
         if isinstance(verdict, decision.Approve):
             return verdict
-    sentence = f"user not permitted to {verb} requests with signerName {node_write.quoted(signer)}"
+    sentence = f"user not permitted to {verb} requests with signerName {json.dumps(signer, ensure_ascii=False)}"
     return decision.Deny("SignerNotPermitted", sentence, RULE)

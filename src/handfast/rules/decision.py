@@ -34,6 +34,14 @@ class Deny(_Verdict):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Missing(Deny):
+    """No, because what the write is about is not there: the caller is told so, as Kubernetes does."""
+
+    kind: str
+    name: str
+
+
 class NotMine(_Verdict):
     """No opinion: ask the next rule."""
 

@@ -26,7 +26,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from handfast.rules import access
+from handfast.bootstrap import tokens
+from handfast.rules import access, user_names
 
 EXEMPT: Final = "exempt"
 RENEWAL: Final = "renewal"
@@ -40,13 +41,15 @@ HEALTH: Final = "health"
 _RENEWAL_VERBS = frozenset({"create", "get", "list", "watch"})
 
 CALLERS: tuple[tuple[str, Callable[[str, tuple[str, ...]], bool]], ...] = (
-    (EXEMPT, lambda name, groups: access.MASTERS in groups or name == "system:kube-controller-manager"),
-    (ANONYMOUS, lambda _name, groups: "system:authenticated" not in groups),
-    (JOIN, lambda _name, groups: "system:bootstrappers" in groups),
-    (NODE, lambda name, groups: name.startswith("system:node:") and "system:nodes" in groups),
+    (EXEMPT, lambda name, groups: access.MASTERS in groups or name == user_names.CONTROLLERS),  # 1.
+    (ANONYMOUS, lambda _name, groups: user_names.AUTHENTICATED not in groups),  # 2.
+    (JOIN, lambda _name, groups: tokens.DEFAULT_GROUP in groups),  # 3.
+    (NODE, lambda name, groups: user_names.node(name, groups) is not None),  # 4.
     (
-        SERVICE_ACCOUNT,
-        lambda name, groups: name.startswith("system:serviceaccount:") and "system:serviceaccounts" in groups,
+        SERVICE_ACCOUNT,  # 5.
+        lambda name, groups: (
+            name.startswith(user_names.SERVICE_ACCOUNT_PREFIX) and user_names.SERVICE_ACCOUNTS in groups
+        ),
     ),
 )
 
@@ -56,11 +59,12 @@ def of_caller(name: str, groups: tuple[str, ...]) -> str:
     for flow, applies in CALLERS:
         if applies(name, groups):
             return flow
-    return USER
+    return USER  # 6.
 
 
 def of_resource(caller: str, verb: str, group: str, plural: str, subresource: str) -> str:
     """The flow of a request for a resource, by a caller of the flow `caller`."""
+    # 4.
     if (
         caller == NODE
         and plural == "certificatesigningrequests"

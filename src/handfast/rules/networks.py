@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this address within the networks an operator has named? A verdict on one address; it does not decide what for.
 
-A list of networks is one of these texts:
+A list of networks is one of these texts (1 to 4):
 
 1. `private`: RFC 1918 (10/8, 172.16/12, 192.168/16), unique local IPv6 (fc00::/7) and loopback (127/8, ::1). Not
    link-local addresses (169.254/16, fe80::/10): whoever is plugged into the wire has one without being given it. Not
@@ -11,13 +11,14 @@ A list of networks is one of these texts:
 4. networks in CIDR form, separated by commas, `private` among them if wanted. Each has a prefix length and no host
    bits, so that a slip of the hand is an error and not another network.
 
-An IPv4 address that comes as IPv6 (`::ffff:10.0.0.1`) is judged as the IPv4 address it is; a network is not written so.
-IPv4 addresses are not within `::/0`. What is no address is in no network.
+5. An IPv4 address that comes as IPv6 (`::ffff:10.0.0.1`) is judged as the IPv4 address it is; a network is not written
+   so. IPv4 addresses are not within `::/0`. What is no address is in no network.
+6. The verdicts on 4096 addresses are remembered; with one more, all are judged anew.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/test_networks.py |
 |---|---|---|---|---|
-| a stranger | a public address | pass for private in the IPv4-mapped form | mapped addresses are judged as IPv4 | test_mapped_addresses |
-| a stranger | many addresses | fill the memory with verdicts | the number remembered is bounded | test_memory_is_bounded |
+| a stranger | a public address | pass for private in the IPv4-mapped form | 5 | test_mapped_addresses |
+| a stranger | many addresses | fill the memory with verdicts | 6 | test_memory_is_bounded |
 | a neighbour on the wire | a link-local address | pass for private | 1 | test_private |
 """
 
@@ -54,9 +55,11 @@ class Networks:
     def parse(cls, text: str) -> Networks:
         """The networks `text` names; raises Refused with the part that is wrong."""
         plain = text.strip()
+        # 2. 3.
         if plain in {"any", "none"}:
             return cls(plain, (), unbounded=plain == "any")
         members: list[Network] = []
+        # 4.
         for part in plain.split(","):
             members.extend(_networks(part.strip(), text))
         return cls(plain, tuple(members))
@@ -66,7 +69,7 @@ class Networks:
         verdict = self._verdicts.get(address)
         if verdict is None:
             verdict = self._judge(address)
-            if len(self._verdicts) >= _REMEMBERED:
+            if len(self._verdicts) >= _REMEMBERED:  # 6.
                 self._verdicts.clear()
             self._verdicts[address] = verdict
         return verdict
@@ -97,12 +100,13 @@ def _address(text: str) -> Address | None:
         found = ipaddress.ip_address(text)
     except ValueError:
         return None
+    # 5.
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return found if mapped is None else mapped
 
 
 def _networks(part: str, text: str) -> tuple[Network, ...]:
-    if part == "private":
+    if part == "private":  # 1.
         return tuple(ipaddress.ip_network(known) for known in PRIVATE)
     if not part:
         raise _refused(f"{text!r} names an empty network" if text.strip() else "no network is named", _ALLOWED)
@@ -126,7 +130,7 @@ def _networks(part: str, text: str) -> tuple[Network, ...]:
 def _network(start: Address, length: int, part: str) -> Network:
     family = ipaddress.IPv4Network if start.version == 4 else ipaddress.IPv6Network
     network = family((int(start), length), strict=False)
-    if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
+    if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):  # 5.
         plain = ipaddress.IPv4Network((int(network.network_address) & 0xFFFFFFFF, length - 96), strict=False)
         raise _refused(f"{part!r} is IPv4 written as IPv6", str(plain))
     if network.network_address != start:

@@ -35,11 +35,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from handfast.rules import access, decision, node_graph, node_references
+from handfast.rules import access, decision, node_graph, node_references, user_names
 
 RULE = "node"
-USER_PREFIX = "system:node:"
-GROUP = "system:nodes"
+USER_PREFIX = user_names.NODE_PREFIX
+GROUP = user_names.NODES
 LEASE_NAMESPACE = "kube-node-lease"
 
 _READ = frozenset({"get", "list", "watch"})
@@ -94,13 +94,6 @@ _CSINODE_NAME = _no("NodeCSINodeName", "can only access CSINode with the same na
 _POD_SELECTOR = _no("NodePodSelector", "can only list/watch pods with spec.nodeName field selector")
 
 
-def identity(user: str, groups: tuple[str, ...]) -> str | None:
-    """The node a caller is: None if it is no node, empty if it is one that does not say which."""
-    if not user.startswith(USER_PREFIX) or GROUP not in groups:
-        return None
-    return user.removeprefix(USER_PREFIX)
-
-
 class NodeAuthorizer:
     """Decides by the graph it is given, as that is at the moment of the question."""
 
@@ -110,7 +103,7 @@ class NodeAuthorizer:
     def decide(self, asked: access.Attributes) -> Verdict:
         """Allow, or no opinion with the words of Kubernetes."""
         # 1
-        node = identity(asked.user, asked.groups)
+        node = user_names.node(asked.user, asked.groups)
         if node is None:
             return _NOT_A_NODE
         if not node:

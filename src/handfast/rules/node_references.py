@@ -14,7 +14,7 @@ refers to nothing, which grants nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -39,21 +39,21 @@ _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _VARIABLES = (("secretKeyRef", SECRETS), ("configMapKeyRef", CONFIG_MAPS))
 _ENVIRONMENTS = (("secretRef", SECRETS), ("configMapRef", CONFIG_MAPS))
 
-# The type of a Pod's volume, where the name stands in it, and what it names.
-_POD_VOLUMES = (
-    ("secret", ("secretName",), SECRETS),
-    ("configMap", ("name",), CONFIG_MAPS),
-    ("persistentVolumeClaim", ("claimName",), CLAIMS),
-    ("csi", ("nodePublishSecretRef", "name"), SECRETS),
-    ("azureFile", ("secretName",), SECRETS),
-    ("cephfs", ("secretRef", "name"), SECRETS),
-    ("cinder", ("secretRef", "name"), SECRETS),
-    ("flexVolume", ("secretRef", "name"), SECRETS),
-    ("iscsi", ("secretRef", "name"), SECRETS),
-    ("rbd", ("secretRef", "name"), SECRETS),
-    ("scaleIO", ("secretRef", "name"), SECRETS),
-    ("storageos", ("secretRef", "name"), SECRETS),
-)
+# The type of a Pod's volume -> where the name stands in it, and what it names.
+_POD_VOLUMES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "secret": (("secretName",), SECRETS),
+    "configMap": (("name",), CONFIG_MAPS),
+    "persistentVolumeClaim": (("claimName",), CLAIMS),
+    "csi": (("nodePublishSecretRef", "name"), SECRETS),
+    "azureFile": (("secretName",), SECRETS),
+    "cephfs": (("secretRef", "name"), SECRETS),
+    "cinder": (("secretRef", "name"), SECRETS),
+    "flexVolume": (("secretRef", "name"), SECRETS),
+    "iscsi": (("secretRef", "name"), SECRETS),
+    "rbd": (("secretRef", "name"), SECRETS),
+    "scaleIO": (("secretRef", "name"), SECRETS),
+    "storageos": (("secretRef", "name"), SECRETS),
+}
 _PROJECTED = (("secret", SECRETS), ("configMap", CONFIG_MAPS))
 
 # The type of a PersistentVolume, the reference in it, and whether the claim's namespace is meant when it names none.
@@ -123,9 +123,10 @@ def _environment(container: dict[str, Any]) -> Iterator[Reference]:
 
 
 def _volume(pod_name: str, volume: dict[str, Any]) -> Iterator[Reference]:
-    for source, path, kind in _POD_VOLUMES:
-        if source in volume:
-            yield kind, jsonpath.text(volume[source], *path)
+    for source, value in volume.items():
+        if source in _POD_VOLUMES:
+            path, kind = _POD_VOLUMES[source]
+            yield kind, jsonpath.text(value, *path)
     if isinstance(volume.get("ephemeral"), dict) and jsonpath.text(volume, "name"):
         yield CLAIMS, f"{pod_name}-{volume['name']}"
     for projection in jsonpath.mappings(volume, "projected", "sources"):

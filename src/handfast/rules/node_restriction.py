@@ -8,8 +8,10 @@ of this rule's business.
    that nothing below restricts. (Kubernetes restricts only those who have the name too.)
 2. Pods: see `node_restriction_pods`. ServiceAccounts' tokens: see `node_restriction_tokens`.
 3. Nodes: only the node's own, never deleting it (coming back without its taints and labels); no new configSource; on
-   update no change of taints or owners; only such labels as `_KUBELET_LABELS` and `_KUBELET_DOMAINS` say, and no others
-   under kubernetes.io and k8s.io, in particular none under node-restriction.kubernetes.io.
+   update no change of taints or owners; on create no finalizers and on update no change of them, since they would
+   keep the Node from being deleted (Kubernetes lets nodes set them); only such labels as `_KUBELET_LABELS` and
+   `_KUBELET_DOMAINS` say, and no others under kubernetes.io and k8s.io, in particular none under
+   node-restriction.kubernetes.io.
 4. PersistentVolumeClaims: only their status, and of that only what growing a file system changes.
 5. Leases: only in kube-node-lease, only that of the node's own name. CSINodes: only that of the node's own name.
 6. CertificateSigningRequests to the two kubelet signers: the common name is the node's own user name.
@@ -22,6 +24,7 @@ of this rule's business.
 | … | … | attract Pods: change its labels | 3 | test_labels |
 | … | … | attract Pods: drop its taints | 3 | test_nodes |
 | … | … | the same by deleting its Node and registering anew | 3 | test_nodes |
+| … | … | keep its Node from being deleted: finalizers | 3 | test_nodes |
 | … | … | read a Secret by creating a Pod that names it | 2 | test_mirror_pods_stand_alone |
 | … | … | have a Pod collected with, or keep, another's Node | 2 | test_owners |
 | … | … | stop or evict Pods of another node | 2 | test_pods |
@@ -68,6 +71,12 @@ _KUBELET_LABELS = frozenset(
         "beta.kubernetes.io/arch",
     }
 )
+# What of its Node a node does not change, and the reason of the refusal.
+_NODE_FIXED = (
+    (("spec", "taints"), "Taints"),
+    (("metadata", "ownerReferences"), "OwnerReferences"),
+    (("metadata", "finalizers"), "Finalizers"),
+)
 # What of a claim a node changes when it has grown the file system; managedFields tell who did, and follow.
 _CLAIM_STATUS = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
 _CLAIM_METADATA = ("resourceVersion", "managedFields")
@@ -110,6 +119,8 @@ def _node(node: str, asked: node_write.Write, _known: node_write.Known) -> Refus
         if config is not None:
             sentence = f"node {me} is not allowed to create pods with a non-nil configSource"
             return node_write.refuse("ConfigSource", sentence)
+        if jsonpath.at(new, "metadata", "finalizers"):
+            return node_write.refuse("Finalizers", f"node {me} is not allowed to set finalizers")
         found = _forbidden(modified_labels(_labels(new), {}))
         sentence = f"node {me} is not allowed to set the following labels: {', '.join(found)}"
         return node_write.refuse("Labels", sentence) if found else None
@@ -122,9 +133,9 @@ def _node_update(me: str, new: objects.Document, old: objects.Document) -> Refus
     if config is not None and (before is None or _meaning(config) != _meaning(before)):
         sentence = f"node {me} is not allowed to update configSource to a new non-nil configSource"
         return node_write.refuse("ConfigSource", sentence)
-    for path in (("spec", "taints"), ("metadata", "ownerReferences")):
+    for path, reason in _NODE_FIXED:
         if _meaning(jsonpath.at(new, *path)) != _meaning(jsonpath.at(old, *path)):
-            return node_write.refuse(path[-1].capitalize(), f"node {me} is not allowed to modify {path[-1]}")
+            return node_write.refuse(reason, f"node {me} is not allowed to modify {path[-1]}")
     found = _forbidden(modified_labels(_labels(new), _labels(old)))
     return node_write.refuse("Labels", f"is not allowed to modify labels: {', '.join(found)}") if found else None
 

@@ -18,7 +18,6 @@ CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
 
 # Where an object is stored (`core/pods/`), its namespace, its name.
 Find = Callable[[str, str, str], objects.Document | None]
-Ask = Callable[[access.Attributes], decision.Decision]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +47,7 @@ class Known:
     """What may be asked while deciding: other objects, and the authoriser."""
 
     find: Find
-    decide: Ask
-
-
-@dataclass(frozen=True, slots=True)
-class Missing(decision.Deny):
-    """No, because what the write is about is not there: the caller is told so, as Kubernetes does."""
-
-    kind: str
-    name: str
+    decide: access.Ask
 
 
 def refuse(reason: str, sentence: str) -> decision.Deny:
@@ -64,9 +55,9 @@ def refuse(reason: str, sentence: str) -> decision.Deny:
     return decision.Deny(reason, sentence, RULE)
 
 
-def missing(kind: str, name: str) -> Missing:
+def missing(kind: str, name: str) -> decision.Missing:
     """The refusal for what is not there."""
-    return Missing("NotFound", f"{kind} {quoted(name)} not found", RULE, kind, name)
+    return decision.Missing("NotFound", f"{kind} {quoted(name)} not found", RULE, kind, name)
 
 
 def quoted(text: str) -> str:

@@ -35,7 +35,8 @@ _CONTAINERS = (("initContainers", "init container"), ("containers", "container")
 
 
 def mirror(pod: objects.Document) -> decision.Deny | None:
-    """Check 1, of a mirror Pod."""
+    """Why a mirror Pod is refused, if it is."""
+    # 1.
     spec = jsonpath.mapping(pod, "spec")
     if jsonpath.text(spec, "serviceAccountName"):
         return _refuse("a mirror pod may not reference service accounts")
@@ -49,7 +50,8 @@ def mirror(pod: objects.Document) -> decision.Deny | None:
 
 
 def choose(pod: objects.Document) -> str:
-    """The name of the account, written into the Pod where it was not (2)."""
+    """The name of the account, written into the Pod where it was not."""
+    # 2.
     spec = pod["spec"]
     name = jsonpath.text(spec, "serviceAccountName") or DEFAULT
     spec["serviceAccountName"] = spec["serviceAccount"] = name
@@ -63,7 +65,7 @@ def absent(namespace: str, name: str) -> decision.Deny:
 
 
 def apply(pod: objects.Document, account: objects.Document, suffix: str) -> decision.Deny | None:
-    """Write into the Pod what the account gives it (3, 4), then check 5."""
+    """Write into the Pod what the account gives it, then check whether it may."""
     spec = pod["spec"]
     # 3.
     if _mounts(spec, account):

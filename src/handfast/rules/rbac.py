@@ -99,9 +99,13 @@ def allows_resource(rule: PolicyRule | Sets, verb: str, group: str, words: tuple
 
 def resource_words(resource: str, subresource: str) -> tuple[str, ...]:
     """Every word in a rule's `resources` that means this resource."""
-    if subresource:
-        return (f"{resource}/{subresource}", ALL, f"*/{subresource}")
-    return (resource, ALL)
+    return covering_words(f"{resource}/{subresource}" if subresource else resource)
+
+
+def covering_words(word: str) -> tuple[str, ...]:
+    """Every word in a rule's `resources` that means all that `word`, of another rule, does."""
+    _, slash, subresource = word.partition("/")
+    return (word, ALL, f"*/{subresource}") if slash else (word, ALL)
 
 
 def allows_path(rule: PolicyRule | Sets, verb: str, path: str) -> bool:

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from handfast.api import jsonpath
-from handfast.rules import rbac, rbac_default_roles, rbac_escalation
+from handfast.rules import access, rbac, rbac_default_roles, rbac_escalation, user_names
 
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
-_AUTHENTICATED, _UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
-_CONTROLLERS = ("User", "system:kube-controller-manager")
+_CONTROLLERS = ("User", user_names.CONTROLLERS)
 
 Document = dict[str, Any]
 _Subject = tuple[str, ...]
@@ -38,9 +37,9 @@ def _account(name: str) -> _Subject:
 
 # ClusterRoleBinding -> ClusterRole, subjects. Where there is no other reason it has the role's name.
 _CLUSTER_BINDINGS: Mapping[str, tuple[str, tuple[_Subject, ...]]] = {
-    "cluster-admin": ("cluster-admin", (_group("system:masters"),)),
-    "system:basic-user": ("system:basic-user", (_group(_AUTHENTICATED),)),
-    "system:discovery": ("system:discovery", (_group(_AUTHENTICATED),)),
+    "cluster-admin": ("cluster-admin", (_group(access.MASTERS),)),
+    "system:basic-user": ("system:basic-user", (_group(user_names.AUTHENTICATED),)),
+    "system:discovery": ("system:discovery", (_group(user_names.AUTHENTICATED),)),
     "system:kube-controller-manager": ("system:kube-controller-manager", (_CONTROLLERS,)),
     "system:monitoring": ("system:monitoring", (_group("system:monitoring"),)),
     # Nodes are authorised one by one; this is kept so that nobody needs to wonder where the binding is.
@@ -48,11 +47,11 @@ _CLUSTER_BINDINGS: Mapping[str, tuple[str, tuple[_Subject, ...]]] = {
     "system:node-proxier": ("system:node-proxier", (("User", "system:kube-proxy"),)),
     "system:public-info-viewer": (
         "system:public-info-viewer",
-        (_group(_AUTHENTICATED), _group(_UNAUTHENTICATED)),
+        (_group(user_names.AUTHENTICATED), _group(user_names.UNAUTHENTICATED)),
     ),
     "system:service-account-issuer-discovery": (
         "system:service-account-issuer-discovery",
-        (_group("system:serviceaccounts"),),
+        (_group(user_names.SERVICE_ACCOUNTS),),
     ),
 }
 # (namespace, RoleBinding) -> Role, subjects.

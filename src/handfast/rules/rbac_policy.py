@@ -11,7 +11,7 @@
 A decision looks up the roles that allow what is asked (`rbac_grants`) and the roles that the caller holds, and sees
 whether they meet: neither depends on how many bindings, namespaces or other users there are. A role that changes
 touches its own permissions only, and the tables of those few holders that have one (`rbac_holders`); a binding that
-changes touches its own subjects only.
+changes touches its own subjects only. A yes is remembered until anything changes.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/test_rbac_policy.py |
 |---|---|---|---|---|
@@ -30,13 +30,17 @@ from typing import Any
 import msgspec
 
 from handfast.api import jsonpath
-from handfast.rules import access, decision, rbac, rbac_grants, rbac_holders
+from handfast.rules import access, decision, rbac, rbac_grants, rbac_holders, user_names
 
 ROLE, CLUSTER_ROLE = "Role", "ClusterRole"
 _RULE = "rbac"
 _NOTHING = decision.NotMine("NoRuleAllows", "", _RULE)
 # A refusal names no more missing roles than this.
 _NAMED_MISSING = 10
+# Answers that are remembered, and how long a question may be for that: a review can ask anything.
+_ANSWERS = 4096
+_QUESTION_LENGTH = 512
+_QUESTION_WORDS = 32
 
 
 class _Scope:
@@ -63,14 +67,18 @@ class Policy:
         self._missing: dict[str, str] = {}
         # Role -> those of its holders that have a table of their own.
         self._crowded: dict[str, set[rbac_holders.Held]] = {}
+        # Callers ask the same few things over and over. Any change of the policy forgets every answer.
+        self._answers: dict[access.Attributes, decision.Approve] = {}
 
     def set_role(self, namespace: str, name: str, document: Any) -> None:
         """A Role or ClusterRole is there, and says this."""
+        self._answers.clear()
         role = _role_key(namespace, name)
         self._change(role, rbac.parse(jsonpath.at(document, "rules")))
         self._missing.pop(role, None)
 
     def remove_role(self, namespace: str, name: str) -> None:
+        self._answers.clear()
         role = _role_key(namespace, name)
         self._change(role, None)
         if role in self._named:
@@ -117,6 +125,7 @@ class Policy:
             self._missing[role] = _not_found(role)
 
     def remove_binding(self, namespace: str, name: str) -> None:
+        self._answers.clear()
         binding = f"{namespace}/{name}"
         role, subjects = self._bindings.pop(binding, ("", ()))
         if not role:
@@ -158,6 +167,17 @@ class Policy:
 
     def decide(self, asked: access.Attributes) -> decision.Approve | decision.NotMine:
         """Yes with the binding that says so; or no opinion, whose sentence names the roles that are missing."""
+        known = self._answers.get(asked)
+        if known is not None:
+            return known
+        answer = self._decide(asked)
+        if isinstance(answer, decision.Approve) and _is_small(asked):
+            if len(self._answers) >= _ANSWERS:
+                self._answers.clear()
+            self._answers[asked] = answer
+        return answer
+
+    def _decide(self, asked: access.Attributes) -> decision.Approve | decision.NotMine:
         held = self._held(asked.user, asked.groups, asked.namespace if asked.is_resource else "")
         if not held:
             return _NOTHING
@@ -217,6 +237,13 @@ class Policy:
         return list(found)
 
 
+def _is_small(asked: access.Attributes) -> bool:
+    if len(asked.groups) > _QUESTION_WORDS or asked.fields:
+        return False
+    texts = (*asked.groups, asked.user, asked.verb, asked.path, asked.group, asked.version)
+    return sum(map(len, (*texts, asked.plural, asked.subresource, asked.namespace, asked.name))) <= _QUESTION_LENGTH
+
+
 def _both(one: Collection[str], other: Collection[str]) -> Iterator[str]:
     few, many = (one, other) if len(one) <= len(other) else (other, one)
     return (role for role in few if role in many)
@@ -245,7 +272,7 @@ def _subject(subject: dict[str, Any], namespace: str) -> tuple[bool, str, str] |
         return kind == "Group", name, f'{kind} "{name}"'
     space = jsonpath.text(subject, "namespace") or namespace
     if kind == "ServiceAccount" and space:  # 1.
-        return False, f"system:serviceaccount:{space}:{name}", f'ServiceAccount "{name}/{space}"'
+        return False, user_names.service_account_user(space, name), f'ServiceAccount "{name}/{space}"'
     return None
 
 

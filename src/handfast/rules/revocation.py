@@ -35,9 +35,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from handfast.rules import decision
+from handfast.rules import decision, user_names
 
-NODE_USERS: Final = "system:node:"
 _RULE: Final = "revocation"
 _NOBODY: Final = decision.NotMine("NotRevoked", "no revocation names this identity", _RULE)
 
@@ -59,7 +58,7 @@ class Revocation:
         if self.user:
             yield "user", self.user
         if self.node:
-            yield "user", NODE_USERS + self.node
+            yield "user", user_names.node_user(self.node)
             yield "node", self.node
         if self.serial:
             yield "serial number", self.serial

@@ -49,6 +49,7 @@ from typing import Any
 from handfast import errors
 from handfast.api import objects, status
 from handfast.api import validation_fields as fields
+from handfast.rules import user_names
 
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 LEEWAY = 60
@@ -62,8 +63,6 @@ EXTENDED_SECONDS = 365 * 24 * 3600
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 LAST_USED = "kubernetes.io/legacy-token-last-used"
 
-_PREFIX = "system:serviceaccount:"
-_GROUP = "system:serviceaccounts"
 _PRIVATE = "kubernetes.io"
 _LEGACY = "kubernetes.io/serviceaccount/"
 # The last second that a datetime can name.
@@ -170,18 +169,6 @@ class Lifetime:
 Find = Callable[[str, str, str], Found | None]
 
 
-# Names.
-
-
-def user_name(namespace: str, name: str) -> str:
-    return f"{_PREFIX}{namespace}:{name}"
-
-
-def groups(namespace: str) -> tuple[str, str]:
-    """Of every service account of the namespace, without `system:authenticated`."""
-    return (_GROUP, f"{_GROUP}:{namespace}")
-
-
 # Claims out.
 
 
@@ -202,7 +189,7 @@ def bound_claims(issuer: str, bound: Bound) -> dict[str, Any]:
         "jti": bound.id,
         _PRIVATE: private,
         "nbf": bound.not_before,
-        "sub": user_name(bound.namespace, bound.account.name),
+        "sub": user_names.service_account_user(bound.namespace, bound.account.name),
     }
 
 
@@ -214,7 +201,7 @@ def legacy_claims(issuer: str, legacy: Legacy) -> dict[str, Any]:
         f"{_LEGACY}secret.name": legacy.secret_name,
         f"{_LEGACY}service-account.name": legacy.account.name,
         f"{_LEGACY}service-account.uid": legacy.account.uid,
-        "sub": user_name(legacy.namespace, legacy.account.name),
+        "sub": user_names.service_account_user(legacy.namespace, legacy.account.name),
     }
 
 
@@ -261,7 +248,7 @@ def read_legacy(claims: Mapping[str, Any]) -> Legacy:
 
 
 def _require_subject(claims: Mapping[str, Any], namespace: str, name: str) -> None:
-    if _text(claims, "sub", "sub") != user_name(namespace, name):
+    if _text(claims, "sub", "sub") != user_names.service_account_user(namespace, name):
         raise _bad_claim("sub claim is invalid")
 
 

@@ -15,15 +15,16 @@ Whether a webhook is asked (`matched`, then `selects`; all must hold):
 `matchConditions` are CEL, which is not evaluated: a webhook that has some is asked about every write that the rest of
 it selects. It sees more than it wants to, never less.
 
-What an answer must be (`read_answer`, `patched`), or it is a failure of the webhook and its failure policy decides:
+What an answer must be (`read_answer`), or it is a failure of the webhook and its failure policy decides:
 
 5. An AdmissionReview of admission.k8s.io/v1 with a response, and JSON types where they belong.
 6. The response names the uid of the request.
-7. A mutating webhook gives a patch and its type or neither, and the type is JSONPatch; a validating one gives neither.
-8. The patch is a JSON patch and applies to the document as it was sent.
+7. A mutating webhook gives a patch and its type or neither, the type is JSONPatch and the patch the JSON of a list; a
+   validating one gives neither.
 
-And whatever the failure policy is, the request ends with an error if
+And whatever the failure policy is, the request ends with an error (`BadPatch` for the first) if
 
+8. the patch does not apply to the document as it was sent;
 9. the patch changes what the object is: apiVersion, kind, name, namespace or uid; or there is no object to change.
 
 Metadata that only the server sets is put back silently after a patch, as it is for clients.
@@ -80,6 +81,12 @@ class CallFailed(errors.Unavailable):
     """A webhook could not be asked, or what it said is no answer: its failure policy decides."""
 
     reason = "WebhookFailed"
+
+
+class BadPatch(errors.Unavailable):
+    """A webhook answered, and what it wants done cannot be done: as in Kubernetes, no failure policy excuses that."""
+
+    reason = "WebhookPatchFailed"
 
 
 # --- configurations
@@ -439,7 +446,7 @@ def dry_run_refused(name: str) -> status.StatusError:
 
 
 def patched(name: str, document: objects.Document | None, operations: Sequence[Any]) -> objects.Document:
-    """The document after a webhook's patch; shares with the old one what was not touched."""
+    """The document after a webhook's patch; shares with the old one what was not touched. Raises `BadPatch`."""
     # 9, first for what is not there to be changed.
     if document is None:
         raise _internal(
@@ -449,7 +456,7 @@ def patched(name: str, document: objects.Document | None, operations: Sequence[A
     try:
         after = patch.apply_json_patch(document, list(operations))
     except status.StatusError as error:
-        raise CallFailed(f"received a patch that does not apply: {error.message}") from None
+        raise BadPatch(f"received a patch that does not apply: {error.message}") from None
     # 9.
     for path in _IDENTITY:
         if jsonpath.at(after, *path) != jsonpath.at(document, *path):

@@ -40,7 +40,8 @@ _SECRET_ENDINGS: Final = (
 _SECRET_TEXT: Final = re.compile(
     r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|(\b[Bb]earer\s+)\S+"
-    r"|(\beyJ)[\w-]{5,}\.[\w-]+\.[\w-]*"
+    # Begun at the start of a run of such letters only, and not gone back on: or a run of them would take its square.
+    r"|((?<![\w-])(?=[\w-]*eyJ))[\w-]{8,}+\.[\w-]+\.[\w-]*"
     r"|(\b[a-z0-9]{6}\.)[a-z0-9]{16}\b",
     re.DOTALL,
 )

@@ -352,7 +352,11 @@ def test_updates_of_untracked_objects_cost_nothing():
 
 def test_what_a_creator_sent_is_the_creators():
     rows = apply.record_create(
-        config({"a": "1"}), manager="kubectl", types="core.v1.ConfigMap", api_version="v1", now_text="2026-01-01T00:00:01Z"
+        config({"a": "1"}),
+        manager="kubectl",
+        types="core.v1.ConfigMap",
+        api_version="v1",
+        now_text="2026-01-01T00:00:01Z",
     )
     assert [(row["manager"], row["operation"]) for row in rows] == [("kubectl", "Update")]
     assert rows[0]["fieldsV1"]["f:data"] == {"f:a": {}}

@@ -85,6 +85,71 @@ def test_built_in_kinds_hold_their_names() -> None:
     assert conditions(found)["NamesAccepted"][:2] == ("False", "PluralConflict")
 
 
+FORGED = [
+    {"plural": "leases", "group": "coordination.k8s.io", "singular": "x", "kind": "X", "listKind": "XList"},
+    {"plural": "xs", "group": "coordination.k8s.io", "singular": "x", "kind": "Lease", "listKind": "XList"},
+    {"plural": "revocations", "group": "handfast.dev", "singular": "x", "kind": "X", "listKind": "XList"},
+    {"plural": "secrets", "group": "core", "singular": "x", "kind": "X", "listKind": "XList"},
+]
+
+
+@pytest.mark.parametrize("names", FORGED, ids=[f"{row['plural']}.{row['group']}" for row in FORGED])
+def test_no_status_makes_a_definition_take_a_built_in_kinds_place(names: dict[str, str]) -> None:
+    document = definition(**names)
+    document["status"] = {
+        "acceptedNames": dict(document["spec"]["names"]),
+        "conditions": [{"type": kind, "status": "True"} for kind in ("NamesAccepted", "Established")],
+    }
+    assert not definitions.is_established(document)
+    assert definitions.rows(document) == []
+
+
+def test_names_of_built_in_kinds_are_taken_back() -> None:
+    document = definition(plural="leases", group="coordination.k8s.io", kind="Lease", shortNames=["le"])
+    document["status"] = {"acceptedNames": copy.deepcopy(document["spec"]["names"])}
+    document["status"]["conditions"] = [{"type": "Established", "status": "True", "lastTransitionTime": NOW}]
+    found = accepted(document, now=LATER)
+    assert conditions(found) == {
+        "Established": ("False", "NotAccepted", LATER),
+        "NamesAccepted": ("False", "KindConflict", LATER),
+    }
+    assert found["status"]["acceptedNames"] == {"singular": "widget", "listKind": "WidgetList", "shortNames": ["le"]}
+    # Nor may it keep one that it no longer asks for.
+    found["spec"]["names"] |= {"plural": "widgets", "kind": "Widget"}
+    found["status"]["acceptedNames"]["shortNames"] = ["lease"]
+    found = accepted(found)
+    assert found["status"]["acceptedNames"] == found["spec"]["names"]
+
+
+def test_what_is_built_in() -> None:
+    assert definitions.is_builtin_resource("", "secrets")
+    assert not definitions.is_builtin_resource("example.com", "secrets")
+    assert definitions.is_builtin_kind("handfast.dev", "Revocation")
+    assert not definitions.is_builtin_kind("handfast.dev", "Secret")
+    assert definitions.is_builtin_prefix("core/secrets/")
+    assert definitions.is_builtin_prefix("handfast.dev/revocations/")
+    assert not definitions.is_builtin_prefix("example.com/secrets/")
+
+
+def test_nobody_writes_what_the_server_computes() -> None:
+    old = accepted(definition())
+    sent = copy.deepcopy(old)
+    sent["status"] = {"acceptedNames": {"plural": "x"}, "conditions": [], "storedVersions": ["v9"], "note": "mine"}
+    definitions.keep_computed(sent, old)
+    assert sent["status"] == {**old["status"], "note": "mine"}
+    bare: dict[str, Any] = {"status": {"acceptedNames": {"plural": "x"}}}
+    definitions.keep_computed(bare, {})
+    assert bare["status"] == {}
+
+
+def test_versions_that_nothing_is_stored_in_may_be_taken_out():
+    old = {"status": {"storedVersions": ["v1alpha1", "v1"]}}
+    for sent, kept in ((["v1"], ["v1"]), (["v1", "v9"], ["v1"]), ([], ["v1alpha1", "v1"]), (None, ["v1alpha1", "v1"])):
+        document = {"status": {"storedVersions": sent} if sent is not None else {}}
+        definitions.keep_computed(document, old)
+        assert document["status"]["storedVersions"] == kept
+
+
 def test_established_stays_when_new_names_are_taken() -> None:
     rival = definitions.claim(accepted(definition(plural="gadgets", singular="gadget", kind="G", listKind="GL")))
     found = accepted(definition(shortNames=["wd"]))

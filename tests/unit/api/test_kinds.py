@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 
 import pytest
 
+from handfast import errors
 from handfast.api import kinds, schema
 
 ROWS = kinds.builtin()
@@ -95,3 +97,18 @@ class TestTable:
         assert table.find("example.com", "v1", "things") is None
         table.remove(added)
         assert list(table) == []
+
+    def test_the_rows_it_was_made_with_stay(self) -> None:
+        table = kinds.Table(ROWS)
+        for plural, group, name in (
+            ("secrets", "", "secrets"),
+            ("leases", "coordination.k8s.io", "leases.coordination"),
+        ):
+            found = row(plural, group)
+            for version in ("v1", "v9"):
+                other = dataclasses.replace(found, message="", version=version)
+                for change in (table.add, table.remove):
+                    with pytest.raises(errors.Misuse, match=f"{name}.* is built in: no other row can take its place"):
+                        change(other)
+            assert table.find(group, "v1", plural) is found
+            assert table.find(group, "v9", plural) is None

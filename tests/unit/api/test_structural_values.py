@@ -127,6 +127,13 @@ def test_wrong(schema: dict[str, Any], value: Any, expected: tuple[str, str, str
     assert causes(schema, value) == [expected]
 
 
+def test_when_one_field_of_several_is_wanted_all_are_named() -> None:
+    schema = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    words = 'Invalid value: "": "x" must validate at least one schema (anyOf): one of a, b is required'
+    assert causes(schema, {}) == [("x", "Invalid", words)]
+    assert causes(schema, {"b": 1}) == []
+
+
 def test_when_no_alternative_holds_the_nearest_is_explained() -> None:
     near, far = {"required": ["a"]}, {"required": ["b", "c"]}
     assert causes({"anyOf": [far, near]}, {}) == [

@@ -109,43 +109,67 @@ SIGNER = "spec.signerName"
                 'spec.usages[2]: Unsupported value: "flying": supported values: "any", "cert sign", "client auth"',
             ],
         ),
-        (CSR, {"spec|expirationSeconds": 600}, []),
-        (
-            CSR,
-            {"spec|expirationSeconds": 599},
-            [
-                "spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 600 seconds (10 minutes)"
-            ],
-        ),
-        (CSR, {"spec|signerName": ""}, [f"{SIGNER}: Required value"]),
-        (CSR, {"spec|signerName": "example.com/a.b"}, []),
-        (
-            CSR,
-            {"spec|signerName": "kubernetes.io/legacy-unknown"},
-            [f'{SIGNER}: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via this'],
-        ),
-        (
-            CSR,
-            {"spec|signerName": "plain"},
-            [f'{SIGNER}: Invalid value: "plain": must be a fully qualified domain and'],
-        ),
-        (CSR, {"spec|signerName": "a.b/"}, [f'{SIGNER}: Invalid value: "a.b/": must be a fully qualified domain and']),
-        (
-            CSR,
-            {"spec|signerName": "local/x"},
-            [f'{SIGNER}: Invalid value: "local": should be a domain with at least two'],
-        ),
-        (CSR, {"spec|signerName": "a.b/c/d"}, [f'{SIGNER}: Invalid value: "c/d": validating label "c/d": a lowercase']),
-        (
-            CSR,
-            {"spec|signerName": "a.b/" + ".".join(["x"] * 300)},
-            [f"{SIGNER}: Too long: must have at most 571 bytes"],
-        ),
     ],
 )
 def test_create(resource, changes, causes):
     found = created(resource[0], resource[1], changes)
     assert begin(found, causes), found
+
+
+LABEL = "a" * 63
+DOMAIN = f"{LABEL}.{LABEL}.{LABEL}.{'a' * 61}"
+NOT_QUALIFIED = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+ONE_LABEL = "should be a domain with at least two segments separated by dots"
+
+
+@pytest.mark.parametrize(
+    ("name", "causes"),
+    [
+        pytest.param("", [f"{SIGNER}: Required value"], id="no name"),
+        pytest.param("example.com/something", [], id="a domain and a path"),
+        pytest.param("example.com/a.b", [], id="a path with a dot"),
+        pytest.param("example.com/9", [], id="a digit"),
+        pytest.param("abc.example.com.io/my-signer", [], id="a long domain"),
+        pytest.param(
+            "kubernetes.io/legacy-unknown",
+            ["the legacy signerName is not allowed via this API version"],
+            id="the legacy signer",
+        ),
+        pytest.param("noslash", [f'{SIGNER}: Invalid value: "noslash": {NOT_QUALIFIED}'], id="no slash"),
+        pytest.param("a.b/c/d", [f'{SIGNER}: Invalid value: "a.b/c/d": {NOT_QUALIFIED}'], id="two slashes"),
+        pytest.param("notqualified/x", [f'{SIGNER}: Invalid value: "notqualified": {ONE_LABEL}'], id="one label"),
+        pytest.param("example.com/", ['"": validating label "": a lowercase RFC 1123 subdomain'], id="empty path"),
+        pytest.param(
+            "/x",
+            [f'"": {ONE_LABEL}', f'{SIGNER}: Invalid value: "": validating label "": a lowercase RFC 1123 label'],
+            id="empty domain",
+        ),
+        pytest.param(
+            "example.com/something-", ['"something-": validating label "something-": '], id="a dash at the end"
+        ),
+        pytest.param("example.com/.", ['".": validating label "": '], id="a dot alone"),
+        pytest.param("example.com/a..b", ['"a..b": validating label "": '], id="two dots"),
+        pytest.param("example.com/A", ['"A": validating label "A": '], id="capitals in the path"),
+        pytest.param("Example.com/a", ['"Example.com": validating label "Example": '], id="capitals in the domain"),
+        pytest.param(f"a{LABEL}.com/a", [f'validating label "a{LABEL}": '], id="a label of 64"),
+        pytest.param(f"{DOMAIN}/a", [], id="a domain of 253"),
+        pytest.param(f"{DOMAIN}a/a", ["Too long: must have at most 253 bytes"], id="a domain of 254"),
+        pytest.param(f"{DOMAIN}/{'a' * 253}.{LABEL}", [], id="571 in all"),
+        pytest.param(f"{DOMAIN}/{'a' * 253}.{LABEL}a", ["Too long: must have at most 571 bytes"], id="572 in all"),
+        pytest.param(f"example.com/{'a' * 254}", ["must be no more than 253"], id="a part of the path of 254"),
+    ],
+)
+def test_signer_names(name, causes):
+    found = created(*CSR, {"spec|signerName": name})
+    assert len(found) == len(causes), found
+    assert all(text.startswith(SIGNER) and part in text for text, part in zip(found, causes, strict=True)), found
+
+
+@pytest.mark.parametrize(("seconds", "good"), [(-1, False), (0, False), (1, False), (599, False), (600, True)])
+def test_the_shortest_duration(seconds, good):
+    detail = "may not specify a duration less than 600 seconds (10 minutes)"
+    wrong = [f"spec.expirationSeconds: Invalid value: {seconds}: {detail}"]
+    assert created(*CSR, {"spec|expirationSeconds": seconds}) == ([] if good else wrong)
 
 
 def test_a_binding_keeps_its_role():

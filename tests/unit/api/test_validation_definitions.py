@@ -92,6 +92,23 @@ COLUMN = f"{IN}.additionalPrinterColumns[0]"
                 "spec.conversion.webhook.conversionReviewVersions: Required value",
             ],
         ),
+        (
+            {
+                "metadata|name": "leases.coordination.k8s.io",
+                "spec|group": "coordination.k8s.io",
+                "spec|names|plural": "leases",
+                f"{VERSION}|name": "v9",
+            },
+            ['spec.names.plural: Forbidden: "leases" of group "coordination.k8s.io" is built into this server'],
+        ),
+        (
+            {
+                "metadata|name": "widgets.handfast.dev",
+                "spec|group": "handfast.dev",
+                "spec|names|kind": "Revocation",
+            },
+            ['spec.names.kind: Forbidden: "Revocation" of group "handfast.dev" is built into this server'],
+        ),
     ],
 )
 def test_create(changes, causes):

@@ -143,6 +143,31 @@ def test_what_may_not_change(changes, causes):
     assert begin(found, causes), found
 
 
+MIRROR = "metadata|annotations"
+MIRROR_FIELD = "metadata.annotations[kubernetes.io/config.mirror]: Forbidden: "
+REPLACED = f"{MIRROR_FIELD}may not remove or update mirror pod annotation"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "causes"),
+    [
+        pytest.param("x", "x", [], id="kept"),
+        pytest.param("", "", [], id="kept, and empty"),
+        pytest.param("x", None, [REPLACED], id="removed"),
+        pytest.param("", None, [REPLACED], id="removed, and empty"),
+        pytest.param("x", "y", [REPLACED], id="changed"),
+        pytest.param("x", "", [REPLACED], id="emptied"),
+        pytest.param(None, "x", [f"{MIRROR_FIELD}may not add mirror pod annotation"], id="added"),
+        pytest.param(None, "", [f"{MIRROR_FIELD}may not add mirror pod annotation"], id="added, and empty"),
+    ],
+)
+def test_a_mirror_pod_stays_one(before, after, causes):
+    new, old = (
+        {"x/y": "z"} | ({validation_pods.MIRROR: value} if value is not None else {}) for value in (after, before)
+    )
+    assert updated("", "pods", {MIRROR: new}, {MIRROR: old}) == causes
+
+
 def test_a_deadline_only_comes_closer():
     before = {"spec|activeDeadlineSeconds": 10}
     path = "spec.activeDeadlineSeconds"

@@ -12,9 +12,10 @@ import structlog
 from aiohttp.test_utils import make_mocked_request
 
 from handfast.api import kinds, status
-from handfast.apiserver import audit, audit_log, authz, call, identity, request
+from handfast.apiserver import admission, audit, audit_log, authz, call, identity, request
 from handfast.rules import decision
 from handfast.telemetry import metrics, rotating
+from tests.unit.apiserver import admission_world
 from tests.world.clock import MovableClock
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -113,6 +114,14 @@ REFUSALS = [
         "authorise",
         "NoRuleAllows",
         'pods "p" is forbidden: ',
+    ),
+    (
+        admission.Refusal(
+            admission_world.attributes("CREATE", ("", "pods"), name="p"), decision.Deny("OtherNode", "not yours", "r")
+        ),
+        "admission",
+        "OtherNode",
+        'pods "p" is forbidden: not yours',
     ),
     (status.forbidden("pods", "", "p", "quota"), "admission", "Forbidden", 'pods "p" is forbidden: quota'),
 ]

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handfast.api import status
-from handfast.apiserver import audit_log, authz, call, identity, request
+from handfast.apiserver import admission, audit_log, authz, call, identity, request
 from handfast.rules import access, decision
 from handfast.telemetry import rotating
+from tests.unit.apiserver import admission_world
 from tests.world.clock import MovableClock
 
 NOW = datetime.datetime(2026, 1, 31, 12, 0, 0, 250, tzinfo=datetime.UTC)
@@ -141,7 +142,9 @@ class TestShape:
         error = refusal(ALICE, asked.info)
         line = book.write(asked, 403, error=error)
         assert line["annotations"]["authorization.k8s.io/decision"] == "forbid"
-        assert line["annotations"]["authorization.k8s.io/reason"] == "NoRuleAllows"
+        cannot = 'User "alice" cannot get resource "secrets" in API group "" in the namespace "web"'
+        assert line["annotations"]["authorization.k8s.io/reason"] == cannot
+        assert line["annotations"]["handfast.dev/refused-because"] == "NoRuleAllows"
         assert line["responseStatus"] == {
             "metadata": {},
             "status": "Failure",
@@ -157,6 +160,15 @@ class TestShape:
         assert line["annotations"]["authorization.k8s.io/decision"] == "allow"
         assert line["annotations"]["handfast.dev/noted"] == "a note"
         assert line["responseStatus"]["reason"] == "AlreadyExists"
+
+    def test_refused_by_admission(self, book: Book) -> None:
+        write = admission_world.attributes("CREATE", ("", "pods"), namespace="web", name="p")
+        error = admission.Refusal(write, decision.Deny("NotAMirrorPod", "no", "NodeRestriction"))
+        asked = asking("/api/v1/namespaces/web/pods", "POST", decision="yes")
+        line = book.write(asked, 403, error=error)
+        assert line["annotations"]["authorization.k8s.io/decision"] == "allow"
+        assert line["annotations"]["authorization.k8s.io/reason"] == "yes"
+        assert line["annotations"]["handfast.dev/refused-because"] == "NotAMirrorPod"
 
     def test_unauthorized_tells_the_operator_why(self, book: Book) -> None:
         asked = asking("/api/v1/pods", user=identity.ANONYMOUS)
@@ -178,6 +190,21 @@ class TestShape:
         assert line["user"]["username"] == "alice"
         assert line["impersonatedUser"] == {"username": ROBOT.name, "groups": ["system:serviceaccounts"]}
         assert line["annotations"]["handfast.dev/authenticated-by"] == "x509"
+
+    def test_a_create_names_the_new_object(self, book: Book) -> None:
+        for name in ("a-x7k2p", "a-9fz4m"):
+            asked = asking("/api/v1/namespaces/n/configmaps", "POST")
+            asked.created = name
+            assert book.write(asked, 201)["objectRef"]["name"] == name
+        # Without one, the line of an earlier request is not taken for it.
+        assert "name" not in book.write(asking("/api/v1/namespaces/n/configmaps", "POST"), 409)["objectRef"]
+
+    def test_what_webhooks_say(self, book: Book) -> None:
+        asked = asking("/api/v1/namespaces/n/configmaps/c", "PUT")
+        asked.annotations = {"w.example.com/k": f"v {TOKEN}", "authorization.k8s.io/decision": "forged"}
+        said = book.write(asked)["annotations"]
+        assert said["w.example.com/k"] == "v <redacted>"
+        assert "authorization.k8s.io/decision" not in said
 
     def test_stages_and_no_answer(self, book: Book) -> None:
         asked = asking("/api/v1/pods?watch=1")
@@ -317,6 +344,51 @@ def test_a_line_cannot_be_forged(book: Book) -> None:
     assert line["userAgent"] == line["verb"] == line["user"]["username"] == line["objectRef"]["name"] == plain
     assert line["requestURI"] == "/" + plain
     assert line["responseStatus"]["message"] == plain
+
+
+def test_what_is_filled_in_later_cannot_be_forged(book: Book) -> None:
+    evil = 'a\x1a"\x1a'
+    asked = asking("/version", user=identity.User(evil, (evil,)), decision=evil)
+    asked.http = cast("Any", types.SimpleNamespace(raw_path="/" + evil, headers={"User-Agent": evil}))
+    for error in (None, status.StatusError(evil, evil, code=400)):
+        line = book.write(asked, 400, error=error)
+        assert line["auditID"] == "boot-1"
+        assert line["annotations"]["handfast.dev/latency-us"] == "1500"
+        assert line["user"]["username"] == line["userAgent"] == 'a " '
+
+
+async def test_a_remembered_line_is_that_of_its_request(book: Book) -> None:
+    other = identity.User("bob", ALICE.groups, method="x509")
+    rows: list[tuple[call.Call, int]] = [
+        (asking(target, user=user, decision=decided, headers={"User-Agent": agent}), code)
+        for target in ("/version", "/api/v1/namespaces/a/pods/p")
+        for user in (ALICE, other)
+        for decided in ("one", "two")
+        for agent in ("kubectl", "curl")
+        for code in (200, 201)
+    ]
+    first = [book.write(asked, code) for asked, code in rows]
+    assert len({msgspec.json.encode(line) for line in first}) == len(rows)
+    await book.clock.advance(5.0)
+    for (asked, code), before in zip(rows, first, strict=True):
+        asked.id = "boot-2"
+        line = book.write(asked, code, seconds=0.25)
+        assert (line["auditID"], line["annotations"]["handfast.dev/latency-us"]) == ("boot-2", "250000")
+        assert line["stageTimestamp"] == "2026-01-31T12:00:05.000250Z"
+        assert line["requestReceivedTimestamp"] == "2026-01-31T12:00:04.750250Z"
+        changed = ("auditID", "stageTimestamp", "requestReceivedTimestamp", "annotations")
+        assert {**line, **dict.fromkeys(changed)} == {**before, **dict.fromkeys(changed)}
+
+
+def test_remembered_lines_are_bounded(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_log, "_LINES_REMEMBERED", 3)
+    remembered = vars(book.log)["_lines"]
+    for number in range(10):
+        book.write(asking(f"/x/{number}"))
+        assert len(remembered) <= 3
+    before = len(remembered)
+    book.write(asking("/" + "x" * 2000))
+    assert len(remembered) == before
 
 
 def test_lengths_are_bounded(book: Book) -> None:

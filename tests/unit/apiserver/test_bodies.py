@@ -19,6 +19,7 @@ from handfast.apiserver import bodies, limits, request
 CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
 SMALL = limits.Limits(body_bytes=10, body_seconds=0.02)
 JSON = "application/json"
+ROOM = bodies.Room(limits.Limits())
 
 
 def http(
@@ -36,20 +37,20 @@ def http(
 
 async def refusal(sent: web.BaseRequest, limit: limits.Limits = SMALL) -> status.StatusError:
     with pytest.raises(status.StatusError) as caught:
-        await bodies.read(sent, limit)
+        await bodies.read(sent, limit, ROOM, "jane")
     return caught.value
 
 
 class TestRead:
     async def test_arrived_with_the_head(self) -> None:
-        assert await bodies.read(http(b"01234", b"56789")[0], SMALL) == b"0123456789"
+        assert await bodies.read(http(b"01234", b"56789")[0], SMALL, ROOM, "jane") == b"0123456789"
 
     async def test_nothing(self) -> None:
-        assert await bodies.read(http()[0], SMALL) == b""
+        assert await bodies.read(http()[0], SMALL, ROOM, "jane") == b""
 
     async def test_arrives_later(self) -> None:
         sent, payload = http(b"0123", ended=False)
-        reading = asyncio.ensure_future(bodies.read(sent, SMALL))
+        reading = asyncio.ensure_future(bodies.read(sent, SMALL, ROOM, "jane"))
         await asyncio.sleep(0)
         payload.feed_data(b"45")
         await asyncio.sleep(0)
@@ -93,7 +94,7 @@ class TestRead:
         assert f'the content encoding "{coding}"' in error.message
 
     async def test_identity_is_no_compression(self) -> None:
-        assert await bodies.read(http(b"{}", Content_Encoding="Identity")[0], SMALL) == b"{}"
+        assert await bodies.read(http(b"{}", Content_Encoding="Identity")[0], SMALL, ROOM, "jane") == b"{}"
 
 
 class TestExpect:
@@ -105,13 +106,13 @@ class TestExpect:
             payload.feed_eof()
 
         sent.writer.write.side_effect = send  # type: ignore[attr-defined]
-        assert await bodies.read(sent, SMALL) == b"{}"
+        assert await bodies.read(sent, SMALL, ROOM, "jane") == b"{}"
         sent.writer.write.assert_awaited_once_with(b"HTTP/1.1 100 Continue\r\n\r\n")  # type: ignore[attr-defined]
         assert sent.writer.output_size == 0
 
     async def test_not_invited_when_it_is_there(self) -> None:
         sent, _ = http(b"{}", Expect="100-continue")
-        assert await bodies.read(sent, SMALL) == b"{}"
+        assert await bodies.read(sent, SMALL, ROOM, "jane") == b"{}"
         sent.writer.write.assert_not_awaited()  # type: ignore[attr-defined]
 
     async def test_http_1_0_knows_no_invitation(self) -> None:
@@ -248,3 +249,35 @@ class TestDocument:
         _, warnings = bodies.for_kind(b"data: {a: x, a: z}", "application/yaml", CONFIG_MAPS, "Warn")
         assert warnings == ['duplicate field "data.a"']
         assert parses.call_count == 1
+
+
+class TestRoom:
+    LIMITS = limits.Limits(bodies_per_user_bytes=10, bodies_bytes=15)
+
+    def test_a_share_for_each_user_and_a_bound_for_all(self) -> None:
+        room = bodies.Room(self.LIMITS)
+        room.take("jane", 10)
+        for user, size in (("jane", 1), ("joe", 6)):
+            with pytest.raises(status.StatusError) as caught:
+                room.take(user, size)
+            assert (caught.value.code, caught.value.retry_after) == (429, 1)
+        room.take("joe", 5)
+        room.give_back("jane", 10)
+        room.take("joe", 5)
+        room.give_back("joe", 10)
+        room.take("jane", 10)
+        assert room._taken == {"jane": 10}
+
+    def test_lifted(self) -> None:
+        bodies.Room(limits.Limits(lifted=True, bodies_bytes=1)).take("jane", 100)
+
+    async def test_what_arrives_is_counted_until_it_is_there(self) -> None:
+        room = bodies.Room(limits.Limits(bodies_per_user_bytes=4))
+        first, payload = http(b"0123", ended=False)
+        reading = asyncio.ensure_future(bodies.read(first, limits.Limits(), room, "jane"))
+        await asyncio.sleep(0)
+        with pytest.raises(status.StatusError, match="too many large bodies"):
+            await bodies.read(http(b"45", ended=False)[0], limits.Limits(), room, "jane")
+        payload.feed_eof()
+        assert await reading == b"0123"
+        assert room._taken == {}

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each of the three rows looks at its own writes. What is decided is tested with the rule."""
+"""Each of the rows looks at its own writes. What is decided is tested with the rules."""
 
 from __future__ import annotations
 
 import base64
+import functools
 from typing import Any
 
 import pytest
 
 from handfast.api import objects, status
 from handfast.apiserver import admission, certificate_admission
-from handfast.pki import keys, names, requests
+from handfast.pki import authority, keys, names, requests
 from handfast.rules import access, decision
 from tests.unit.apiserver import admission_world
 
@@ -21,6 +22,13 @@ FORBIDDEN = 'certificatesigningrequests.certificates.k8s.io "csr" is forbidden: 
 
 def csr(**status_: Any) -> objects.Document:
     return {"metadata": {"name": "csr"}, "spec": {"signerName": CLIENT, "request": ""}, "status": status_}
+
+
+@functools.cache
+def certificate() -> str:
+    key = keys.generate(keys.Kind.P256)
+    made = authority.self_signed_ca(names.Subject(common_name="ca"), key, now=admission_world.NOW)
+    return base64.b64encode(made.pem).decode()
 
 
 def of_masters() -> objects.Document:
@@ -49,7 +57,7 @@ async def run(operation: str, world: admission_world.World, **facts: Any) -> Non
         ),
         pytest.param(
             admission.UPDATE,
-            {"subresource": "status", "document": csr(certificate="Zm9v"), "old": csr()},
+            {"subresource": "status", "document": csr(certificate=certificate()), "old": csr()},
             f'user not permitted to sign requests with signerName "{CLIENT}"',
             id="certificate",
         ),
@@ -65,6 +73,42 @@ async def test_refused(operation: str, facts: Any, why: str) -> None:
     with pytest.raises(status.StatusError) as refused:
         await run(operation, admission_world.World(), **facts)
     assert (refused.value.code, refused.value.message) == (403, FORBIDDEN + why)
+
+
+APPROVED = csr(conditions=[{"type": "Approved", "status": "True"}])
+DENIED = csr(conditions=[{"type": "Denied", "status": "True"}])
+
+
+@pytest.mark.parametrize(
+    "operation, facts, why",
+    [
+        pytest.param(
+            admission.CREATE,
+            {"document": {"metadata": {"name": "csr"}, "spec": {"signerName": "a.b/c", "request": "%%"}}},
+            'spec.request: Invalid value: "<request data>": spec.request is not base64',
+            id="a request that is none, to any signer",
+        ),
+        pytest.param(
+            admission.UPDATE,
+            {"subresource": "approval", "document": APPROVED, "old": DENIED},
+            'status.conditions: Forbidden: updates may not remove a condition of type "Denied"',
+            id="a denial undone",
+        ),
+        pytest.param(
+            admission.UPDATE,
+            {"subresource": "status", "document": APPROVED, "old": csr()},
+            'status.conditions: Forbidden: updates may not add a condition of type "Approved"',
+            id="approved by the signer",
+        ),
+    ],
+)
+async def test_invalid(operation: str, facts: Any, why: str) -> None:
+    """Whoever asks: this authoriser would permit it."""
+    permits = admission_world.World(lambda _: decision.Approve("Test", "yes", "test"))
+    with pytest.raises(status.StatusError) as refused:
+        await run(operation, permits, **facts)
+    expected = f'CertificateSigningRequest.certificates.k8s.io "csr" is invalid: {why}'
+    assert (refused.value.code, refused.value.message) == (422, expected)
 
 
 @pytest.mark.parametrize(
@@ -94,15 +138,16 @@ async def test_permitted(subresource: str, verb: str) -> None:
         asked.append(attributes)
         return decision.Approve("Test", "yes", "test")
 
-    new = csr(certificate="Zm9v")
+    new = csr(certificate=certificate())
     await run(admission.UPDATE, admission_world.World(decide), subresource=subresource, document=new, old=csr())
     assert [(one.user, one.groups, one.verb, one.name) for one in asked] == [
         ("jane", admission_world.JANE.groups, verb, CLIENT)
     ]
 
 
-def test_the_rows_have_kubernetes_names() -> None:
+def test_validation_comes_before_the_rows_with_kubernetes_names() -> None:
     assert [row.name for row in certificate_admission.ROWS] == [
+        "CertificateState",
         "CertificateApproval",
         "CertificateSigning",
         "CertificateSubjectRestriction",

@@ -91,7 +91,8 @@ def refused(call: Callable[[], None]) -> status.StatusError:
 
 def forbidden(new: dict[str, Any] | None, old: dict[str, Any] | None, user: identity.User = EDITOR) -> str:
     error = refused(lambda: admit(new, old, user))
-    assert error.code == 403
+    assert isinstance(error, admission.Refusal)
+    assert (error.code, error.why) == (403, "TrustNotPermitted")
     return error.message
 
 
@@ -151,7 +152,7 @@ class TestWho:
 
     @pytest.mark.parametrize(
         ("name", "namespace"),
-        [("other", "kube-system"), (client_cas.NAME, "default"), (client_cas.HISTORY, "kube-system")],
+        [("other", "kube-system"), (client_cas.NAME, "default"), (client_cas.HISTORY, "default")],
     )
     def test_other_config_maps_are_free(self, name: str, namespace: str) -> None:
         asked = Asked()

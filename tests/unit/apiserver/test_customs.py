@@ -231,6 +231,32 @@ async def test_a_definition_with_a_taken_name_touches_nothing_when_it_goes(made:
     assert made.table.find("coordination.k8s.io", "v1", "leases") is LEASE
 
 
+async def test_a_forged_status_neither_replaces_nor_empties_a_built_in_kind(made: Followed) -> None:
+    name = "leases.coordination.k8s.io"
+    rival = definition(name, kind="Lease")
+    rival["status"]["acceptedNames"] = rival["spec"]["names"]
+    rival["status"]["conditions"] = [{"type": "Established", "status": "True"}]
+    # From a time, or a server, that let it through.
+    await made.storage.create(DEFINITION, rival)
+    await made.storage.create(LEASE, thing("Lease", "one"))
+    await made.start(settle=False)
+    assert made.rows() == []
+    assert made.table.find("coordination.k8s.io", "v1", "leases") is LEASE
+    made.group.start(made.customs.run(), name="customs")
+    await made.mark(name)
+    await until_gone(made, name)
+    await clocks.settle(50)
+    assert await made.find(LEASE, "one") is not None
+
+
+async def test_objects_of_built_in_kinds_are_no_definitions_to_delete(made: Followed) -> None:
+    await made.start()
+    await made.storage.create(LEASE, thing("Lease", "one"))
+    await made.copy.fresh()
+    assert await made.customs._empty(LEASE)
+    assert await made.find(LEASE, "one") is not None
+
+
 async def test_names_are_given_when_they_are_free(made: Followed) -> None:
     await made.start()
     first = await made.put(DEFINITION, definition())

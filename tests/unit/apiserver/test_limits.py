@@ -4,12 +4,30 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from aiohttp import web_protocol
 
-from handfast.apiserver import identity, limits, request
-from handfast.rules import flow
+from handfast.apiserver import (
+    audit_log,
+    authn,
+    client_cas,
+    identity,
+    impersonation,
+    limits,
+    listener,
+    request,
+    service_account_tokens,
+    webhook_client,
+)
+from handfast.pki import chains
+from handfast.rules import flow, networks, rbac_escalation, rbac_grants, webhooks
+from handfast.rules import service_account_tokens as token_rules
+from handfast.telemetry import rotating
 
 
 class TestBuckets:
@@ -142,7 +160,12 @@ class TestFlows:
     def test_refused_credentials_count_for_their_source(self) -> None:
         flows = limits.Flows(limits.Limits(anonymous_burst=3))
         assert [flows.failed(HERE, 0.0) == 0.0 for _ in range(4)] == [True, True, True, False]
-        assert flows.stranger(HERE, "/version", 0.0) > 0.0
+        assert flows.worn_out(HERE, 0.0) > 0.0
+        assert flows.worn_out("192.0.2.99", 0.0) == 0.0
+        # Looking takes nothing.
+        assert flows.worn_out(HERE, 1.0) == 0.0 == flows.failed(HERE, 1.0)
+        # Whoever only asks without a credential does not pay for it, nor the other way round.
+        assert flows.stranger(HERE, "/version", 0.0) == 0.0
         assert flows.wait(ALICE, PODS, HERE, 0.0) == 0.0
 
     def test_an_ipv6_network_is_one_source(self) -> None:
@@ -217,3 +240,56 @@ def test_every_default_is_written_down(field: dataclasses.Field[float]) -> None:
     row = next(line for line in REFERENCE.read_text().splitlines() if f"`{field.name}`" in line)
     assert isinstance(field.default, int | float)
     assert f"| {_shown(field.name, field.default)} |" in row
+
+
+def _default(function: Callable[..., Any], parameter: str) -> int:
+    value = inspect.signature(function).parameters[parameter].default
+    assert isinstance(value, int)
+    return value
+
+
+def _bytes(value: int) -> str:
+    return _shown("_bytes", value)
+
+
+def _raised(number: int) -> str:
+    return str(number).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+# What the table "Fixed" says, out of the code.
+FIXED = {
+    "header lines of a request": str(_default(web_protocol.RequestHandler.__init__, "max_headers")),
+    "sources or users whose rate is remembered": (
+        f"{limits._SOURCES:,} for each budget (service accounts: {limits._ACCOUNT_SOURCES:,})"
+    ),
+    "callers whose budget is remembered": f"{limits._CALLERS:,}",
+    "addresses whose verdict is remembered, of each list of networks": str(networks._REMEMBERED),
+    "lines of the audit log about requests over their rate": f"{audit_log._LIMITED_PER_SECOND:g} a second",
+    "lines of the audit log that wait to be written": _bytes(_default(rotating.LineWriter.__init__, "waiting_bytes")),
+    "what is read and thrown away of a refused body": f"{listener._LINGERING_SECONDS:g} s",
+    "certificates in a client's chain": str(chains.MAX_CHAIN),
+    "certificates on a path to a CA": str(chains.MAX_DEPTH),
+    "chains whose verdict is remembered": str(authn._REMEMBERED),
+    "a bearer token": _bytes(authn.TOKEN_BYTES),
+    "service account tokens whose signature is remembered": str(service_account_tokens._REMEMBERED),
+    "lifetime of a requested service account token": (
+        f"{token_rules.MIN_SECONDS // 60} minutes to 2{_raised(token_rules.MAX_SECONDS.bit_length() - 1)} seconds"
+    ),
+    "CAs that pass the handshake without being trusted any more": (
+        f"{client_cas.MAX_REMEMBERED}, or {_bytes(client_cas.MAX_REMEMBERED_BYTES)}"
+    ),
+    "groups and keys of extra in impersonation headers": str(impersonation._LIMIT),
+    "single permissions of one role that are indexed": str(rbac_grants.BUDGET),
+    "single permissions of rules that somebody gives away": f"{rbac_escalation.LIMIT:,}",
+    "a webhook's answer": _bytes(webhook_client.MAX_ANSWER),
+    "a webhook's time": f"its `timeoutSeconds`, 1 to 30, else {webhooks._DEFAULT_SECONDS} s",
+    "warnings of one webhook's answer": str(webhooks.MAX_WARNINGS),
+    # No interface tells it.
+    "TLS 1.2 sessions that can be resumed by number": "20,480",
+}
+
+
+def test_what_is_fixed_is_written_down() -> None:
+    section = REFERENCE.read_text().partition("\n## Fixed\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")] for line in section.splitlines() if line.startswith("|")]
+    assert {row[1]: row[2] for row in rows[2:]} == FIXED

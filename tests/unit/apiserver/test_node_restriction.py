@@ -50,13 +50,13 @@ def test_admitted(world: admission_world.World, operation: str, facts: Any) -> N
 
 
 @pytest.mark.parametrize(
-    "operation, resource, facts, reason, message",
+    "operation, resource, facts, why, message",
     [
         pytest.param(
             admission.DELETE,
             PODS,
             {"name": "other"},
-            "Forbidden",
+            "OtherNode",
             'pods "other" is forbidden: node "mynode" can only delete pods with spec.nodeName set to itself',
             id="another's Pod",
         ),
@@ -64,29 +64,31 @@ def test_admitted(world: admission_world.World, operation: str, facts: Any) -> N
             admission.CREATE,
             ("coordination.k8s.io", "leases"),
             {"name": "x", "document": {"metadata": {"name": "x"}}},
-            "Forbidden",
+            "OtherNamespace",
             'leases.coordination.k8s.io "x" is forbidden: can only access leases in the "kube-node-lease" system '
             "namespace",
             id="a lease elsewhere",
         ),
-        pytest.param(admission.DELETE, PODS, {"name": "gone"}, "NotFound", 'pod "gone" not found', id="no such Pod"),
+        pytest.param(admission.DELETE, PODS, {"name": "gone"}, "", 'pod "gone" not found', id="no such Pod"),
         pytest.param(
             admission.CREATE,
             ("", "configmaps"),
             {"name": "c", "document": {}, "user": identity.User("x", ("system:nodes",))},
-            "Forbidden",
+            "UnknownNode",
             'configmaps "c" is forbidden: could not determine node from user "x"',
             id="half a node",
         ),
     ],
 )
 def test_refused(
-    world: admission_world.World, operation: str, resource: Any, facts: Any, reason: str, message: str
+    world: admission_world.World, operation: str, resource: Any, facts: Any, why: str, message: str
 ) -> None:
     asked = admission_world.attributes(operation, resource, namespace="ns", **facts)
     with pytest.raises(status.StatusError) as refused:
         node_restriction.admit(asked, world.context)
-    assert (refused.value.reason, refused.value.message) == (reason, message)
+    assert refused.value.message == message
+    assert refused.value.code == (403 if why else 404)
+    assert getattr(refused.value, "why", "") == why
 
 
 def test_what_is_missing_is_named_in_the_details(world: admission_world.World) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import types
 from typing import Any
 from unittest import mock
@@ -16,7 +17,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from handfast import errors
 from handfast.api import status
-from handfast.apiserver import audit, authn, limits, peer, pipeline
+from handfast.apiserver import audit, authn, identity, limits, peer, pipeline
 from handfast.pki import bundles
 from handfast.rules import access
 from handfast.telemetry import metrics
@@ -142,6 +143,23 @@ class TestStations:
         response = await line.ask(version=aiohttp.HttpVersion(0, 9))
         assert response.status == 400
         assert line.seen == []
+
+
+class TestTime:
+    ADMIN = identity.User("root", ("system:masters",))
+
+    async def test_a_write_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        line = Line(limit=limits.Limits(lifted=True, request_seconds=0.01))
+
+        async def hang(asked: Any) -> web.Response:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        monkeypatch.setattr(line.pipeline._resources, "answer", hang)
+        monkeypatch.setattr(line.pipeline._authenticator, "authenticate", lambda *_: self.ADMIN)
+        response = await line.ask("/api/v1/namespaces/a/configmaps", "POST")
+        assert response.status == 504
+        assert body(response)["reason"] == "Timeout"
 
 
 class TestRate:

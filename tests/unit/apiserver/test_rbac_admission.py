@@ -40,10 +40,10 @@ class World:
         self.policy = rbac_policy.Policy()
         context = admission.Context(
             replica.Replica(None, envelope.Envelopes()),  # type: ignore[arg-type]
-            self.policy.decide,
+            access.Authorizers((self.policy,)).decide,
             lambda: datetime.datetime.min,
         )
-        self.chain = admission.Chain(rbac_admission.row(self.policy), context)
+        self.chain = admission.Chain(rbac_admission.rows(self.policy), context)
         self.user = identity.User("ann", ("staff",))
 
     def give(self, *rules: dict[str, Any], namespace: str = "") -> None:
@@ -72,12 +72,18 @@ async def refused(world: World, match: str, *write: Any, **more: Any) -> status.
     return caught.value
 
 
+def why_of(error: status.StatusError) -> str:
+    assert isinstance(error, admission.Refusal)
+    return error.why
+
+
 async def test_role_with_more_than_held(world: World):
     world.give(READ)
     await world.write("clusterroles", role("r", READ))
     error = await refused(world, NOT_HELD, "clusterroles", role("r", READ, SECRETS))
     assert error.code == 403
     assert error.message.startswith(f'clusterroles.{rbac.GROUP} "r" is forbidden: user "ann"')
+    assert why_of(error) == "Escalation"
     assert error.message.endswith('\n{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}')
     await refused(world, NOT_HELD, "clusterroles", role("r", PATHS))
     await refused(world, NOT_HELD, "roles", role("r", SECRETS), namespace="ns")
@@ -137,6 +143,7 @@ async def test_aggregation_needs_everything(world: World):
     gathering = role("r", aggregationRule=GATHER)
     error = await refused(world, why, "clusterroles", gathering)
     assert error.message == f'clusterroles.{rbac.GROUP} "r" is forbidden: {why}'
+    assert why_of(error) == "AggregationRule"
     await refused(world, why, "clusterroles", gathering, role("r"))
     await refused(world, why, "clusterroles", role("r"), gathering)
     await refused(world, why, "clusterroles", role("r", READ, aggregationRule=GATHER), gathering)
@@ -149,7 +156,8 @@ async def test_rules_too_broad_to_check(world: World):
     words = [f"w{number}" for number in range(60)]
     broad = {"verbs": words, "apiGroups": words, "resources": words}
     world.give(READ)
-    await refused(world, "more than 100000 single permissions", "clusterroles", role("r", broad))
+    error = await refused(world, "more than 5000 single permissions", "clusterroles", role("r", broad))
+    assert why_of(error) == "RulesTooBroad"
     world.give(*FULL)
     await world.write("clusterroles", role("r", broad))
 
@@ -228,6 +236,6 @@ async def test_what_names_no_role_is_left_to_validation(world: World):
 
 async def test_other_writes_do_not_concern_it(world: World):
     await world.write("pods", {"metadata": {"name": "p"}, "rules": FULL})
-    names = [row.name for row in rbac_admission.row(world.policy)]
+    names = [row.name for row in rbac_admission.rows(world.policy)]
     assert names == ["RBACRoleEscalation", "RBACBindingEscalation"]
-    assert all(admission.DELETE not in row.operations for row in rbac_admission.row(world.policy))
+    assert all(admission.DELETE not in row.operations for row in rbac_admission.rows(world.policy))

@@ -30,7 +30,6 @@ RESOURCES = [
     ("PUT", "/api/v1/namespaces/a/finalize", "update", "", "v1", "a", "namespaces", "a", "finalize"),
     ("PUT", "/api/v1/namespaces/a/status", "update", "", "v1", "a", "namespaces", "a", "status"),
     ("GET", "/api/v1/nodes/n", "get", "", "v1", "", "nodes", "n", ""),
-    ("OPTIONS", "/api/v1/nodes/n", "options", "", "v1", "", "nodes", "n", ""),
     ("GET", "/api/v1/namespaces/%61/secrets/s%3Ax", "get", "", "v1", "a", "secrets", "s:x", ""),
     ("GET", "/api/v1/namespaces/%252e/secrets", "list", "", "v1", "%2e", "secrets", "", ""),
     # Nothing is resolved: these are names, and no object can have them.
@@ -65,8 +64,6 @@ def test_resources(row: tuple[str, ...]) -> None:
         ("PUT", "/healthz", "put"),
         ("PATCH", "/healthz", "patch"),
         ("DELETE", "/healthz", "delete"),
-        ("OPTIONS", "*", "options"),
-        ("CONNECT", "example.com:443", "connect"),
         ("GET", "/api", "get"),
         ("GET", "/api/v1", "get"),
         ("GET", "/apis/apps", "get"),
@@ -104,6 +101,14 @@ def test_refused(target: str, code: int, message: str) -> None:
         request.parse("GET", target)
     assert caught.value.code == code
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize("method", ["LIST", "WATCH", "DELETECOLLECTION", "CREATE", "UPDATE", "OPTIONS", "get", "", "*"])
+@pytest.mark.parametrize("target", ["/api/v1/nodes/n", "/api/v1/nodes", "/api/v1/nodes?watch=1", "/healthz", "*", ""])
+def test_a_method_is_never_taken_for_a_verb(method: str, target: str) -> None:
+    with pytest.raises(status.StatusError, match="does not allow this method") as caught:
+        request.parse(method, target)
+    assert (caught.value.code, caught.value.reason) == (405, "MethodNotAllowed")
 
 
 class TestQuery:

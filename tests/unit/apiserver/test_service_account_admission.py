@@ -77,9 +77,9 @@ async def test_a_second_look_adds_nothing(world: admission_world.World) -> None:
 
 
 async def test_a_named_account_that_is_not_there(world: admission_world.World) -> None:
-    with pytest.raises(status.StatusError) as refused:
+    with pytest.raises(admission.Refusal) as refused:
         service_account_admission.admit(asks(pod(serviceAccountName="robot")), world.context)
-    assert refused.value.code == 403
+    assert (refused.value.code, refused.value.why) == (403, "NoSuchAccount")
     assert refused.value.message == (
         'pods "p" is forbidden: error looking up service account ns/robot: serviceaccount "robot" not found'
     )

@@ -74,8 +74,8 @@ class Server:
         )
         await self._chain.run(asked)
 
-    async def why(self, document: objects.Document, **facts: Any) -> token_limits.Refusal:
-        with pytest.raises(token_limits.Refusal) as caught:
+    async def why(self, document: objects.Document, **facts: Any) -> admission.Refusal:
+        with pytest.raises(admission.Refusal) as caught:
             await self.ask(document, **facts)
         return caught.value
 
@@ -173,7 +173,7 @@ async def test_another_servers_reservation_counts(servers: tuple[Server, Server]
     await one.put(max_uses="3")
     asks = [each.ask(csr(f"w-{number}")) for number in range(10) for each in servers]
     asked = await asyncio.gather(*asks, return_exceptions=True)
-    assert [each for each in asked if each is not None and not isinstance(each, token_limits.Refusal)] == []
+    assert [each for each in asked if each is not None and not isinstance(each, admission.Refusal)] == []
     assert asked.count(None) == 3
     assert len(await other.uses()) == 3
 

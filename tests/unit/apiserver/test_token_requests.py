@@ -11,6 +11,7 @@ import pytest
 from handfast.api import status
 from handfast.apiserver import envelope, replica, service_account_tokens, states, token_requests
 from handfast.pki import jwt, keys
+from handfast.rules import service_account_tokens as rules
 from tests.world import clock
 
 NOW = datetime.datetime(2026, 6, 1, 12, 0, 0, 900000, tzinfo=datetime.UTC)
@@ -31,12 +32,14 @@ class World:
         self.put("pods", "other", "ns", {"serviceAccountName": "default"})
         self.put("secrets", "secret-1", "ns")
         self.put("nodes", "node-1")
+        self.issued: list[tuple[str, rules.Bound]] = []
         self.requests = token_requests.TokenRequests(
             jwt.Signer(KEY),
             issuer=ISSUER,
             api_audiences=API,
             replica=self.replica,
             clock=clock.MovableClock(NOW),
+            issued=lambda token, bound: self.issued.append((token, bound)),
             **more,
         )
 
@@ -108,6 +111,27 @@ def test_every_token_is_another():
     assert len({claims["jti"] for _, _, claims in found}) == 3
     fixed = World(new_id=lambda: "the-id").answer({})[2]
     assert fixed["jti"] == "the-id"
+
+
+@pytest.mark.parametrize(
+    "document", [{}, to("Pod", "pod-1"), to("Pod", "unbound"), to("Secret", "secret-1"), to("Node", "node-1")]
+)
+def test_what_is_remembered_is_what_the_token_says(document: dict[str, Any]):
+    """The authenticator believes the signer without verifying: then both must say the same."""
+    world = World()
+    answered, _, claims = world.answer(document)
+    ((token, bound),) = world.issued
+    assert token == answered["status"]["token"]
+    assert bound == rules.read_bound(claims)
+    judge = service_account_tokens.ServiceAccountTokens(
+        KEYS, issuers=(ISSUER,), replica=world.replica, api_audiences=API
+    )
+    verified = judge.authenticate(token, (), NOW)
+    again = service_account_tokens.ServiceAccountTokens(
+        jwt.KeySet([keys.generate().public]), issuers=(ISSUER,), replica=world.replica, api_audiences=API
+    )
+    again.issued(token, bound)
+    assert again.authenticate(token, (), NOW) == verified
 
 
 def test_our_authenticator_takes_them():
@@ -195,7 +219,6 @@ def test_tokens_of_pods_live_longer_than_they_say():
     assert answered["status"]["expirationTimestamp"] == "2026-06-01T13:00:07Z"
     assert warnings == []
     for world, asked in (
-        (World(extend=False), document),
         (World(), to("Pod", "pod-1", expirationSeconds=3607, audiences=["vault"])),
         (World(), to("Secret", "secret-1", expirationSeconds=3607)),
     ):

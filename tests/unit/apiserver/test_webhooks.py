@@ -587,12 +587,12 @@ FAILURES = [
     pytest.param(hooking.sends(ALLOWED.encode()), "expected response.uid=", id="no-uid"),
     pytest.param(hooking.sends(b" " * (4 << 20)), "the answer is larger than 3145728 bytes", id="too-long"),
 ]
+UNDECODABLE = pytest.param(
+    hooking.says(patchType="JSONPatch", patch="bm8="), "received undecodable patch in webhook", id="no-patch"
+)
 BAD_PATCHES = [
     pytest.param(
         hooking.patches({"op": "remove", "path": "/nothing"}), "received a patch that does not apply", id="not-there"
-    ),
-    pytest.param(
-        hooking.says(patchType="JSONPatch", patch="bm8="), "received undecodable patch in webhook", id="no-patch"
     ),
     pytest.param(
         hooking.patches({"op": "replace", "path": "/spec", "value": "text"}),
@@ -613,7 +613,7 @@ async def test_failures_end_the_request(cluster, verb, answer, why):
     assert cluster.counted == [("one.example.com", webhooks.FAILED_CLOSED)]
 
 
-@pytest.mark.parametrize(("answer", "why"), [*FAILURES, *BAD_PATCHES])
+@pytest.mark.parametrize(("answer", "why"), [*FAILURES, UNDECODABLE])
 async def test_failures_are_passed_over_if_the_policy_is_ignore(cluster, answer, why):
     failing, healthy = await cluster.serve(answer), await cluster.serve(hooking.patches(label("x")))
     cluster.configure(
@@ -632,9 +632,11 @@ async def test_failures_are_passed_over_if_the_policy_is_ignore(cluster, answer,
     assert why in logged[0]["error"]
 
 
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
 @pytest.mark.parametrize(("answer", "why"), BAD_PATCHES)
-async def test_a_patch_that_does_not_apply_is_a_failure(cluster, answer, why):
-    await cluster.configured(MUTATING, answer)
+async def test_a_patch_that_does_not_apply_is_a_failure(cluster, answer, why, policy):
+    hook = await cluster.serve(answer)
+    cluster.configure(MUTATING, hooking.webhook("one", hook.config(), failurePolicy=policy))
     write = asked()
     refusal = await cluster.refused("mutate", write)
     assert refusal.code == 500

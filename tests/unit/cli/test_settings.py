@@ -60,7 +60,7 @@ def test_everything_given():
         audit_log_max_mib=100,
         audit_log_max_files=10,
         audit_log_max_days=30,
-        lift_limits=False,
+        unsafe_lift_limits=False,
     )
 
 

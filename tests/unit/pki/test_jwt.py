@@ -258,10 +258,16 @@ MALFORMED = [
     (forge({"alg": "ES256"}, b""), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"exp":NaN}'), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"exp":-Infinity}'), "MalformedToken"),
+    (forge({"alg": "ES256"}, b'{"sub":"\\n","exp":NaN}'), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"exp":' + b"9" * 5000 + b"}"), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"a":' * 1500 + b"1" + b"}" * 1500), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"a":1}{}'), "MalformedToken"),
 ]
+
+
+def issuer(token: str) -> str | None:
+    found = jwt.read(token)
+    return None if found is None else found.issuer
 
 
 # Numbered, because signatures differ from process to process and names of tests must not.
@@ -271,14 +277,14 @@ def test_malformed(row: int):
     assert refused(token) == reason
     claims = [*token.split("."), "", ""][1]
     # Whoever broke only the header has named an issuer all the same.
-    assert jwt.unverified_issuer(token) == ("https://issuer" if claims == text(json.dumps(CLAIMS).encode()) else None)
+    assert issuer(token) == ("https://issuer" if claims == text(json.dumps(CLAIMS).encode()) else None)
 
 
 def test_repeated_keys():
     for claims in (b'{"iss":"a","iss":"b"}', b'{"k":{"a":1,"a":1}}', b'{"iss":"a","\\u0069ss":"b"}'):
         token = forge({"alg": "ES256"}, claims)
         assert refused(token) == "RepeatedKey"
-        assert jwt.unverified_issuer(token) is None
+        assert issuer(token) is None
     assert refused(forge(b'{"alg":"none","alg":"ES256"}')) == "RepeatedKey"
 
 
@@ -288,9 +294,9 @@ def test_claims_are_read_after_the_signature():
 
 
 def test_the_issuer_is_seen_without_a_key():
-    assert jwt.unverified_issuer(jwt.Signer(OTHER).sign(CLAIMS)) == "https://issuer"
+    assert issuer(jwt.Signer(OTHER).sign(CLAIMS)) == "https://issuer"
     for claims in ({"sub": "x"}, {"iss": 5}, {"iss": ["a"]}, {"iss": None}):
-        assert jwt.unverified_issuer(SIGNER.sign(claims)) is None
+        assert issuer(SIGNER.sign(claims)) is None
 
 
 def test_a_token_is_taken_apart_once():

@@ -60,6 +60,12 @@ def test_common_name_has_its_own_field():
         names.to_name(names.Subject(others=(("2.5.4.3", "jane"),)))
 
 
+def test_subject_with_a_nul():
+    for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.LOCALITY_NAME):
+        with pytest.raises(errors.Refused, match=rf"{oid.dotted_string} contains a NUL"):
+            names.from_name(x509.Name([x509.NameAttribute(oid, "kubernetes-admin\0.example.com")]))
+
+
 def test_sans_text():
     texts = ["DNS:a.example", "DNS:*.b.example", "email:a@b", "IP:192.0.2.1", "IP:2001:db8::1", "URI:spiffe://a/b"]
     sans = names.Sans.parse(texts)

@@ -61,7 +61,7 @@ def never(asked: access.Attributes) -> decision.Decision:
     raise AssertionError(f"the authoriser was asked: {asked}")
 
 
-def decide(asked: node_write.Write, found: Objects | None = None, ask: node_write.Ask = never) -> decision.Decision:
+def decide(asked: node_write.Write, found: Objects | None = None, ask: access.Ask = never) -> decision.Decision:
     existing = cluster() if found is None else found
     return node_restriction.decide(asked, node_write.Known(lambda *place: existing.get(place), ask))
 

@@ -350,18 +350,11 @@ def test_an_unregistered_node_looks_for_itself() -> None:
 def test_half_an_identity_is_none(user: str, groups: tuple[str, ...]) -> None:
     for _, line, _ in TABLE:
         assert ask(line, user=user, groups=groups) == NOTHING_SAID
-    assert node_access.identity(user, groups) is None
 
 
 def test_a_node_needs_a_name() -> None:
     for _, line, _ in TABLE:
         assert ask(line, user="system:node:") == 'unknown node for user "system:node:"'
-    assert node_access.identity("system:node:", ("system:nodes",)) == ""
-
-
-@pytest.mark.parametrize("name", ["a", "node0", "a:b", "system:node:x", "../x"])
-def test_everything_after_the_prefix_is_the_name(name: str) -> None:
-    assert node_access.identity(f"system:node:{name}", ("x", "system:nodes")) == name
 
 
 def test_unknown_and_foreign_sound_the_same() -> None:

@@ -51,8 +51,16 @@ def test_unrelated_objects_are_not_restricted(operation: str, resource: tuple[st
     assert isinstance(node_cases.decide(asked), decision.Approve)
 
 
-def node(name: str = "mynode", labels: Any = None, owners: Any = None, **spec: Any) -> objects.Document:
-    metadata = {"name": name, "uid": f"{name}-uid", "labels": labels, "ownerReferences": owners}
+def node(
+    name: str = "mynode", labels: Any = None, owners: Any = None, finalizers: Any = None, **spec: Any
+) -> objects.Document:
+    metadata = {
+        "name": name,
+        "uid": f"{name}-uid",
+        "labels": labels,
+        "ownerReferences": owners,
+        "finalizers": finalizers,
+    }
     return {"metadata": {key: value for key, value in metadata.items() if value is not None}, "spec": spec}
 
 
@@ -65,6 +73,7 @@ NEW_CONFIG = f"{ME} is not allowed to update configSource to a new non-nil confi
 TAINTS = f"{ME} is not allowed to modify taints"
 OWNERS = f"{ME} is not allowed to modify ownerReferences"
 ITSELF = f"{ME} is not allowed to delete its own node"
+FINALIZERS = f"{ME} is not allowed to modify finalizers"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +134,29 @@ ITSELF = f"{ME} is not allowed to delete its own node"
             node(owners=[{"name": "fooerA"}]),
             OWNERS,
             id="owners: false is not nothing",
+        ),
+        pytest.param(
+            CREATE,
+            "mynode",
+            node(finalizers=["a.b/c"]),
+            None,
+            f"{ME} is not allowed to set finalizers",
+            id="create with finalizers",
+        ),
+        pytest.param(CREATE, "mynode", node(finalizers=[]), None, "", id="create with no finalizers"),
+        pytest.param(
+            UPDATE, "mynode", node(finalizers=["a.b/c"]), node(finalizers=["a.b/c"]), "", id="finalizers: unchanged"
+        ),
+        pytest.param(UPDATE, "mynode", node(finalizers=[]), node(), "", id="finalizers: none in two ways"),
+        pytest.param(UPDATE, "mynode", node(finalizers=["a.b/c"]), node(), FINALIZERS, id="finalizers: add"),
+        pytest.param(UPDATE, "mynode", node(), node(finalizers=["a.b/c"]), FINALIZERS, id="finalizers: remove"),
+        pytest.param(
+            UPDATE,
+            "mynode",
+            node(finalizers=["a.b/d"]),
+            node(finalizers=["a.b/c"]),
+            FINALIZERS,
+            id="finalizers: change",
         ),
         pytest.param(CREATE, "othernode", node("othernode"), None, OTHER, id="create of other node"),
         pytest.param(CREATE, "", node("othernode"), None, OTHER, id="create of other node, name from object"),
@@ -445,3 +477,16 @@ def test_requests_are_looked_at_when_they_are_new(operation: str) -> None:
 def test_a_refusal_names_its_rule() -> None:
     verdict = node_cases.decide(node_cases.write(DELETE, NODES, name="mynode"))
     assert verdict == decision.Deny("DeletesItself", ITSELF, node_write.RULE)
+
+
+@pytest.mark.parametrize(
+    "old, reason, sentence",
+    [
+        (node(taints=TAINT_A), "Taints", TAINTS),
+        (node(owners=OWNER_A), "OwnerReferences", OWNERS),
+        (node(finalizers=["a/b"]), "Finalizers", FINALIZERS),
+    ],
+)
+def test_what_a_node_leaves_as_it_is(old: objects.Document, reason: str, sentence: str) -> None:
+    asked = node_cases.write(UPDATE, NODES, name="mynode", document=node(), old=old)
+    assert node_cases.decide(asked) == decision.Deny(reason, sentence, node_write.RULE)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from handfast.api import objects
-from handfast.rules import decision, node_write
+from handfast.rules import decision
 from tests.unit.rules import node_cases
 from tests.unit.rules.node_cases import CREATE, DELETE, PODS, UPDATE
 
@@ -96,7 +96,7 @@ def test_pods_that_are_not_there(operation: str, subresource: str, name: str, do
     verdict = node_cases.decide(asked)
     assert node_cases.said(verdict) == sentence
     if sentence.endswith("not found"):
-        assert isinstance(verdict, node_write.Missing)
+        assert isinstance(verdict, decision.Missing)
         assert (verdict.kind, verdict.name) == ("pod", name)
 
 
@@ -205,7 +205,7 @@ def test_owners(owners: Any, sentence: str) -> None:
 def test_the_owner_has_to_exist() -> None:
     document = node_cases.pod("test", "mynode", mirror=True)
     verdict = node_cases.decide(node_cases.write(CREATE, PODS, namespace="ns", document=document), {})
-    assert isinstance(verdict, node_write.Missing)
+    assert isinstance(verdict, decision.Missing)
     assert (verdict.sentence, verdict.kind, verdict.name) == ('node "mynode" not found', "node", "mynode")
 
 

@@ -94,7 +94,7 @@ def test_tokens(document: Any, sentence: str) -> None:
 
 def test_a_pod_that_is_gone_is_said_to_be() -> None:
     verdict = node_cases.decide(asks(token(name="gone")))
-    assert isinstance(verdict, node_write.Missing)
+    assert isinstance(verdict, decision.Missing)
     assert (verdict.kind, verdict.name) == ("pod", "gone")
 
 

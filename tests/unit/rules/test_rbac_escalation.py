@@ -53,10 +53,17 @@ def test_what_is_not_held(case: str, owner: list[R], wanted: list[R], missing: l
 
 def test_rules_too_broad_to_look_at():
     broad = R(MANY, MANY, MANY)
-    with pytest.raises(rbac_escalation.TooBroad, match="more than 100000 single permissions"):
+    with pytest.raises(rbac_escalation.TooBroad, match="more than 5000 single permissions"):
         rbac_escalation.uncovered([PODS], [broad])
     # Who holds everything needs no looking.
     assert rbac_escalation.uncovered(rbac.FULL, [broad]) == []
+
+
+def test_a_refusal_is_not_longer_than_useful():
+    missing = [R(("get",), ("",), ("secrets",), (str(number),)) for number in range(rbac_escalation.SHOWN + 7)]
+    lines = rbac_escalation.refusal("jane", (), missing).splitlines()
+    assert len(lines) == rbac_escalation.SHOWN + 2
+    assert lines[-1] == "… and 7 more"
 
 
 def test_the_refusal_in_kubernetes_words():

@@ -284,6 +284,36 @@ def test_huge_rules_are_kept_whole(policy: rbac_policy.Policy):
     assert not allowed(policy, asked(verb="w7", group="w8", plural="w199"))
 
 
+@pytest.mark.parametrize("ends", ["remove_binding", "set_binding", "remove_role", "set_role"])
+def test_a_remembered_answer_ends_with_any_change(policy: rbac_policy.Policy, ends: str):
+    policy.set_binding("ns", "b", binding("Role", "local", user("u")))
+    for _ in range(2):
+        assert allowed(policy, asked())
+    name, document = ("b", binding("Role", "local", user("v"))) if "binding" in ends else ("local", {"rules": []})
+    getattr(policy, ends)("ns", name, *([document] if ends.startswith("set") else []))
+    assert not allowed(policy, asked())
+    # What was refused is asked anew as well.
+    policy.set_role("ns", "local", {"rules": [READ_PODS]})
+    policy.set_binding("ns", "b", binding("Role", "local", user("u")))
+    assert allowed(policy, asked())
+
+
+def test_remembered_answers_are_bounded(policy: rbac_policy.Policy, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rbac_policy, "_ANSWERS", 3)
+    policy.set_binding("", "b", binding("ClusterRole", "reader", user("u")))
+    remembered = vars(policy)["_answers"]
+    for number in range(10):
+        assert allowed(policy, asked(name=f"n{number}"))
+        assert len(remembered) <= 3
+    before = len(remembered)
+    # Whatever is long, and whoever has no right, takes no room.
+    assert allowed(policy, asked(name="n" * 600))
+    assert allowed(policy, asked(groups=("g",) * 40))
+    assert allowed(policy, asked(fields=(("metadata.name", "x"),)))
+    assert not allowed(policy, asked("v"))
+    assert len(remembered) == before
+
+
 def test_rules_for(policy: rbac_policy.Policy):
     writing = {"verbs": ["update"], "apiGroups": [""], "resources": ["pods"]}
     policy.set_role("", "writer", {"rules": [writing, READ_PODS, METRICS]})

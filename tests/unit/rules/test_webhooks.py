@@ -517,6 +517,7 @@ def test_without_an_object_there_is_nothing_to_change():
 
 @pytest.mark.parametrize("operation", [op("remove", "/nothing"), op("explode", "/spec"), 7, op("test", "/kind", "x")])
 def test_a_patch_that_does_not_apply_is_a_failure(operation):
-    with pytest.raises(webhooks.CallFailed) as caught:
+    with pytest.raises(webhooks.BadPatch) as caught:
         webhooks.patched("w", pod(), [operation])
     assert caught.value.message.startswith("received a patch that does not apply: ")
+    assert not isinstance(caught.value, webhooks.CallFailed), "no failure policy excuses it"

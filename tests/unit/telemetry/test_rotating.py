@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import os
@@ -163,24 +164,28 @@ class TestFile:
             rotating.open_sink(str(path), clock)
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def file_size_limit() -> Iterator[None]:
-    """No file grows past 1000 bytes: what fits is written, the rest fails."""
+    """No file grows past 1000 bytes: what fits is written, the rest fails. No fixture, which pytest would report under."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_batch_is_written_whole_or_not_at_all(path: pathlib.Path, clock: MovableClock, file_size_limit: None) -> None:
+def test_a_batch_is_written_whole_or_not_at_all(path: pathlib.Path, clock: MovableClock) -> None:
     file = opened(path, clock)
     first = b"x" * 599 + b"\n"
-    file.append(first)
-    with pytest.raises(OSError) as refused:
+    with file_size_limit():
         file.append(first)
+        with pytest.raises(OSError) as refused:
+            file.append(first)
+        kept = path.read_bytes()
+        file.append(b"fits\n")
     assert refused.value.errno == errno.EFBIG
-    assert path.read_bytes() == first
-    file.append(b"fits\n")
+    assert kept == first
     assert path.read_bytes() == first + b"fits\n"
     file.close()
 

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about access beside the floor: as nodes, reviews of access and of tokens, new tokens.
+
+Every station is on and no limit is lifted: nodes have a budget each, so there are several, with a connection each. What
+an answer says is looked at before the rounds: a refusal is quicker, and would mean nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from bench import identities, load, measure, preload, servers, settings
+
+CONNECTIONS = 16
+# CPU per operation, in microseconds.
+GET_NODE_LIMIT = 200.0
+ACCESS_REVIEW_LIMIT = 200.0
+TOKEN_REVIEW_LIMIT = 350.0
+TOKEN_REQUEST_LIMIT = 400.0
+
+_NODES = "/api/v1/nodes"
+_ACCOUNTS = f"/api/v1/namespaces/{preload.NAMESPACE}/serviceaccounts"
+_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+_ACCOUNT = "default"
+
+
+@dataclass(slots=True)
+class _Operation:
+    """One kind of request: who sends it, how it looks by client and number, and what its rounds came to."""
+
+    name: str
+    title: str
+    limit: float
+    status: int
+    clients: Sequence[load.Clients]
+    make: Callable[[int, int], bytes]
+    used: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+
+    async def run(self, total: int) -> None:
+        each = total // len(self.clients)
+        await asyncio.gather(
+            *(
+                clients.run(functools.partial(self.make, who), each, expect=self.status)
+                for who, clients in enumerate(self.clients)
+            )
+        )
+
+
+class _Tokens:
+    """A supply of bodies that each hold another token: one that was seen before is remembered by the server."""
+
+    def __init__(self, make: Callable[[int], Sequence[str]]) -> None:
+        self._make = make
+        self._bodies: list[bytes] = []
+
+    def refill(self, count: int) -> None:
+        self._bodies = [_review("TokenReview", {"token": token}) for token in self._make(count)]
+
+    def take(self, _who: int, _number: int) -> bytes:
+        return load.send("POST", _TOKEN_REVIEWS, self._bodies.pop())
+
+
+def _review(kind: str, spec: Mapping[str, Any]) -> bytes:
+    group = "authentication" if kind.startswith("Token") else "authorization"
+    return msgspec.json.encode({"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec})
+
+
+async def access(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Figure]:
+    plane, total = pair.plane, sizes.access
+    issuer = identities.Issuer(plane)
+    account = await _ask(plane, load.get(f"{_ACCOUNTS}/{_ACCOUNT}"), 200)
+    uid = account["metadata"]["uid"]
+    tokens = _Tokens(lambda count: issuer.tokens(preload.NAMESPACE, _ACCOUNT, uid, count))
+    operations = await _operations(plane, issuer, tokens)
+    floor = await load.Clients.open(pair.floor.port, pair.floor.context, CONNECTIONS)
+    floors: list[float] = []
+    ask_floor = load.send("POST", "/echo", _access_review(0))
+    for number in range(sizes.short_rounds + 1):
+        tokens.refill(total)
+        async with pair.floor.meter() as meter:
+            await floor.run(lambda _: ask_floor, total, expect=201)
+        # The first round warms up.
+        if number:
+            floors.append(meter.total / total)
+        for operation in operations:
+            async with plane.meter() as meter:
+                begun = time.perf_counter()
+                await operation.run(total)
+                seconds = time.perf_counter() - begun
+            if number:
+                operation.used.append(meter.total / total)
+                operation.rates.append(total / seconds)
+    floor.close()
+    for clients in {id(found): found for operation in operations for found in operation.clients}.values():
+        clients.close()
+    return [
+        *(figure for operation in operations for figure in _figures(operation, floors)),
+        measure.Figure("access.floor", "an echo of such a body on the floor", "µs", measure.microseconds(floors, 1)),
+    ]
+
+
+async def _operations(plane: servers.Server, issuer: identities.Issuer, tokens: _Tokens) -> list[_Operation]:
+    contexts = [issuer.context(f"system:node:{_node(who)}", "system:nodes") for who in range(CONNECTIONS)]
+    for who, context in enumerate(contexts):
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _node(who)}}
+        await _ask(plane, load.send("POST", _NODES, msgspec.json.encode(body)), 201)
+        review = load.send("POST", _ACCESS_REVIEWS, _access_review(who))
+        found = await load.exchange(plane.port, context, review)
+        _require(b'"allowed":true' in found[1], found)
+    tokens.refill(1)
+    found = await load.exchange(plane.port, plane.context, tokens.take(0, 0))
+    _require(b'"authenticated":true' in found[1], found)
+
+    nodes = [await load.Clients.open(plane.port, context, 1) for context in contexts]
+    admin = [await load.Clients.open(plane.port, plane.context, CONNECTIONS)]
+    reads = [load.get(f"{_NODES}/{_node(who)}") for who in range(CONNECTIONS)]
+    reviews = [load.send("POST", _ACCESS_REVIEWS, _access_review(who)) for who in range(CONNECTIONS)]
+    request = load.send("POST", f"{_ACCOUNTS}/{_ACCOUNT}/token", _review("TokenRequest", {"expirationSeconds": 3600}))
+    return [
+        _Operation("node_get", "GET own Node as a node", GET_NODE_LIMIT, 200, nodes, lambda who, _: reads[who]),
+        _Operation(
+            *("access_review", "SelfSubjectAccessReview as a node", ACCESS_REVIEW_LIMIT, 201, nodes),
+            lambda who, _: reviews[who],
+        ),
+        _Operation("token_review", "TokenReview of distinct tokens", TOKEN_REVIEW_LIMIT, 201, admin, tokens.take),
+        _Operation("token_request", "TokenRequest", TOKEN_REQUEST_LIMIT, 201, admin, lambda _who, _number: request),
+    ]
+
+
+def _figures(operation: _Operation, floors: Sequence[float]) -> list[measure.Figure]:
+    above = [ours - least for ours, least in zip(operation.used, floors, strict=True)]
+    name = f"access.{operation.name}"
+    return [
+        measure.Figure(name, f"{operation.title}: CPU", "µs", measure.microseconds(operation.used, 1), operation.limit),
+        measure.Figure(f"{name}.above_floor", "  above the floor", "µs", measure.microseconds(above, 1)),
+        measure.Figure(f"{name}.rate", "  per second", "/s", operation.rates),
+    ]
+
+
+def _node(who: int) -> str:
+    return f"bench-node-{who:02d}"
+
+
+def _access_review(who: int) -> bytes:
+    asked = {"verb": "get", "resource": "nodes", "name": _node(who)}
+    return _review("SelfSubjectAccessReview", {"resourceAttributes": asked})
+
+
+async def _ask(plane: servers.Server, request: bytes, status: int) -> Any:
+    """The answer to the administrator, decoded."""
+    found = await load.exchange(plane.port, plane.context, request)
+    _require(found[0] == status, found)
+    return msgspec.json.decode(found[1])
+
+
+def _require(good: bool, found: tuple[int, bytes]) -> None:
+    if not good:
+        raise load.UnexpectedAnswer(f"the answer was {found[0]} {found[1][:300]!r}")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the names of users and groups say: who is a node, who is a service account, and the groups the server gives.
+
+It reads names that an authenticator vouched for; it neither authenticates anybody nor says what they may do.
+
+1. A node is a user `system:node:NAME` **and** in the group `system:nodes`. Either alone says nothing.
+2. A service account is a user `system:serviceaccount:NAMESPACE:NAME`, neither of them empty, with no further colon. Where
+   the name could be anybody's choice, the group `system:serviceaccounts` is asked for, too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Everybody is in one of these, and only the server itself puts them there.
+AUTHENTICATED: Final = "system:authenticated"
+UNAUTHENTICATED: Final = "system:unauthenticated"
+
+NODE_PREFIX: Final = "system:node:"
+NODES: Final = "system:nodes"
+SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
+SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
+
+CONTROLLERS: Final = "system:kube-controller-manager"
+
+
+def node(user: str, groups: tuple[str, ...]) -> str | None:
+    """The node a caller is: None if it is no node, empty if it is one that does not say which."""
+    # 1.
+    if not user.startswith(NODE_PREFIX) or NODES not in groups:
+        return None
+    return user.removeprefix(NODE_PREFIX)
+
+
+def node_user(name: str) -> str:
+    """The user that a node is."""
+    return NODE_PREFIX + name
+
+
+def service_account(user: str) -> tuple[str, str] | None:
+    """Namespace and name, if a user name is a service account's."""
+    # 2.
+    if not user.startswith(SERVICE_ACCOUNT_PREFIX):
+        return None
+    namespace, colon, name = user.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
+    return (namespace, name) if colon and namespace and name and ":" not in name else None
+
+
+def service_account_user(namespace: str, name: str) -> str:
+    """The user that a service account is."""
+    return f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"
+
+
+def service_account_groups(namespace: str) -> tuple[str, str]:
+    """Of every service account of the namespace, without `system:authenticated`."""
+    return (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")

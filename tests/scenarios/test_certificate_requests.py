@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificate requests through their states, by the doors /approval and /status, and who is kept from which."""
+
+from __future__ import annotations
+
+import base64
+import functools
+from typing import Any
+
+import pytest
+
+from handfast.pki import authority, keys, names, requests
+from tests.scenarios import granting
+from tests.world import world as worlds
+
+GROUP = "certificates.k8s.io"
+CSRS = f"/apis/{GROUP}/v1/certificatesigningrequests"
+CLIENT = "kubernetes.io/kube-apiserver-client"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+def condition(kind: str, **more: str) -> dict[str, str]:
+    return {"type": kind, "status": "True", "reason": "Test", **more}
+
+
+@functools.cache
+def key() -> keys.PrivateKey:
+    return keys.generate(keys.Kind.P256)
+
+
+async def filed(world: worlds.World) -> None:
+    body = requests.build(names.Subject(common_name="boss"), names.Sans(), key())
+    spec = {"request": base64.b64encode(body).decode(), "signerName": CLIENT, "usages": ["client auth"]}
+    await granting.made(world, CSRS, {"metadata": {"name": "x"}, "spec": spec})
+
+
+@pytest.fixture
+async def staffed(world: worlds.World) -> worlds.World:
+    """A request, an approver and a signer for it."""
+    await filed(world)
+    for user, door, verb in (("approver", "approval", "approve"), ("signer", "status", "sign")):
+        await granting.grant(
+            world,
+            user,
+            granting.rule("get", "certificatesigningrequests", group=GROUP),
+            granting.rule("update patch", f"certificatesigningrequests/{door}", group=GROUP),
+            granting.rule(verb, "signers", CLIENT, group=GROUP),
+            space="",
+        )
+    return world
+
+
+async def put(world: worlds.World, door: str, user: str, **status: Any) -> tuple[int, str]:
+    """The object as it is, with another status, written as a client would: what came back, and why if it was refused."""
+    document = (await world.get(f"{CSRS}/x")).json()
+    answer = await world.request(
+        "PUT", f"{CSRS}/x/{door}", {**document, "status": status}, context=world.context_for(user)
+    )
+    return answer.status, "" if answer.status == 200 else answer.message
+
+
+async def test_a_signer_does_not_approve(staffed: worlds.World) -> None:
+    for kind in ("Approved", "Denied"):
+        code, message = await put(staffed, "status", "signer", conditions=[condition(kind)])
+        assert (code, f'updates may not add a condition of type "{kind}"' in message) == (422, True)
+    code, message = await put(staffed, "approval", "signer", conditions=[condition("Approved")])
+    assert code == 403
+    assert "status" not in (await staffed.get(f"{CSRS}/x")).json()
+    assert await put(staffed, "status", "signer", conditions=[condition("Failed")]) == (200, "")
+
+
+async def test_a_denial_stays(staffed: worlds.World) -> None:
+    assert await put(staffed, "approval", "approver", conditions=[condition("Denied")]) == (200, "")
+    code, message = await put(staffed, "approval", "approver", conditions=[condition("Approved")])
+    assert (code, 'may not remove a condition of type "Denied"' in message) == (422, True)
+    code, message = await put(staffed, "approval", "approver", conditions=[condition("Denied"), condition("Approved")])
+    assert (code, "Approved and Denied conditions are mutually exclusive" in message) == (422, True)
+    code, message = await put(staffed, "approval", "approver", conditions=[])
+    assert (code, 'may not remove a condition of type "Denied"' in message) == (422, True)
+
+
+async def test_a_certificate_is_one_and_stays(staffed: worlds.World) -> None:
+    approved = condition("Approved", lastUpdateTime="2026-06-01T12:00:00.123456+00:00")
+    assert await put(staffed, "approval", "approver", conditions=[approved]) == (200, "")
+    issued = base64.b64encode(
+        authority.self_signed_ca(names.Subject(common_name="boss"), key(), staffed.clock.now()).pem
+    ).decode()
+    junk = base64.b64encode(b"junk").decode()
+    code, message = await put(staffed, "status", "signer", conditions=[approved], certificate=junk)
+    assert (code, "no CERTIFICATE block" in message) == (422, True)
+    # A certificate sent to /approval is not taken.
+    assert await put(staffed, "approval", "approver", conditions=[approved], certificate=issued) == (200, "")
+    # A client that spells times its own way changes nothing of the approval.
+    spelt = {**approved, "lastUpdateTime": "2026-06-01T12:00:00Z", "reason": "Other"}
+    assert await put(staffed, "status", "signer", conditions=[spelt], certificate=issued) == (200, "")
+    assert (await staffed.get(f"{CSRS}/x")).json()["status"] == {"conditions": [approved], "certificate": issued}
+    for other in (junk, base64.b64encode(base64.b64decode(issued) * 2).decode(), ""):
+        code, message = await put(staffed, "status", "signer", conditions=[approved], certificate=other)
+        assert (code, "updates may not modify existing certificate content" in message) == (422, True)
+    # A patch is no other door.
+    patch = {"status": {"conditions": None}}
+    answer = await staffed.request("PATCH", f"{CSRS}/x/status", patch, headers=MERGE)
+    assert (answer.status, 'may not remove a condition of type "Approved"' in answer.message) == (422, True)
+
+
+async def test_the_request_itself_changes_neither_spec_nor_status(staffed: worlds.World) -> None:
+    document = (await staffed.get(f"{CSRS}/x")).json()
+    changed = {
+        **document,
+        "spec": {**document["spec"], "signerName": "a.b/c"},
+        "status": {"conditions": [condition("Approved")]},
+    }
+    changed["metadata"]["labels"] = {"a": "b"}
+    answer = await staffed.request("PUT", f"{CSRS}/x", changed)
+    assert answer.status == 200, answer.body
+    assert (answer.json()["spec"], "status" in answer.json()) == (document["spec"], False)
+
+
+async def test_what_is_no_request_is_not_stored(world: worlds.World) -> None:
+    block = "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"
+    spec = {"request": base64.b64encode(block.encode()).decode(), "signerName": "a.b/c", "usages": ["client auth"]}
+    answer = await world.request("POST", CSRS, {"metadata": {"name": "x"}, "spec": spec})
+    assert (answer.status, "not a PKCS#10 certificate request in DER" in answer.message) == (422, True)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets are compared only by `hmac.compare_digest`: a rule over the source, which no linter has.
+
+`==`, `!=`, `in` and `not in` stop at the first difference, and so tell in how much time how much was right. What looks by
+its name like a secret, and is none, stands below with its reason; whether a comparison that is allowed is made at the
+right place is for the tests of that place.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "handfast"
+SECRET = re.compile(r"secret|token|passw(or)?d|passphrase|digest|signature|credential|(^|_)h?mac(_|s?$)", re.IGNORECASE)
+# What they give says nothing of the value but its size.
+SIZES = frozenset({"len", "count"})
+COMPARING = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+
+_POINTER = "a part of a JSON pointer"
+_NAME = "the name of a Secret"
+# File and comparison -> why that is no secret. One that is gone fails.
+ALLOWED: Mapping[tuple[str, str], str] = {
+    ("api/patch.py", "token not in container"): _POINTER,
+    ("api/patch.py", "token == '-'"): _POINTER,
+    ("api/patch.py", "tokens != source"): _POINTER,
+    ("api/patch.py", "tokens[:len(source)] == source"): _POINTER,
+    ("apiserver/bonds.py", "before.namespace != tokens.NAMESPACE"): "the namespace of a module's constant",
+    (
+        "apiserver/service_account_tokens.py",
+        "hashlib.sha256(token.encode()).digest() in self._verified",
+    ): "a table found by the digest of the whole token: what is learnt of a digest tells nothing of the token",
+    ("apiserver/client_cas.py", "bundle.digest == self.bundle.digest"): "of certificates, which are public",
+    ("apiserver/reads.py", "token.rv == options.INCONSISTENT"): "the version in a continue token",
+    ("client/transport.py", "self._token != before"): "one's own token, before and after it was read again",
+    (
+        "controllers/service_account_tokens.py",
+        "secret['metadata'].get('resourceVersion') != seen.metadata.resource_version",
+    ): "the version of a Secret",
+    ("rules/flow.py", "tokens.DEFAULT_GROUP in groups"): "the name of a group",
+    ("pki/pins.py", "len(value) // 2 != hashlib.sha256().digest_size"): "a size",
+    ("rules/pod_service_account.py", "secret not in secrets"): _NAME,
+    ("rules/pod_service_account.py", "(secret := jsonpath.text(reference, 'name')) not in pull"): _NAME,
+}
+
+
+def words(operand: ast.expr) -> Iterator[str]:
+    """The names that an operand is made of, as far as they can hold its value."""
+    if isinstance(operand, ast.Call):
+        called = operand.func
+        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        if name in SIZES:
+            return
+        # `data.get("token")` is the value of that key.
+        yield from (arg.value for arg in operand.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str))
+    elif isinstance(operand, ast.Name):
+        yield operand.id
+    elif isinstance(operand, ast.Attribute):
+        yield operand.attr
+    elif isinstance(operand, ast.Subscript) and isinstance(operand.slice, ast.Constant):
+        yield str(operand.slice.value)
+    for child in ast.iter_child_nodes(operand):
+        if isinstance(child, ast.expr):
+            yield from words(child)
+
+
+def is_secret(word: str) -> bool:
+    # In capitals are constants of the program: names of keys, types and sizes.
+    return not word.isupper() and SECRET.search(word) is not None
+
+
+def comparisons(content: str) -> list[str]:
+    """Every comparison of something that is called a secret, as it stands in the source."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(content))
+        if isinstance(node, ast.Compare)
+        and any(isinstance(operator, COMPARING) for operator in node.ops)
+        and any(is_secret(word) for operand in (node.left, *node.comparators) for word in words(operand))
+    ]
+
+
+@functools.cache
+def found() -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (str(path.relative_to(SOURCE)), comparison)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for comparison in comparisons(path.read_text())
+    )
+
+
+def test_secrets_are_compared_in_constant_time_only():
+    wrong = sorted(f"{path}: {comparison}" for path, comparison in found() - ALLOWED.keys())
+    assert wrong == [], "use hmac.compare_digest, or say in ALLOWED why this is no secret"
+
+
+def test_nothing_is_allowed_that_is_not_there():
+    assert sorted(ALLOWED.keys() - found()) == []
+
+
+def test_there_are_secrets_to_compare():
+    """Without any, the rule would be kept."""
+    using = [path.name for path in SOURCE.rglob("*.py") if "compare_digest" in path.read_text()]
+    assert {"tokens.py", "service_account_tokens.py"} <= set(using)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("secret == given", "given != self.secret", "found.token.secret == presented.secret", "token in known"),
+        *("if data['token-secret'] != x: pass", "data.get('password') == x", "token.encode() == x", "x not in secrets"),
+        *(
+            "hmac.digest(key, data, 'sha256') == mac",
+            "a < b == signature",
+            "bytes(client_secret) == x",
+            "(await token) == x",
+        ),
+        *("[x for x in y if x.digest == z]", "assert passphrase == x", "str(bearer_token)[1:] != x", "x == f'{token}'"),
+    ],
+)
+def test_what_the_rule_sees(line: str):
+    assert comparisons(line if "await" not in line else f"async def f():\n    {line}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("hmac.compare_digest(secret, given)", "len(token) == 3", "token.count('.') != 2", "token is None"),
+        *("kind == SECRETS", "machine == x", "name in macros", "'secret' == kind", "size > len(signature)"),
+        *("secret = given", "tokens.parse(text)", "secret < 3"),
+    ],
+)
+def test_what_the_rule_lets_pass(line: str):
+    assert comparisons(line) == []
