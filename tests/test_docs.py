@@ -307,7 +307,8 @@ MISSING: dict[str, Callable[[], bool]] = {
     "`matchConditions` (CEL) of webhooks are not evaluated": lambda: not says("rules", "CEL, which is not evaluated"),
     "ValidatingAdmissionPolicy and MutatingAdmissionPolicy do not exist": lambda: served("validatingadmissionpolicies"),
     "There is no second key": lambda: "jwt.KeySet([signing_key.public])" not in text(SOURCE / "assembly" / "guard.py"),
-    "their Secrets stay until you delete them": lambda: says("controllers", "bootstrap.kubernetes.io/token"),
+    "`handfast join` stops after discovery": lambda: '"joined": False' not in text(SOURCE / "cli" / "join.py"),
+    "Nothing refreshes a kubeconfig by itself": lambda: says("cli", "cluster_cache.keep") or says("assembly", "cluster_cache"),
     "PodDisruptionBudgets do not exist": lambda: served("poddisruptionbudgets"),
     "Resource quotas, limit ranges": lambda: served("resourcequotas", "limitranges"),
     "no controller signs them yet": lambda: says("controllers", "certificatesigningrequests"),
@@ -354,7 +355,7 @@ def unknown(written: str) -> str | None:
 
 
 # Named as coming, in the pages that say what is coming.
-COMING = {"join"}
+COMING = {"csr"}
 
 
 def test_commands_exist():

@@ -69,7 +69,10 @@ class BootstrapTokens:
         # 6.
         found = tokens.verdict(document, presented, now, known=known)
         if isinstance(found, tokens.Rejected):
-            raise identity.Unauthorized(found.reason, f"{name}: {found.sentence}")
+            refused = identity.Unauthorized(found.reason, f"{name}: {found.sentence}")
+            # Whoever knows the secret may know that it has ended; the checks before this one told nobody anything.
+            refused.told = found.reason if found.reason == "TokenExpired" else ""
+            raise refused
         # 7.
         both = tuple(audience for audience in audiences or self._audiences if audience in self._audiences)
         if not both:

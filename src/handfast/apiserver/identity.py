@@ -74,3 +74,5 @@ class Unauthorized(status.StatusError):
         self.detail = detail
         # Whether whoever asks about somebody else's token (TokenReview) may be told the detail.
         self.explained = False
+        # A word that the caller may know, because only who holds the secret gets this far; it goes into a header.
+        self.told = ""

@@ -8,7 +8,7 @@ have in common with "invalid or expired" is only that somebody waits for an expl
 |---|---|---|
 | the id signs nothing, others do | UnknownTokenID | the names of the signatures |
 | nobody signs | SignatureMissing | the same |
-| the token has expired | TokenExpired | the cause in a trusted server's 401 |
+| the token has expired | TokenExpired | the challenge in a trusted server's 401 |
 | the token is not for signing, or not for logging in | UsageMissing | a trusted server accepts it otherwise |
 | another secret, or a changed document | SignatureMismatch | the signature (`jws.verify`) |
 | another CA | WrongPin | the pin |
@@ -223,18 +223,18 @@ def decoded(body: bytes, where: str) -> str:
         raise errors.Refused(f"{where}: a discovery document is UTF-8 text", reason="BadClusterInfo") from None
 
 
-def asked_unsigned(token: tokens.Token, code: int, body: bytes) -> errors.Refused:
+def asked_unsigned(token: tokens.Token, code: int, challenge: str) -> errors.Refused:
     """Why a token does not sign, by what a pinned server answered to it."""
     if code != 401:
         return _not_for(token, tokens.SIGNING, "the cluster accepts it for logging in, but it signs nothing")
-    return expired(token) if _says_expired(body) else unknown_token(token)
+    return expired(token) if _says_expired(challenge) else unknown_token(token)
 
 
-def login(token: tokens.Token, code: int, body: bytes, *, signs: bool) -> errors.Refused | None:
+def login(token: tokens.Token, code: int, challenge: str, *, signs: bool) -> errors.Refused | None:
     """What a trusted server's answer says of the token to log in with; `signs`: its signature was good a moment ago."""
     if code != 401:
         return None
-    if _says_expired(body):
+    if _says_expired(challenge):
         return expired(token)
     if signs:
         return _not_for(token, tokens.AUTHENTICATION, _NO_LOGIN)
@@ -258,11 +258,9 @@ def _not_for(token: tokens.Token, usage: str, why: str) -> errors.Refused:
     )
 
 
-def _says_expired(body: bytes) -> bool:
-    details = document(body).get("details")
-    causes = details.get("causes") if isinstance(details, dict) else None
-    found = causes if isinstance(causes, list) else []
-    return any(isinstance(cause, dict) and cause.get("reason") == "TokenExpired" for cause in found)
+def _says_expired(challenge: str) -> bool:
+    """What our servers tell who holds the secret of a token that has ended, in WWW-Authenticate (RFC 6750, 3.1)."""
+    return 'error_description="TokenExpired"' in challenge
 
 
 def skew(date: str, now: datetime.datetime) -> datetime.timedelta | None:

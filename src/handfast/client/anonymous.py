@@ -63,6 +63,8 @@ class Answer:
     code: int
     body: bytes = field(repr=False)
     date: str = ""
+    # What a 401 asks for, or says of the token (WWW-Authenticate).
+    challenge: str = ""
 
 
 class Troubled(Exception):
@@ -95,7 +97,8 @@ async def ask(url: str, trust: Trust | Unverified, token: tokens.Token | None = 
             session.get(yarl.URL(url, encoded=True), headers=headers, allow_redirects=False) as answer,
         ):
             body = await _body(answer.content)
-            return Answer(answer.status, body, answer.headers.get("Date", ""))
+            said = answer.headers
+            return Answer(answer.status, body, said.get("Date", ""), said.get("WWW-Authenticate", ""))
     except (aiohttp.ClientError, OSError) as error:
         raise _troubled(error) from error
 

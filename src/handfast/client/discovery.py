@@ -148,7 +148,7 @@ class Discovery:
             answer = await self._ask(_request(url), anonymous.Trust(anchors), method.token)
         except (errors.Refused, anonymous.Troubled):
             return diagnosis.with_clock(diagnosis.unknown_token(method.token), skew)
-        return diagnosis.with_clock(diagnosis.asked_unsigned(method.token, answer.code, answer.body), skew)
+        return diagnosis.with_clock(diagnosis.asked_unsigned(method.token, answer.code, answer.challenge), skew)
 
     async def _settled(
         self, info: cluster_info.ClusterInfo, via: str | None, skew: datetime.timedelta | None, *, proven: bool
@@ -179,7 +179,7 @@ class Discovery:
             answer = await self._ask(_request(found.server), anonymous.Trust(found.info.ca), token)
         except anonymous.Troubled as troubled:
             raise diagnosis.explain(troubled.trouble, found.server, troubled.detail, found.skew) from None
-        refused = diagnosis.login(token, answer.code, answer.body, signs=signs)
+        refused = diagnosis.login(token, answer.code, answer.challenge, signs=signs)
         if refused is not None:
             raise diagnosis.with_clock(refused, found.skew)
         # Whoever is known may still be forbidden to read it.

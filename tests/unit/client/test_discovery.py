@@ -32,7 +32,8 @@ def document(info=INFO, *by):
 
 
 def status(code, *causes):
-    return anonymous.Answer(code, tls_cluster.status(code, "Any", *causes).body)
+    challenge = "".join(f'Bearer error="invalid_token", error_description="{cause}"' for cause in causes)
+    return anonymous.Answer(code, tls_cluster.status(code, "Any").body, challenge=challenge)
 
 
 class Servers:
