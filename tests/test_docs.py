@@ -308,7 +308,7 @@ MISSING: dict[str, Callable[[], bool]] = {
     "ValidatingAdmissionPolicy and MutatingAdmissionPolicy do not exist": lambda: served("validatingadmissionpolicies"),
     "There is no second key": lambda: "jwt.KeySet([signing_key.public])" not in text(SOURCE / "assembly" / "guard.py"),
     "`handfast join` stops after discovery": lambda: '"joined": False' not in text(SOURCE / "cli" / "join.py"),
-    "Nothing refreshes a kubeconfig by itself": lambda: says("cli", "cluster_cache.keep") or says("assembly", "cluster_cache"),
+    "Nothing refreshes a kubeconfig by itself": lambda: any(says(room, "keep_fresh") for room in ("cli", "assembly")),
     "PodDisruptionBudgets do not exist": lambda: served("poddisruptionbudgets"),
     "Resource quotas, limit ranges": lambda: served("resourcequotas", "limitranges"),
     "no controller signs them yet": lambda: says("controllers", "certificatesigningrequests"),

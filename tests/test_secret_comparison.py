@@ -27,7 +27,7 @@ _POINTER = "a part of a JSON pointer"
 _NAME = "the name of a Secret"
 _ID = "the id of a token, which is no secret: it is in the names of Secrets and of signatures"
 _USAGE = "the word for a usage"
-_STDIN = "is it the word for standard input? What is learnt of another word is that it does not begin so"
+_STDIN = "the word for standard input, which is no secret and no part of one"
 _CONSTANT_TIME = "two Tokens, whose == is hmac.compare_digest"
 _PUBLISHED = "signatures, which everybody may read in cluster-info"
 # File and comparison -> why that is no secret. One that is gone fails.
