@@ -109,7 +109,8 @@ def read(text: str) -> ClusterInfo:
     # 1.
     document = kubeconfig.load(text)
     for key, wanted in (("apiVersion", "v1"), ("kind", "Config")):
-        if document.get(key) not in {None, "", wanted}:
+        # A tuple, because what is no text may have no hash.
+        if document.get(key) not in (None, "", wanted):
             raise _bad(f"{key}: must be {wanted!r}")
     # 2.
     for _, where, body in _entries(document, "user"):
@@ -124,7 +125,7 @@ def read(text: str) -> ClusterInfo:
     # 3.
     where, cluster = _choose(document, clusters)
     # 4.
-    if cluster.get("insecure-skip-tls-verify") not in {None, False}:
+    if cluster.get("insecure-skip-tls-verify") not in (None, False):
         raise errors.Refused(
             f"cluster-info: {where}.insecure-skip-tls-verify: not accepted: nobody could tell who answers",
             reason="InsecureClusterInfo",

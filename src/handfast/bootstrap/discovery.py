@@ -307,5 +307,12 @@ def adopt(known: cluster_info.ClusterInfo, fresh: cluster_info.ClusterInfo) -> c
             reason="OtherCluster",
             hint="if the cluster was made anew, discover it anew with `handfast join`",
         )
+    if known.id and not fresh.id:
+        # Whoever shares a root with the cluster could leave the id out, and be taken for it.
+        raise errors.Refused(
+            f"what the cluster publishes does not say its id any more; {known.id} was known until now",
+            reason="OtherCluster",
+            hint="if the cluster is managed by something else now, discover it anew with `handfast join`",
+        )
     # A CA is never given up for the roots of the system because a document is silent on it.
     return dataclasses.replace(fresh, ca=fresh.ca if fresh.ca is not None else known.ca, id=fresh.id or known.id)

@@ -31,7 +31,8 @@ _MAX_QUOTED: Final = 256
 _LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~%!$&'()*+,;=:-]+)*")
+# Less than RFC 3986 allows: nothing that a shell reads otherwise.
+_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~%+=:-]+)*")
 _HINT: Final = "write host, host:port, [v6]:port or https://host:port"
 
 

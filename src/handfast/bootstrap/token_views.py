@@ -17,6 +17,7 @@ import dataclasses
 import datetime
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -216,4 +217,5 @@ def join_command(servers: Sequence[str], token: tokens.Token, pins: Sequence[str
     found = [endpoints.of_server(server) for server in servers]
     where = [each.url if each.path else str(each) for each in found]
     hashes = [word for pin in pins for word in ("--discovery-token-ca-cert-hash", pin)]
-    return " ".join(["handfast", "join", *where, "--token", token.text, *hashes])
+    # Quoted: the line is pasted into shells of administrators, and servers come from a document.
+    return shlex.join(["handfast", "join", *where, "--token", token.text, *hashes])

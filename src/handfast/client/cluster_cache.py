@@ -100,7 +100,13 @@ async def refresh(path: pathlib.Path, search: discovery.Discovery, context: str 
     found = won.value
     changed = _changed(before.info, found)
     if changed:
-        # 5.
+        # 5. Somebody may have pointed this cluster elsewhere meanwhile: their credentials must not go to the old one.
+        if load(target, context) != before:
+            raise errors.Refused(
+                f"{target}: it was changed while the cluster was asked",
+                reason="KubeconfigChanged",
+                hint="nothing was written; try again",
+            )
         files.write_atomically(
             target, replaced(_text(target), before.cluster, found.info, found.server).encode("utf-8")
         )

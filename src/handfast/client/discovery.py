@@ -293,6 +293,11 @@ async def _attempted(target: str, attempt: Callable[[str], Awaitable[T]]) -> _Ou
         raise
     except errors.HandfastError as error:
         return _Outcome(target, error=error)
+    except Exception as error:  # noqa: BLE001  whatever one server makes us stumble over must not end the others
+        stumbled = errors.Refused(
+            f"{target}: its answer cannot be understood ({type(error).__name__})", reason="BadAnswer"
+        )
+        return _Outcome(target, error=stumbled)
 
 
 def _given_up(

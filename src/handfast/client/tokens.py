@@ -69,7 +69,24 @@ async def known_cluster(client: api.Client, used: connection.Connection) -> clus
     """What a machine that joins is told (3.)."""
     found = await client.find(CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
     text = jsonpath.text(found, "data", cluster_info.KUBECONFIG_KEY)
-    return cluster_info.read(text) if text else cluster_info.ClusterInfo((used.server,), used.ca_pem, "")
+    own = cluster_info.ClusterInfo((used.server,), used.ca_pem, "")
+    if not text:
+        return own
+    published = cluster_info.read(text)
+    if used.ca_pem is not None and not _within(published.ca, used.ca_pem):
+        # Many may write ConfigMaps in kube-public; whoever runs this trusts the CA of their own kubeconfig.
+        raise errors.Refused(
+            "the cluster-info ConfigMap names a certificate authority that is not in your kubeconfig",
+            reason="UnknownAuthority",
+            hint="if the CA was changed, take it into your kubeconfig first; if not, somebody has tampered with "
+            f"{cluster_info.NAMESPACE}/{cluster_info.NAME}",
+        )
+    return published
+
+
+def _within(published: bytes | None, own: bytes) -> bool:
+    ders = pem.certificates_from_pem(published) if published is not None else []
+    return bool(ders) and set(ders) <= set(pem.certificates_from_pem(own))
 
 
 def ca_pins(ca: bytes | None) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ use, so that one key cannot have the names of all nodes.
 | a thief | a token, in another network | use it there | 1 | test_from_elsewhere |
 | a thief | a token, and a server that asks for reviews | have it vouched for | 1: no address is within none | test_from_elsewhere |
 | a holder | a token without limits | fill the Secret with uses | the list is bounded | test_a_flood_of_uses_is_bounded |
-| a holder | names as long as a request may be | … | only names that nodes can have | test_a_name_no_node_can_have_is_not_written_down |
+| a holder | names as long as a request may be | … | only names that nodes can have | test_a_name_no_node_can_have_is_written_down_as_a_digest |
 | who writes token Secrets | a limit that nobody can read | have it count as none | 4 | test_what_cannot_be_read_lets_nobody_in |
 """
 
@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import hashlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -134,13 +135,14 @@ def _request(
         return _not_for_this_node(token, limits.nodes, request.subject.common_name)
     # 7.
     key = str(pins.of_public_key(request.public_key_spki))
-    if any(use.key == key and use.node == name for use in uses):
+    counted = _asked_for(request)
+    if any(use.key == key and use.node == counted for use in uses):
         return _KNOWN
     # 8.
     if limits.max_uses is not None and used >= limits.max_uses:
         return _used_up(token, limits.max_uses)
     # 9.
-    return Reserve(token_limits.Use(time=asked.now, node=name, key=key, source=asked.source))
+    return Reserve(token_limits.Use(time=asked.now, node=counted, key=key, source=asked.source))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -153,6 +155,11 @@ def _node(request: requests.Request) -> str:
     user = request.subject.common_name
     name = user.removeprefix(node_access.USER_PREFIX)
     return name if user != name and objects.dns_subdomain(name) is None else ""
+
+
+def _asked_for(request: requests.Request) -> str:
+    """What a use is counted by besides the key: the node, else a digest of whatever name was asked for."""
+    return _node(request) or "sha256:" + hashlib.sha256(request.subject.common_name.encode()).hexdigest()[:32]
 
 
 def _not_for_this_node(token: str, nodes: tuple[str, ...], common_name: str) -> decision.Deny:

@@ -43,6 +43,15 @@ users: []
 """
 
 
+@pytest.mark.parametrize("odd", ["[]", "{}", "7", "[1]", "{a: b}"])
+@pytest.mark.parametrize("key", ["apiVersion", "kind", "insecure-skip-tls-verify"])
+def test_odd_values_are_refused_in_words(key, odd):
+    inside = f"    {key}: {odd}\n" if key.startswith("insecure") else ""
+    outside = "" if inside else f"{key}: {odd}\n"
+    with pytest.raises(errors.Refused):
+        cluster_info.read(f"{outside}clusters:\n- cluster:\n    server: https://a\n{inside}  name: ''\n")
+
+
 def entry(name: Any = "", **body: Any) -> dict[str, Any]:
     given = {key.replace("_", "-"): value for key, value in body.items()}
     return {"name": name, "cluster": {"server": "https://a:1", **given}}

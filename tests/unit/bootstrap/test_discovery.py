@@ -244,6 +244,11 @@ class TestCheck:
 
 
 class TestAdopt:
+    def test_whoever_leaves_the_id_out_is_not_adopted(self):
+        with pytest.raises(errors.Refused, match="does not say its id any more") as caught:
+            discovery.adopt(INFO, dataclasses.replace(INFO, id=""))
+        assert caught.value.reason == "OtherCluster"
+
     @pytest.mark.parametrize(
         ("before", "fresh", "after"),
         [
@@ -253,7 +258,6 @@ class TestAdopt:
             ({"ca": None}, {}, {}),
             ({"ca": None}, {"ca": None}, {"ca": None}),
             ({"id": ""}, {}, {}),
-            ({}, {"id": ""}, {}),
         ],
     )
     def test_adopted(self, before, fresh, after):

@@ -244,7 +244,7 @@ def test_join_command():
         "handfast join 10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:aa"
     )
     assert token_views.join_command(["https://a", "https://[::1]:7/b"], token, ["sha256:aa", "sha256:bb"]) == (
-        "handfast join a:443 https://[::1]:7/b --token abcdef.0123456789abcdef "
+        "handfast join a:443 'https://[::1]:7/b' --token abcdef.0123456789abcdef "
         "--discovery-token-ca-cert-hash sha256:aa --discovery-token-ca-cert-hash sha256:bb"
     )
 

@@ -227,7 +227,7 @@ class TestJoinCommand:
         text = cluster_info.build(cluster_info.ClusterInfo(("https://a:1", "https://[::1]:2"), CA, "uid"))
         reached.client.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": text})
         assert run("create", TOKEN, "--print-join-command") == 0
-        assert capsys.readouterr().out.startswith(f"handfast join a:1 [::1]:2 --token {TOKEN} --discovery-token-ca")
+        assert capsys.readouterr().out.startswith(f"handfast join a:1 '[::1]:2' --token {TOKEN} --discovery-token-ca")
 
     def test_without_a_ca_no_token_is_left_behind(self, reached, capsys):
         reached.connection = connection.Connection(server="https://10.0.0.1:6443")

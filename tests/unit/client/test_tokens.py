@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens over the API: what is created, found and deleted, and what a join command names."""
 
+import dataclasses
 import datetime
 
 import pytest
@@ -87,9 +88,19 @@ async def test_listed_by_name_and_selected_by_type(client, monkeypatch):
 
 async def test_what_a_join_command_names(client):
     assert await tokens.known_cluster(client, USED) == cluster_info.ClusterInfo(("https://10.0.0.1:6443",), b"pem", "")
-    info = cluster_info.ClusterInfo(("https://a:1", "https://b:2"), b"ca", "uid")
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    own, other = (authority.self_signed_ca(names.Subject(common_name="x"), keys.generate(), now).pem for _ in range(2))
+    used = dataclasses.replace(USED, ca_pem=own)
+    info = cluster_info.ClusterInfo(("https://a:1", "https://b:2"), own, "uid")
     client.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": cluster_info.build(info)})
-    assert await tokens.known_cluster(client, USED) == info
+    assert await tokens.known_cluster(client, used) == info
+    # Many may write there: no CA gets into a join command that whoever makes it does not trust.
+    for ca in (other, own + other, None):
+        tampered = cluster_info.ClusterInfo(("https://evil:1",), ca, "uid")
+        client.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": cluster_info.build(tampered)})
+        with pytest.raises(errors.Refused) as caught:
+            await tokens.known_cluster(client, used)
+        assert caught.value.reason == "UnknownAuthority"
 
 
 def test_pins():
