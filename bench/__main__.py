@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 
-from bench import access, decisions, growth, lists, measure, requests, servers, settings, watches
+from bench import access, decisions, discovery, growth, lists, measure, requests, servers, settings, watches
 
 # These share one control plane and one floor.
 _PAIRED: dict[str, Callable[[settings.Pair, settings.Sizes], Awaitable[list[measure.Figure]]]] = {
@@ -27,6 +27,7 @@ _PAIRED: dict[str, Callable[[settings.Pair, settings.Sizes], Awaitable[list[meas
     "create": requests.create,
     "connections": requests.connections,
     "watch": watches.watch,
+    "cluster-info": discovery.cluster_info,
 }
 _ALONE: dict[str, Callable[[settings.Run], Awaitable[list[measure.Figure]]]] = {
     "idle": requests.idle,
@@ -34,6 +35,8 @@ _ALONE: dict[str, Callable[[settings.Run], Awaitable[list[measure.Figure]]]] = {
     "growth": growth.growth,
     "decisions": decisions.decisions,
     "start": growth.start,
+    "discovery": discovery.discovery,
+    "tokens": discovery.many_tokens,
 }
 _NAMES = (*_PAIRED, *_ALONE)
 _LATEST = pathlib.Path(__file__).parent / "results" / "latest.json"

@@ -35,6 +35,12 @@ class Sizes:
     nodes: tuple[int, ...]
     start_objects: int
     starts: int
+    # Within what strangers may ask at once from each of 16 addresses.
+    strangers_gets: int
+    tokens: int
+    signing_tokens: int
+    new_tokens: int
+    expiring_tokens: int
 
 
 FULL = Sizes(
@@ -60,6 +66,11 @@ FULL = Sizes(
     nodes=(50, 500, 5000),
     start_objects=50_000,
     starts=5,
+    strangers_gets=2000,
+    tokens=10_000,
+    signing_tokens=1000,
+    new_tokens=200,
+    expiring_tokens=100,
 )
 QUICK = Sizes(
     rounds=2,
@@ -84,6 +95,11 @@ QUICK = Sizes(
     nodes=(50, 500),
     start_objects=5000,
     starts=1,
+    strangers_gets=1000,
+    tokens=2000,
+    signing_tokens=1000,
+    new_tokens=40,
+    expiring_tokens=50,
 )
 
 

@@ -13,11 +13,13 @@ import pathlib
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import click
 import pytest
 
 from handfast.api import kinds
+from handfast.apiserver import storage
 from handfast.assembly import controllers, guard
 from handfast.cli import main
 from handfast.pki import jwt, keys
@@ -185,7 +187,7 @@ def test_the_picture_of_the_readme_has_the_stations_in_order():
 
 
 def test_the_pages_name_every_plugin_in_order():
-    mutating, validating = guard.MUTATING, guard.validating(rbac_policy.Policy())
+    mutating, validating = guard.MUTATING, guard.validating(rbac_policy.Policy(), cast("storage.Storage", None))
     names = [row.name for row in (*mutating, *validating)]
     name = re.compile(r"\b(?:[A-Z]+[a-z]+){2,}\b")
     section = text(ROOT / "docs" / "request-flow.md").partition("\n## May this be written\n\n")[2].partition("\n\n")[0]
@@ -305,7 +307,8 @@ MISSING: dict[str, Callable[[], bool]] = {
     "`matchConditions` (CEL) of webhooks are not evaluated": lambda: not says("rules", "CEL, which is not evaluated"),
     "ValidatingAdmissionPolicy and MutatingAdmissionPolicy do not exist": lambda: served("validatingadmissionpolicies"),
     "There is no second key": lambda: "jwt.KeySet([signing_key.public])" not in text(SOURCE / "assembly" / "guard.py"),
-    "their Secrets stay until you delete them": lambda: says("controllers", "bootstrap.kubernetes.io/token"),
+    "`handfast join` stops after discovery": lambda: '"joined": False' not in text(SOURCE / "cli" / "join.py"),
+    "Nothing refreshes a kubeconfig by itself": lambda: any(says(room, "keep_fresh") for room in ("cli", "assembly")),
     "PodDisruptionBudgets do not exist": lambda: served("poddisruptionbudgets"),
     "Resource quotas, limit ranges": lambda: served("resourcequotas", "limitranges"),
     "no controller signs them yet": lambda: says("controllers", "certificatesigningrequests"),
@@ -352,7 +355,7 @@ def unknown(written: str) -> str | None:
 
 
 # Named as coming, in the pages that say what is coming.
-COMING = {"join"}
+COMING = {"csr"}
 
 
 def test_commands_exist():

@@ -48,6 +48,7 @@ ALLOWED: Mapping[str, Allowed] = {
     "hmac": Allowed(EVERYWHERE, "comparison in constant time"),
     "importlib.resources": Allowed(("api.schema",), "reads the packaged schema, once: data of the program itself"),
     "ipaddress": Allowed(EVERYWHERE, "grammar of addresses"),
+    "shlex": Allowed(EVERYWHERE, "quoting of command lines that people paste"),
     "json": Allowed(EVERYWHERE, "texts of messages, and JSON where msgspec is too lenient or too strict"),
     "math": Allowed(EVERYWHERE, "NaN and infinities"),
     "msgspec": Allowed(EVERYWHERE, "JSON to typed values, in C"),

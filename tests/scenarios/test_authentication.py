@@ -115,6 +115,9 @@ class TestBootstrapTokens:
                 told[reply.headers["audit-id"]] = case, row.why
                 if row.why:
                     assert (reply.status, reply.json()) == (401, callers.BARE), case
+                    # Only who holds the right secret is told a word: that the token has ended.
+                    said = 'error_description="TokenExpired"' in reply.headers.get("www-authenticate", "")
+                    assert said == (row.why == "TokenExpired"), case
                     assert reasons == [row.why], case
                     assert await callers.refusals(world, row.why) == counted + 1, case
                 else:

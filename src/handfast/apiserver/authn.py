@@ -4,8 +4,9 @@
 1. A certificate is looked at first: the chain must verify as a client's against the current client-CA bundle, at this
    instant; then the subject's CN is the user and its O values are the groups. The server's own groups, those of 4 and 5,
    are dropped from them.
-2. Then an Authorization header, which must be a bearer token that one of the token authenticators knows. A certificate
-   that is refused does not spoil a good token, nor the other way round; the certificate wins when both are good.
+2. Then an Authorization header, which must be a bearer token that one of the token authenticators knows, presented from
+   where it is accepted. A certificate that is refused does not spoil a good token, nor the other way round; the
+   certificate wins when both are good.
 3. Whoever presented something and was not believed gets 401. A credential that is not good is never anonymous.
 4. Nothing presented: `system:anonymous`, in the group `system:unauthenticated`, from the networks where that is allowed.
    This machine (loopback) always counts as one of them.
@@ -33,7 +34,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from handfast.apiserver import identity
+from handfast.apiserver import identity, token_limits
 from handfast.apiserver import peer as peer_module
 from handfast.pki import bundles, chains, pins
 from handfast.rules import decision, networks
@@ -114,25 +115,31 @@ class Authenticator:
         return user
 
     def token(
-        self, token: str, audiences: tuple[str, ...], now: datetime.datetime
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime, source: str = ""
     ) -> tuple[identity.User, tuple[str, ...]]:
-        """The user of a bearer token, and for which of the audiences it is good; or Unauthorized."""
+        """The user of a bearer token, and for which of the audiences it is good; or Unauthorized.
+
+        `source` is the address that presented it; without one, a token that is only accepted from somewhere is refused.
+        """
         if not token or len(token) > TOKEN_BYTES:
             raise identity.Unauthorized("MalformedToken", f"a bearer token of {len(token)} characters")
         for row in self._tokens:
             try:
                 verdict = row.judge.authenticate(token, audiences, now)
+                # 2.
+                if verdict is not None and verdict.sources is not None:
+                    token_limits.require_source(verdict.user, verdict.sources, source)
             except identity.Unauthorized as refused:
                 refused.explained = row.explains
                 raise
             if verdict is not None:
-                return verdict.user.authenticated(), verdict.audiences
+                return verdict.user.authenticated(source), verdict.audiences
         raise identity.Unauthorized("UnknownToken", "no authenticator knows this kind of token")
 
     def reviewed(
         self, token: str, audiences: tuple[str, ...], now: datetime.datetime
     ) -> tuple[identity.User, tuple[str, ...]]:
-        """As `token`, with the deny list asked: what a TokenReview answers."""
+        """As `token`, with the deny list asked: what a TokenReview answers. Nobody knows from where that token came."""
         user, good_for = self.token(token, audiences, now)
         self.require_not_denied(user, now)
         return user, good_for
@@ -160,7 +167,7 @@ class Authenticator:
         # 2.
         if authorization is not None:
             try:
-                return self.token(_bearer(authorization), self.audiences, now)[0]
+                return self.token(_bearer(authorization), self.audiences, now, peer.address)[0]
             except identity.Unauthorized as refused:
                 refusal = refusal or refused
         # 3.

@@ -9,6 +9,7 @@
 5. A Secret that cannot be decoded is judged as none at all.
 6. Then the checks of `bootstrap/tokens.py` decide, and the first that fails is told to the log, never to the caller.
 7. A bootstrap token names no audience: it is good for those of this API, as in Kubernetes, and for no other.
+8. The Secret may say from where the token is accepted; `authn` compares. A limit that cannot be read refuses everybody.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_bootstrap_tokens.py |
 |---|---|---|---|---|
@@ -27,8 +28,10 @@ from __future__ import annotations
 import datetime
 from typing import Final
 
+from handfast import errors
 from handfast.apiserver import envelope, identity, replica, states
 from handfast.bootstrap import tokens
+from handfast.rules import token_use
 
 METHOD: Final = "bootstrap-token"
 _SECRETS: Final = "core/secrets/"
@@ -66,13 +69,21 @@ class BootstrapTokens:
         # 6.
         found = tokens.verdict(document, presented, now, known=known)
         if isinstance(found, tokens.Rejected):
-            raise identity.Unauthorized(found.reason, f"{name}: {found.sentence}")
+            refused = identity.Unauthorized(found.reason, f"{name}: {found.sentence}")
+            # Whoever knows the secret may know that it has ended; the checks before this one told nobody anything.
+            refused.told = found.reason if found.reason == "TokenExpired" else ""
+            raise refused
         # 7.
         both = tuple(audience for audience in audiences or self._audiences if audience in self._audiences)
         if not both:
             raise identity.Unauthorized("WrongAudience", f"{name}: a bootstrap token is good for this API only")
+        # 8.
+        try:
+            sources = token_use.sources(document)
+        except errors.Refused as refused:
+            raise identity.Unauthorized(refused.reason, f"{name}: {refused.message}") from None
         user = identity.User(found.user, found.groups, method=METHOD, until=found.until)
-        return identity.TokenVerdict(user, both)
+        return identity.TokenVerdict(user, both, sources)
 
 
 def _document(item: states.Item) -> object:

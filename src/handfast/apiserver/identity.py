@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from handfast.api import status
-from handfast.rules import access, user_names
+from handfast.rules import access, networks, user_names
 
 AUTHENTICATED = user_names.AUTHENTICATED
 UNAUTHENTICATED = user_names.UNAUTHENTICATED
@@ -32,12 +32,14 @@ class User:
     # Of a client certificate: its serial number (lower-case hex) and the SHA-256 of its public key (SPKI, hex).
     serial: str = ""
     key_fingerprint: str = ""
+    # Of a bearer token: the address that presented it.
+    source: str = ""
 
-    def authenticated(self) -> User:
-        """The same, in the group of everybody who is known. Written out: this is asked for every token."""
+    def authenticated(self, source: str = "") -> User:
+        """The same, in the group of everybody who is known, from `source`. Written out: it is asked for every token."""
         groups = (*self.groups, AUTHENTICATED)
         rest = (self.uid, self.extra, self.method, self.until, self.serial, self.key_fingerprint)
-        return User(self.name, groups, *rest)
+        return User(self.name, groups, *rest, source)
 
 
 ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,), method="anonymous")
@@ -49,6 +51,8 @@ class TokenVerdict:
 
     user: User
     audiences: tuple[str, ...]
+    # From where it is accepted; None: from anywhere. The judge does not know from where it came; `authn` does.
+    sources: networks.Networks | None = None
 
 
 class TokenAuthenticator(Protocol):
@@ -70,3 +74,5 @@ class Unauthorized(status.StatusError):
         self.detail = detail
         # Whether whoever asks about somebody else's token (TokenReview) may be told the detail.
         self.explained = False
+        # A word that the caller may know, because only who holds the secret gets this far; it goes into a header.
+        self.told = ""

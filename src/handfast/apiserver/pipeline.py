@@ -218,6 +218,9 @@ def error_response(error: status.StatusError) -> web.Response:
     headers = CIMultiDict({"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     if error.retry_after:
         headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, identity.Unauthorized) and error.told:
+        # RFC 6750, 3.1. The body stays the same for every 401.
+        headers["WWW-Authenticate"] = f'Bearer error="invalid_token", error_description="{error.told}"'
     return web.Response(status=error.code, body=_encode(error.document()) + b"\n", headers=headers)
 
 

@@ -8,6 +8,7 @@ It does not open the file: the caller hands over its bytes.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
@@ -187,7 +188,7 @@ SETTINGS: Final = (
         "controllers",
         _controllers,
         ["*"],
-        'a list of controller names; "*" is all, "-name" leaves one out',
+        'a list of controller names; "*" is all but bootstrapsigner and tokencleaner, "-name" leaves one out',
         "which controllers run",
     ),
     Setting("leaderElect", _boolean, False, "true or false", "take turns with other controllers, by a Lease"),
@@ -342,12 +343,17 @@ def _check_keys(document: Mapping[str, Any], file: str) -> None:
             raise Invalid(f"{file}: {key}: the value {_shown(document.get(key, ''))} is not {wanted}")
 
 
-def template() -> str:
-    """A configuration file that changes nothing: every key at its default, commented out."""
+def template(values: Mapping[str, Any] | None = None) -> str:
+    """A configuration file with these values, by key; every other key is there at its default, commented out."""
+    given = values or {}
     lines = [f"apiVersion: {API_VERSION}", f"kind: {KIND}"]
     for setting in SETTINGS:
         lines += ["", f"# {setting.about}", f"# allowed: {setting.allowed}"]
-        lines.append(f"# {setting.key}: {_as_yaml(setting.default)}")
+        if setting.key in given:
+            # What JSON writes is YAML, whatever characters are in it.
+            lines.append(f"{setting.key}: {json.dumps(given[setting.key])}")
+        else:
+            lines.append(f"# {setting.key}: {_as_yaml(setting.default)}")
     return "\n".join(lines) + "\n"
 
 

@@ -19,6 +19,8 @@ import structlog
 from handfast.assembly import endpoints
 from handfast.client import api, cache, connection, transport
 from handfast.controllers import (
+    bootstrap_signer,
+    cluster_info,
     endpoint_slices,
     event_ttl,
     garbage_collector,
@@ -29,6 +31,7 @@ from handfast.controllers import (
     root_ca,
     service_account_tokens,
     service_accounts,
+    token_cleaner,
 )
 from handfast.controllers import endpoints as classic_endpoints
 from handfast.pki import jwt, keys
@@ -40,17 +43,31 @@ Build = Callable[[loop.Context], loop.Controller[Any]]
 
 _log = structlog.get_logger("handfast.controllers")
 
+# Names from before controllers were called controllers, which kubeadm still uses.
+ALIASES: Mapping[str, str] = {
+    bootstrap_signer.ALIAS: bootstrap_signer.NAME,
+    cluster_info.ALIAS: cluster_info.NAME,
+    token_cleaner.ALIAS: token_cleaner.NAME,
+}
+# `*` does not mean these: a cluster that is not joined with tokens does not want them, and another may have its own.
+OPT_IN = frozenset({bootstrap_signer.NAME, token_cleaner.NAME})
+
 _LEASE = "handfast-controllers"
 _DRAIN_SECONDS = 5.0
 
 
-def known(root_ca_pem: bytes, signer: jwt.Signer | None = None) -> Mapping[str, Build]:
-    """Every controller by the name that `--controllers` takes; without a key to sign with there are no tokens."""
-    tokens: dict[str, Build] = {}
+def known(root_ca_pem: bytes, signer: jwt.Signer | None = None, servers: Sequence[str] = ()) -> Mapping[str, Build]:
+    """Every controller by the name that `--controllers` takes.
+
+    Without a key to sign with there are no tokens; without addresses and a CA nothing is said of where the cluster is.
+    """
+    able: dict[str, Build] = {}
     if signer is not None:
-        tokens[service_account_tokens.NAME] = functools.partial(
+        able[service_account_tokens.NAME] = functools.partial(
             service_account_tokens.build, signer=signer, root_ca_pem=root_ca_pem
         )
+    if servers and root_ca_pem:
+        able[cluster_info.NAME] = functools.partial(cluster_info.build, servers=servers, ca=root_ca_pem)
     return {
         namespace.NAME: namespace.build,
         garbage_collector.NAME: garbage_collector.build,
@@ -60,7 +77,9 @@ def known(root_ca_pem: bytes, signer: jwt.Signer | None = None) -> Mapping[str, 
         classic_endpoints.NAME: classic_endpoints.build,
         event_ttl.NAME: event_ttl.build,
         role_aggregation.NAME: role_aggregation.build,
-        **tokens,
+        **able,
+        bootstrap_signer.NAME: bootstrap_signer.build,
+        token_cleaner.NAME: token_cleaner.build,
     }
 
 
@@ -108,14 +127,18 @@ async def run(
     leader_elect: bool,
     root_ca_pem: bytes | None,
     service_account_key: bytes | None = None,
+    servers: Sequence[str] = (),
     clock: clocks.Clock,
 ) -> None:
-    """Run the selected controllers until cancelled. Without `root_ca_pem` the kubeconfig's own CA is published."""
+    """Run the selected controllers until cancelled. Without `root_ca_pem` the kubeconfig's own CA is published.
+
+    `servers` are the URLs that newcomers are told; without any, the ConfigMap that tells them is left to others.
+    """
     with files.otherwise("name another kubeconfig with --kubeconfig"):
         place = connection.load(kubeconfig_path)
     signer = None if service_account_key is None else jwt.Signer(keys.private_from_pem(service_account_key))
-    builds = known(root_ca_pem or place.ca_pem or b"", signer)
-    wanted = loop.check_names(selection, tuple(builds))
+    builds = known(root_ca_pem or place.ca_pem or b"", signer, servers)
+    wanted = loop.check_names(selection, tuple(builds), aliases=ALIASES, opt_in=OPT_IN)
     if not (root_ca_pem or place.ca_pem):
         _log.warning("no CA is known, so none is published", controller=root_ca.NAME)
         wanted = [name for name in wanted if name != root_ca.NAME]

@@ -30,6 +30,7 @@ from handfast.apiserver import (
     service_account_admission,
     service_account_tokens,
     storage,
+    token_limits,
     token_requests,
     token_use,
     webhooks,
@@ -58,12 +59,14 @@ MUTATING = (
 )
 
 
-def validating(policy_: rbac_policy.Policy) -> tuple[admission.Row, ...]:
+def validating(policy_: rbac_policy.Policy, store: storage.Storage) -> tuple[admission.Row, ...]:
     """Admission plugins that are asked when nothing changes the object any more."""
     return (
         *certificate_admission.ROWS,
         client_ca_admission.ROW,
         *rbac_admission.rows(policy_),
+        # Last: what another row refuses must not use a token up.
+        token_limits.TokenLimits(store).row,
     )
 
 
@@ -122,7 +125,9 @@ class Guard:
 
     def _admission(self, context: admission.Context) -> admitting.Admitter:
         return admitting.Admitter(
-            admission.Chain(MUTATING, context), admission.Chain(validating(self.policy.policy), context), self.webhooks
+            admission.Chain(MUTATING, context),
+            admission.Chain(validating(self.policy.policy, self._storage), context),
+            self.webhooks,
         )
 
     def load(self) -> None:

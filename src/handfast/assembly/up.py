@@ -3,17 +3,19 @@
 
 The order is chosen so that what can be wrong is found out before anything starts: the directory and its owner, the
 configuration, the ports; then keys and certificates, in a child of their own, so that the supervisor never loads the
-crypto library. It does not keep the children running: see `supervisor`.
+crypto library. The objects that a new cluster needs to be joined are made by another such child, `handfast init`, over
+the API, while the controllers start. It does not keep the children running: see `supervisor`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import pathlib
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -29,7 +31,19 @@ class Console(Protocol):
 
     def prepared(self, printed: bytes) -> None: ...
 
+    def introduced(self, printed: bytes) -> None:
+        """Called before `ready` with what `handfast init` printed, where it could do its work."""
+        ...
+
     def ready(self, found: endpoints.Endpoints) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """The token of a new cluster (None: a random one, empty: none), and how long it lives. It does not print."""
+
+    text: str | None = field(default=None, repr=False)
+    ttl: str = "24h"
 
 
 @dataclass(slots=True)
@@ -72,6 +86,47 @@ class _Readiness:
         return await supervisor.answers(self.address, "/readyz", self.context)
 
 
+@dataclass(slots=True)
+class _Introduction:
+    """Has `handfast init` make the first objects, once, while the role after the API server starts; then asks that role.
+
+    A failure is told and stops nobody: what is not there is made at the next start.
+    """
+
+    role: supervisor.Role
+    console: Console
+    then: Callable[[], Awaitable[bool]]
+    done: bool = False
+
+    async def __call__(self) -> bool:
+        if not self.done:
+            self.done = True
+            try:
+                self.console.introduced(await supervisor.run_once(self.role))
+            except errors.HandfastError as error:
+                text = f"the objects that machines need to join were not made: {error.message}"
+                self.console.event("warning", text, reason=error.reason)
+        return await self.then()
+
+
+@contextlib.contextmanager
+def _introduction(place: layout.Layout, servers: Sequence[str], token: FirstToken) -> Iterator[supervisor.Role]:
+    """The child that makes the first objects; a token goes through a pipe, since everyone can read arguments."""
+    words = ["init", "--first-start", "--kubeconfig", str(place.admin_kubeconfig), *servers, "--token-ttl", token.ttl]
+    if not token.text:
+        none = () if token.text is None else ("--token", "")
+        yield supervisor.Role(name="first objects", argv=supervisor.command(*words, *none, "-o", "json"))
+        return
+    reading, writing = os.pipe()
+    try:
+        with open(writing, "wb") as pipe:  # noqa: PTH123 - it has no path
+            pipe.write(token.text.encode("ascii"))
+        words += ["--token-file", f"/dev/fd/{reading}", "-o", "json"]
+        yield supervisor.Role(name="first objects", argv=supervisor.command(*words), descriptors=(reading,))
+    finally:
+        os.close(reading)
+
+
 async def run(
     place: layout.Layout,
     lock: files.DirectoryLock,
@@ -80,9 +135,10 @@ async def run(
     timing: supervisor.Timing | None = None,
     *,
     apiserver_flags: Sequence[str] = (),
+    token: FirstToken | None = None,
 ) -> None:
     """Serve until a signal stops it. The directory is locked and the configuration is good; ports are found out here."""
-    with endpoints.listen(chosen.listen, "--listen") as sock:
+    with endpoints.listen(chosen.listen, "--listen") as sock, contextlib.ExitStack() as stack:
         api = endpoints.bound(sock, chosen.listen)
         # Only looked at: the controllers bind this one themselves, since nobody needs it across their restarts.
         with endpoints.listen(chosen.admin_listen, "--admin-listen") as probe:
@@ -94,6 +150,8 @@ async def run(
         directory = ("--dir", str(place.root))
         level = ("--log-level", chosen.log_level)
         advertise = [word for address in chosen.advertise for word in ("--advertise", str(address))]
+        # Newcomers are told how to get here, even if it is only from this machine.
+        told = advertise or ["--advertise", str(api)]
         first = supervisor.Role(
             name="preparation",
             argv=supervisor.command(
@@ -110,15 +168,16 @@ async def run(
             descriptors=(*shared, sock.fileno()),
             ready=_Readiness(api, place.ca_certificate),
         )
+        introduction = stack.enter_context(_introduction(place, told, token or FirstToken()))
         controllers = supervisor.Role(
             name="controllers",
             argv=supervisor.command(
                 *("serve", "controllers", *directory, "--kubeconfig", str(place.controllers_kubeconfig)),
                 *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
-                *("--leader-elect" if chosen.leader_elect else "--no-leader-elect", *level),
+                *(*told, "--leader-elect" if chosen.leader_elect else "--no-leader-elect", *level),
             ),
             descriptors=shared,
-            ready=functools.partial(supervisor.answers, admin, "/readyz", None),
+            ready=_Introduction(introduction, console, functools.partial(supervisor.answers, admin, "/readyz", None)),
         )
         try:
             await supervisor.Supervisor(

@@ -18,8 +18,12 @@ from handfast.cli import output
 # word -> (module with `command`, the line that --help shows)
 COMMANDS: Final = {
     "up": ("handfast.cli.up", "Start a control plane here and keep it running."),
+    "init": ("handfast.cli.init", "Prepare a control plane to be joined, without starting it."),
     "serve": ("handfast.cli.serve", "Run one role in the foreground."),
+    "token": ("handfast.cli.token", "Create, list, delete and explain bootstrap tokens."),
     "node": ("handfast.cli.node", "Refuse a node, or let it in again."),
+    "join": ("handfast.cli.join", "Find a cluster and prepare to log in to it."),
+    "kubeconfig": ("handfast.cli.kubeconfig", "Refresh or show what a kubeconfig knows of its cluster."),
     "config": ("handfast.cli.config", "Show or check the configuration."),
     "version": ("handfast.cli.version", "Show the version."),
     "completion": ("handfast.cli.completion", "Print the completion script of a shell."),

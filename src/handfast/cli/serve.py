@@ -140,12 +140,15 @@ def apiserver_command(
 @settings.directory_option(_DIRECTORY)
 @settings.config_option
 @click.option("--kubeconfig", type=click.Path(), help="How to reach the API.  [default: controllers.conf of --dir]")
-@settings.setting_options("adminListen", "controllers", "leaderElect", "logLevel")
+@settings.setting_options("advertise", "adminListen", "controllers", "leaderElect", "logLevel")
 @supervised.option
 def controllers_command(
     directory: str, config_file: str | None, kubeconfig: str | None, tie: int | None, **flags: Any
 ) -> None:
-    """Run controllers against the API that a kubeconfig names: this program's own, or any cluster's."""
+    """Run controllers against the API that a kubeconfig names: this program's own, or any cluster's.
+
+    Addresses given with --advertise are published in the ConfigMap kube-public/cluster-info.
+    """
     with supervised.tied(tie):
         place = layout.Layout.at(directory)
         chosen = _configuration(place, flags, config_file, tie)
@@ -157,6 +160,7 @@ def controllers_command(
             admin_listen=(chosen.admin_listen.host, chosen.admin_listen.port),
             leader_elect=chosen.leader_elect,
             service_account_key=_signing_key(place),
+            servers=[address.url("https") for address in chosen.advertise],
             root_ca_pem=files.read(place.ca_certificate, limit=1 << 20) if place.ca_certificate.exists() else None,
             clock=clock.SystemClock(),
         )

@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
 from handfast.assembly import config, endpoints, layout, up
-from handfast.cli import output, settings
+from handfast.cli import output, settings, token_input
 from handfast.runtime import files
 
 
@@ -22,6 +22,8 @@ class _Console:
 
     place: layout.Layout
     form: str
+    # What `handfast init` said, if it did something.
+    first: dict[str, Any] = field(default_factory=dict)
 
     def event(self, level: str, text: str, **fields: Any) -> None:
         output.event(level, text, **fields)
@@ -30,6 +32,11 @@ class _Console:
         for path, verb in json.loads(printed):
             output.event("info", f"{verb} {self.place.root / path}")
 
+    def introduced(self, printed: bytes) -> None:
+        self.first = json.loads(printed)
+        if self.first["objects"]:
+            output.event("info", "created what machines need to join", objects=len(self.first["objects"]))
+
     def ready(self, found: endpoints.Endpoints) -> None:
         # Whoever started it may have stopped reading. That is no reason to stop serving.
         with contextlib.suppress(OSError):
@@ -37,10 +44,15 @@ class _Console:
 
     def _show(self, found: endpoints.Endpoints) -> None:
         kubeconfig = self.place.admin_kubeconfig
+        command = self.first.get("joinCommand", "")
+        if command:
+            output.event("warning", token_input.holder_warning(self.first["tokenID"], self.first["expires"] or ""))
         if self.form != "text":
             facts = {**found.document(), "directory": str(self.place.root), "kubeconfig": str(kubeconfig)}
-            output.result(output.document(facts, self.form))
+            told = ("token", "expires", "joinCommand") if command else ()
+            output.result(output.document(facts | {key: self.first[key] for key in told}, self.form))
             return
+        join = f"To join a machine, there:\n\n  {command}\n\n" if command else ""
         output.result(
             f"Handfast is ready\n\n"
             f"  API server   {found.apiserver}\n"
@@ -50,6 +62,7 @@ class _Console:
             f"Next, in another terminal:\n\n"
             f"  export KUBECONFIG={output.quoted(str(kubeconfig))}\n"
             f"  kubectl get namespaces\n\n"
+            f"{join}"
             f"To stop it: Ctrl-C here, or kill {found.supervisor}"
         )
 
@@ -61,14 +74,19 @@ class _Console:
     *("listen", "advertise", "store", "adminListen", "controllers", "leaderElect", "logLevel", *settings.APISERVER),
     defaults=settings.UP_DEFAULTS,
 )
+@token_input.first_token_options
 @output.format_option
 def command(directory: str, config_file: str | None, form: str, **flags: Any) -> None:
     """Start a control plane here and keep it running.
 
     The first start creates the data directory: a certificate authority, an administrator's kubeconfig, a configuration
-    file and the store. Later starts go on from there. Ctrl-C or SIGTERM stops it.
+    file and the store, with a first token, and prints the command by which machines join with it. Later starts go on from
+    there, and make no token. Ctrl-C or SIGTERM stops it.
     """
     place = layout.Layout.at(directory)
+    ttl = flags.pop("token_ttl")
+    token_input.parse_ttl(ttl, "--token-ttl")
+    token = up.FirstToken(token_input.first_token(flags.pop("token"), flags.pop("token_file")), ttl)
     # Flags first: a typing mistake should not leave a directory behind.
     settings.load(place, flags, config_file, settings.UP_DEFAULTS)
     with files.otherwise(layout.ELSEWHERE):
@@ -77,6 +95,6 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     try:
         chosen = settings.load(place, flags, config_file, settings.UP_DEFAULTS)
         told = config.as_flags(chosen.values, settings.APISERVER)
-        asyncio.run(up.run(place, lock, chosen.configuration, _Console(place, form), apiserver_flags=told))
+        asyncio.run(up.run(place, lock, chosen.configuration, _Console(place, form), apiserver_flags=told, token=token))
     finally:
         lock.release()

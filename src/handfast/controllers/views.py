@@ -9,9 +9,11 @@ from __future__ import annotations
 import msgspec
 
 from handfast.api import status
+from handfast.bootstrap import cluster_info
 from handfast.client import api, partial, watch
 
 NAMESPACES = api.Resource("", "v1", "namespaces", False)
+CONFIG_MAPS = api.Resource("", "v1", "configmaps", True)
 
 
 class _Spec(msgspec.Struct, frozen=True, gc=False):
@@ -35,6 +37,21 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
 
 
 ALL_NAMESPACES = watch.Source(resource=NAMESPACES, view=Namespace)
+
+
+class ConfigMap(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A ConfigMap with all its data: only for those that are followed one by one."""
+
+    metadata: partial.Meta = partial.Meta()
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+
+
+CLUSTER_INFO = watch.Source(
+    resource=CONFIG_MAPS,
+    view=ConfigMap,
+    scope=api.Scope(namespace=cluster_info.NAMESPACE, field_selector=f"metadata.name={cluster_info.NAME}"),
+)
 
 
 def namespace_ends(error: status.StatusError) -> bool:

@@ -24,6 +24,8 @@ from handfast.apiserver import (
     service_account_tokens,
     webhook_client,
 )
+from handfast.apiserver import token_limits as enforcing
+from handfast.bootstrap import cluster_info, jws, token_limits
 from handfast.pki import chains
 from handfast.rules import flow, networks, rbac_escalation, rbac_grants, webhooks
 from handfast.rules import service_account_tokens as token_rules
@@ -275,6 +277,11 @@ FIXED = {
     "lifetime of a requested service account token": (
         f"{token_rules.MIN_SECONDS // 60} minutes to 2{_raised(token_rules.MAX_SECONDS.bit_length() - 1)} seconds"
     ),
+    "uses of a token with `--max-uses`": f"1 to {token_limits.MAX_USES}",
+    "uses that are listed of another token": f"the newest {token_limits.KEPT}",
+    "tries to write a use down": str(enforcing._TRIES),
+    "`kubeconfig` and signatures in `cluster-info`": _bytes(cluster_info.MAX_DATA),
+    "a token's signature that is read": f"{jws._MAX_LENGTH} characters",
     "CAs that pass the handshake without being trusted any more": (
         f"{client_cas.MAX_REMEMBERED}, or {_bytes(client_cas.MAX_REMEMBERED_BYTES)}"
     ),

@@ -140,3 +140,19 @@ def test_the_template_changes_nothing_and_holds_every_default():
 
 def test_every_refusal_is_the_users():
     assert issubclass(config.Invalid, errors.Refused)
+
+
+def test_a_template_with_values_holds_them_and_nothing_else():
+    told = {
+        "listen": "[::1]:1",
+        "advertise": ["a:1", "b:2"],
+        "store": 'with "quotes" # and: more.db',
+        "leaderElect": True,
+    }
+    text = config.template(told)
+    assert config.parse(text.encode(), "f") == {"apiVersion": config.API_VERSION, "kind": config.KIND, **told}
+    assert [line for line in config.template().splitlines() if not line.startswith("#")] == [
+        f"apiVersion: {config.API_VERSION}",
+        f"kind: {config.KIND}",
+        *[""] * len(config.SETTINGS),
+    ]

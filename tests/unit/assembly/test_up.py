@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 
 import pytest
 
@@ -16,12 +17,16 @@ class Console:
         self.events = []
         self.found = None
         self.printed = b""
+        self.introduction = b""
 
     def event(self, level, text, **fields):
         self.events.append((level, text))
 
     def prepared(self, printed):
         self.printed = printed
+
+    def introduced(self, printed):
+        self.introduction = printed
 
     def ready(self, found):
         self.found = found
@@ -55,12 +60,12 @@ def place(tmp_path, monkeypatch):
     return layout.Layout.at(tmp_path)
 
 
-async def run(place, **changes):
+async def run(place, token=None, **changes):
     flags = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", **changes}
     console = Console()
     lock = files.lock_directory(place.root)
     try:
-        await up.run(place, lock, config.resolve(flags, {}, {}, "").configuration, console)
+        await up.run(place, lock, config.resolve(flags, {}, {}, "").configuration, console, token=token)
     finally:
         lock.release()
     return console
@@ -76,7 +81,7 @@ async def test_children_are_told_everything(place):
     assert words[4:6] == ["serve", "apiserver"]
     assert words[words.index("--listen") + 1] == f"127.0.0.1:{port}"
     assert int(words[words.index("--listen-fd") + 1]) in apiserver.descriptors
-    for role in (apiserver, made.first):
+    for role in (apiserver, made.first, controllers):
         assert [word for word in role.argv if word in {"a:1", "b:2"}] == ["a:1", "b:2"]
     words = list(controllers.argv)
     assert words[words.index("--controllers") + 1] == "x,-y"
@@ -86,6 +91,14 @@ async def test_children_are_told_everything(place):
     assert made.document["controllersAdmin"] == f"http://{words[words.index('--admin-listen') + 1]}"
     assert console.events == [("info", "hello")]
     assert console.printed == b"[]"
+
+
+async def test_where_nothing_is_advertised_the_place_to_listen_is(place):
+    await run(place)
+    made = FakeSupervisor.made
+    words = list(made.roles[1].argv)
+    assert f"https://{words[words.index('--advertise') + 1]}" == made.document["apiserver"]
+    assert "--advertise" not in made.roles[0].argv
 
 
 async def test_endpoints_tell_while_it_runs_and_go_with_it(place):
@@ -123,3 +136,74 @@ async def test_readiness_trusts_the_directorys_ca_only(place):
     place.ca_certificate.write_text("garbage")
     with pytest.raises(errors.Refused):
         await ready()
+
+
+class TestFirstObjects:
+    """They are made by a child while the controllers start, once."""
+
+    @pytest.fixture
+    def children(self, monkeypatch):
+        """What the children were told, with the token that came through the pipe."""
+        seen = []
+
+        async def run_once(role):
+            words = list(role.argv)
+            piped = None
+            if "--token-file" in words:
+                path = words[words.index("--token-file") + 1]
+                assert path == f"/dev/fd/{role.descriptors[0]}"
+                piped = pathlib.Path(path).read_text()
+            seen.append((words, piped))
+            if self.failure is not None:
+                raise self.failure
+            return b"{}"
+
+        async def answers(*_):
+            return self.answer
+
+        monkeypatch.setattr(supervisor, "run_once", run_once)
+        monkeypatch.setattr(supervisor, "answers", answers)
+        monkeypatch.setattr(FakeSupervisor, "run", self.life)
+        self.failure, self.answer, self.asked = None, True, []
+        return seen
+
+    async def life(self):
+        """Asks the controllers twice whether they are ready."""
+        ready = FakeSupervisor.made.roles[1].ready
+        self.asked += [await ready(), await ready()]
+
+    async def test_once_with_everything(self, place, children):
+        console = await run(place, advertise=["a:1", "b:2"])
+        ((words, piped),) = children
+        assert words[4:8] == ["init", "--first-start", "--kubeconfig", str(place.admin_kubeconfig)]
+        assert [word for word in words if word in {"a:1", "b:2"}] == ["a:1", "b:2"]
+        assert words[words.index("--token-ttl") + 1] == "24h"
+        assert "--token" not in words
+        assert piped is None
+        assert words[-2:] == ["-o", "json"]
+        assert console.introduction == b"{}"
+        assert self.asked == [True, True]
+
+    async def test_a_token_is_not_among_the_arguments(self, place, children):
+        token = up.FirstToken("abcdef.0123456789abcdef", "1h")
+        await run(place, token)
+        ((words, piped),) = children
+        assert piped == "abcdef.0123456789abcdef"
+        assert not [word for word in words if "abcdef" in word]
+        assert words[words.index("--token-ttl") + 1] == "1h"
+        assert "0123456789abcdef" not in repr(token)
+
+    async def test_no_token(self, place, children):
+        await run(place, up.FirstToken(""))
+        ((words, _),) = children
+        assert words[words.index("--token") + 1] == ""
+
+    async def test_a_failure_is_told_and_stops_nobody(self, place, children):
+        self.failure = errors.Unavailable("no room", reason="NoSpace")
+        self.answer = False
+        console = await run(place)
+        text = "the objects that machines need to join were not made: no room"
+        assert ("warning", text) in console.events
+        assert console.introduction == b""
+        assert self.asked == [False, False]
+        assert len(children) == 1

@@ -27,16 +27,33 @@ class Stop(Exception):
     """Stands for the end of a control plane."""
 
 
+FIRST = {
+    "new": True,
+    "objects": [{"object": "Role a", "outcome": "created"}],
+    "token": "abcdef.0123456789abcdef",
+    "tokenID": "abcdef",
+    "expires": "2030-01-01T00:00:00Z",
+    "joinCommand": "handfast join a:1 --token abcdef.0123456789abcdef",
+}
+
+
 @pytest.fixture
-def started(monkeypatch):
+def introduced():
+    """What `handfast init` said: nothing, where a test does not say otherwise."""
+
+
+@pytest.fixture
+def started(monkeypatch, introduced):
     """What would have been run."""
     calls = []
 
-    async def fake(place, lock, chosen, console, *, apiserver_flags):
+    async def fake(place, lock, chosen, console, *, apiserver_flags, token):
         assert "--enable-bootstrap-token-auth" in apiserver_flags
         os.fstat(lock.descriptor)
-        calls.append((place, chosen, console))
+        calls.append((place, chosen, console, token))
         console.prepared(json.dumps([["pki/ca.crt", "created"]]).encode())
+        if introduced is not None:
+            console.introduced(json.dumps(introduced).encode())
         console.event("info", "an event", role="x")
         console.ready(FOUND)
 
@@ -98,3 +115,59 @@ def test_a_failure_gives_the_directory_back(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(up, "run", fail)
     assert run("--dir", tmp_path, *FREE) == 1
     files.lock_directory(tmp_path).release()
+
+
+class TestFirstToken:
+    @pytest.fixture
+    def introduced(self):
+        return FIRST
+
+    def test_the_join_command_is_told_with_its_warning(self, started, tmp_path, capsys):
+        assert run("--dir", tmp_path, *FREE) == 0
+        out, err = capsys.readouterr()
+        assert out.count("  handfast join a:1 --token abcdef.0123456789abcdef\n") == 1
+        assert out.rstrip().endswith("kill 7")
+        events = [json.loads(line)["event"] for line in err.splitlines()]
+        assert "created what machines need to join" in events
+        (warning,) = [event for event in events if event.startswith("whoever holds")]
+        assert "until it expires at 2030-01-01T00:00:00Z" in warning
+        assert "handfast token delete abcdef" in warning
+        assert "0123456789abcdef" not in err
+
+    def test_for_machines(self, started, tmp_path, capsys):
+        assert run("--dir", tmp_path, *FREE, "-o", "json") == 0
+        found = json.loads(capsys.readouterr().out)
+        assert {key: found[key] for key in ("token", "expires", "joinCommand")} == {
+            "token": FIRST["token"],
+            "expires": FIRST["expires"],
+            "joinCommand": FIRST["joinCommand"],
+        }
+
+    @pytest.mark.parametrize(
+        ("arguments", "token"),
+        [
+            ([], up.FirstToken(None, "24h")),
+            (["--token", ""], up.FirstToken("", "24h")),
+            (["--token", "abcdef.0123456789abcdef", "--token-ttl", "0"], up.FirstToken("abcdef.0123456789abcdef", "0")),
+        ],
+    )
+    def test_what_is_passed_on(self, started, tmp_path, arguments, token):
+        assert run("--dir", tmp_path, *FREE, *arguments) == 0
+        assert started[0][3] == token
+
+    @pytest.mark.parametrize("arguments", [["--token", "x"], ["--token-ttl", "soon"]])
+    def test_a_wrong_one_leaves_no_directory(self, started, tmp_path, capsys, arguments):
+        assert run("--dir", tmp_path / "d", *FREE, *arguments) == 2
+        assert not (tmp_path / "d").exists()
+
+
+class TestLaterStarts:
+    @pytest.fixture
+    def introduced(self):
+        return {"new": False, "objects": []}
+
+    def test_nothing_is_said(self, started, tmp_path, capsys):
+        assert run("--dir", tmp_path, *FREE) == 0
+        out, err = capsys.readouterr()
+        assert "join" not in out
+        assert "join" not in err

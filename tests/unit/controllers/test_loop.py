@@ -191,3 +191,21 @@ def test_names_are_chosen():
             loop.check_names(nothing, known)
     with pytest.raises(errors.Refused, match=r"unknown controller 'd', '-e'; there are: a, b, c"):
         loop.check_names(["a", "d", "-e"], known)
+
+
+def test_names_have_aliases_and_some_must_be_named():
+    known, aliases, opt_in = ("a", "b", "c"), {"old-b": "b", "old-c": "c"}, {"b", "c"}
+
+    def chosen(*selection: str) -> list[str]:
+        return list(loop.check_names(selection, known, aliases=aliases, opt_in=opt_in))
+
+    assert chosen("*") == ["a"]
+    assert chosen("*", "old-b") == ["a", "b"]
+    assert chosen("c", "*", "old-b") == ["a", "b", "c"]
+    assert chosen("old-c") == ["c"]
+    assert chosen("*", "b", "c", "-old-c") == ["a", "b"]
+    assert chosen("*", "old-b", "-b") == ["a"]
+    with pytest.raises(errors.Refused, match="no controller is left"):
+        chosen("*", "-a")
+    with pytest.raises(errors.Refused, match=r"unknown controller 'old-a'; there are: a, b, c"):
+        chosen("old-a")

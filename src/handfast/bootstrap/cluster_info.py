@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ClusterInfo that tells a newcomer where a cluster is and whom to trust: written, read, and signed by tokens.
+
+It fetches nothing and trusts nothing: whoever has the text must know why to believe it (`jws`, `pki.pins`, TLS). It
+does not look inside certificates.
+
+`build` writes a kubeconfig with exactly one cluster, named `""`, and no contexts, users or current context. An
+extension of the cluster, which other readers ignore, carries what a kubeconfig has no field for: the cluster's
+identifier (the UID of the namespace kube-system) and all its servers. The text depends on nothing but the ClusterInfo:
+signatures cover its octets.
+
+`read` returns only when all of this holds; every error names the field:
+
+1. The text is one tame YAML document (`kubeconfig.load`); `apiVersion` and `kind` are right where they are given.
+2. Nobody's credentials are in it: no user has any field, and no URL has a user or a password.
+3. The cluster is the one named `""`, else that of the current context, else the only one.
+4. It is not `insecure-skip-tls-verify`, and has no `proxy-url` and no `tls-server-name`: whoever ignored these would go
+   elsewhere than was meant. Its CA is in the text, not at a path. Without a CA, the system's roots count.
+5. Its server is an https URL, and so are those of the extension, whose identifier is text.
+
+`signatures` signs for a token when all of this holds:
+
+6. Its Secret is consistent (`tokens.require_consistent`), not being deleted, has the usage `signing`, and has not
+   expired; an expiration that cannot be read is one.
+7. There is room: of too many tokens, those that expire last keep their signatures.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib import parse as urls
+
+from handfast import errors
+from handfast.bootstrap import jws, kubeconfig, tokens
+
+NAMESPACE: Final = "kube-public"
+NAME: Final = "cluster-info"
+KUBECONFIG_KEY: Final = "kubeconfig"
+SIGNATURE_PREFIX: Final = "jws-kubeconfig-"
+EXTENSION: Final = "handfast.dev/cluster"
+# How much data a ConfigMap holds. Kubernetes counts values; here keys count, too, because the request that carries
+# them, and the record of who owns each key, have limits of their own.
+MAX_DATA: Final = 1 << 20
+
+# What needs no quotes in YAML.
+_PLAIN_URL = re.compile(r"https://[A-Za-z0-9._~/:\[\]-]*[A-Za-z0-9/\]]")
+_FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+_NOT_SUPPORTED: Final = ("proxy-url", "tls-server-name")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """The servers in order of preference, at least one; the CA bundle (PEM; None: the system's roots); the identifier."""
+
+    servers: tuple[str, ...]
+    ca: bytes | None
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """The keys of the ConfigMap; the ids for which there was no room; when a token of these expires next."""
+
+    data: dict[str, str]
+    left_out: tuple[str, ...]
+    next_change: datetime.datetime | None
+
+
+def build(info: ClusterInfo) -> str:
+    """The written form; Refused where `read` would not take it."""
+    if not info.servers:
+        raise errors.Misuse("servers: a ClusterInfo without a server leads nowhere")
+    for index, server in enumerate(info.servers):
+        _require_https(server, f"servers[{index}]")
+    authority = [] if info.ca is None else [f"certificate-authority-data: {base64.b64encode(info.ca).decode('ascii')}"]
+    cluster = [
+        *authority,
+        "extensions:",
+        "- extension:",
+        f"    id: {json.dumps(info.id)}",
+        "    servers:",
+        *(f"    - {_scalar(server)}" for server in info.servers),
+        f"  name: {EXTENSION}",
+        f"server: {_scalar(info.servers[0])}",
+    ]
+    lines = [
+        "apiVersion: v1",
+        "clusters:",
+        "- cluster:",
+        *(f"    {line}" for line in cluster),
+        '  name: ""',
+        "contexts: []",
+        'current-context: ""',
+        "kind: Config",
+        "preferences: {}",
+        "users: []",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def read(text: str) -> ClusterInfo:
+    """Checks 1 to 5."""
+    # 1.
+    document = kubeconfig.load(text)
+    for key, wanted in (("apiVersion", "v1"), ("kind", "Config")):
+        # A tuple, because what is no text may have no hash.
+        if document.get(key) not in (None, "", wanted):
+            raise _bad(f"{key}: must be {wanted!r}")
+    # 2.
+    for _, where, body in _entries(document, "user"):
+        for key, value in body.items():
+            if value not in (None, "", {}, []):
+                raise _credentials(f"{where}.{key}")
+    clusters = list(_entries(document, "cluster"))
+    for _, where, body in clusters:
+        for key in ("server", "proxy-url"):
+            if "@" in _text(body, key, where):
+                raise _credentials(f"{where}.{key}")
+    # 3.
+    where, cluster = _choose(document, clusters)
+    # 4.
+    if cluster.get("insecure-skip-tls-verify") not in (None, False):
+        raise errors.Refused(
+            f"cluster-info: {where}.insecure-skip-tls-verify: not accepted: nobody could tell who answers",
+            reason="InsecureClusterInfo",
+            hint="put the CA of the cluster into certificate-authority-data instead",
+        )
+    for key in _NOT_SUPPORTED:
+        if _text(cluster, key, where):
+            raise _bad(f"{where}.{key}: not supported here")
+    ca = _ca(cluster, where)
+    # 5.
+    server = _text(cluster, "server", where)
+    _require_https(server, f"{where}.server")
+    cluster_id, more = _extension(cluster, where)
+    return ClusterInfo(tuple(dict.fromkeys((server, *more))), ca, cluster_id)
+
+
+def signatures(
+    kubeconfig: str,
+    secrets: Iterable[tokens.TokenSecret],
+    now: datetime.datetime,
+    room: int,
+    *,
+    sign: Callable[[bytes, str, str], str] = jws.sign,
+) -> Signatures:
+    """The signatures of `kubeconfig`, in `room` octets of keys and values. A `sign` that remembers saves time."""
+    # 6.
+    signing = [
+        (until, secret.token) for secret in secrets if (until := signs_until(secret)) is not None and until > now
+    ]
+    # 7. Of two that expire together the lower id wins, so that every copy of the signer keeps the same.
+    signing.sort(key=lambda pair: (-pair[0].timestamp(), pair[1].id))
+    content = kubeconfig.encode("utf-8", "surrogatepass")
+    data: dict[str, str] = {}
+    left_out: list[str] = []
+    for _, token in signing:
+        key = SIGNATURE_PREFIX + token.id
+        signature = "" if left_out else sign(content, token.id, token.secret)
+        room -= len(key) + len(signature)
+        if left_out or room < 0:
+            left_out.append(token.id)
+        else:
+            data[key] = signature
+    ends = [until for until, _ in signing if until != _FOREVER]
+    return Signatures(data, tuple(left_out), min(ends, default=None))
+
+
+def signs_until(secret: tokens.TokenSecret) -> datetime.datetime | None:
+    """Until when a token signs, the end of time where it has no end; None: it does not sign at all (6)."""
+    if secret.deleting or tokens.SIGNING not in secret.usages:
+        return None
+    try:
+        tokens.require_consistent(secret)
+        until = tokens.parse_expiration(secret.expiration)
+    except errors.Refused:
+        return None
+    return _FOREVER if until is None else until
+
+
+def _scalar(url: str) -> str:
+    # JSON's strings are YAML's, and not every reader agrees on what else needs quotes.
+    return url if _PLAIN_URL.fullmatch(url) else json.dumps(url)
+
+
+def _entries(document: Mapping[str, Any], noun: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Name, place and body of each cluster, context or user."""
+    entries = document.get(f"{noun}s")
+    if entries is None:
+        return
+    if not isinstance(entries, list):
+        raise _bad(f"{noun}s: must be a list")
+    for index, entry in enumerate(entries):
+        where = f"{noun}s[{index}]"
+        if not isinstance(entry, dict):
+            raise _bad(f"{where}: must be a mapping")
+        body = entry.get(noun)
+        if body is None:
+            body = {}
+        if not isinstance(body, dict):
+            raise _bad(f"{where}.{noun}: must be a mapping")
+        yield _text(entry, "name", where), f"{where}.{noun}", body
+
+
+def _choose(
+    document: Mapping[str, Any], clusters: list[tuple[str, str, Mapping[str, Any]]]
+) -> tuple[str, Mapping[str, Any]]:
+    """3. Of two with one name the first counts, as in client-go."""
+    wanted = [""]
+    current = _text(document, "current-context", "")
+    wanted += [_text(body, "cluster", where) for name, where, body in _entries(document, "context") if name == current]
+    if len(clusters) == 1:
+        wanted.append(clusters[0][0])
+    for name in wanted:
+        for found, where, body in clusters:
+            if found == name:
+                return where, body
+    names = ", ".join(sorted(json.dumps(name) for name, _, _ in clusters)) or "none"
+    raise errors.Refused(
+        f'cluster-info: clusters: there is none named "", and no current context says which is meant; there are: {names}',
+        reason="AmbiguousClusterInfo",
+        hint="leave one cluster in it, or name it with current-context",
+    )
+
+
+def _ca(cluster: Mapping[str, Any], where: str) -> bytes | None:
+    packed = "".join(_text(cluster, "certificate-authority-data", where).split())
+    if not packed:
+        if _text(cluster, "certificate-authority", where):
+            raise errors.Refused(
+                f"cluster-info: {where}.certificate-authority: a path says nothing on another machine",
+                reason="BadClusterInfo",
+                hint="`kubectl config view --flatten --minify` puts the certificates themselves into the text",
+            )
+        return None
+    try:
+        return base64.b64decode(packed, validate=True)
+    except ValueError:
+        raise _bad(f"{where}.certificate-authority-data: not base64") from None
+
+
+def _extension(cluster: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...]]:
+    """Identifier and servers; nothing where the cluster was not described by this program."""
+    entries = cluster.get("extensions")
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, dict) and entry.get("name") == EXTENSION:
+            inside = f"{where}.extensions[{index}].extension"
+            found = entry.get("extension")
+            if not isinstance(found, dict):
+                raise _bad(f"{inside}: must be a mapping")
+            servers = found.get("servers")
+            if not isinstance(servers, list):
+                raise _bad(f"{inside}.servers: must be a list of URLs")
+            for number, server in enumerate(servers):
+                _require_https(server, f"{inside}.servers[{number}]")
+            return _text(found, "id", inside), tuple(servers)
+    return "", ()
+
+
+def _require_https(server: object, where: str) -> None:
+    if not isinstance(server, str) or not server:
+        raise _bad(f"{where}: required, an https URL")
+    if "@" in server:
+        raise _credentials(where)
+    try:
+        url = urls.urlsplit(server)
+        # The port is only looked at when asked for.
+        good = url.scheme == "https" and bool(url.hostname) and url.port != 0 and not url.query and not url.fragment
+    except ValueError:
+        good = False
+    if not good or not server.isascii() or not server.isprintable() or " " in server:
+        raise _bad(f"{where}: {json.dumps(server[:200])} is not a URL such as https://192.0.2.1:6443")
+
+
+def _text(body: Mapping[str, Any], key: str, where: str) -> str:
+    value = body.get(key)
+    if value is not None and not isinstance(value, str):
+        raise _bad(f"{'.'.join(filter(None, (where, key)))}: must be a string")
+    return value or ""
+
+
+def _credentials(where: str) -> errors.Refused:
+    return errors.Refused(
+        f"cluster-info: {where}: credentials do not belong in a ClusterInfo",
+        reason="CredentialsInClusterInfo",
+        hint="remove them; a bootstrap token is given beside it, with --tls-bootstrap-token",
+    )
+
+
+def _bad(message: str) -> errors.Refused:
+    return errors.Refused(f"cluster-info: {message}", reason="BadClusterInfo")

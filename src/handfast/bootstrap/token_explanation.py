@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a bootstrap token works or does not: every check with its result, for the person who asks.
+
+It judges nobody: the server does, with the checks of `tokens`. Here none is skipped after a failure, none needs the secret
+half, and no sentence shows it. `now` is the server's time, since that is what counts.
+
+1. The Secret is there and is not being deleted.
+2. It has the type of token Secrets, and data in base64.
+3. Its name is that of the id in its data.
+4. Its secret half has the form of one: another could be in the Secret, but in no command. Where somebody has the whole
+   token, it is the same.
+5. It has not expired. How far this machine's clock is off is told with it: that is what most often is behind it.
+6. It is for signing: without this, no machine can verify the cluster with it.
+7. It is for authentication: without this, no machine can log in with it.
+8. Its groups are well formed, and one of them lets a machine ask for its certificate.
+9. Uses are left, if they are limited.
+10. Which nodes it may be used for, and from where; that is told, since it depends on who comes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from handfast import errors
+from handfast.api import objects
+from handfast.bootstrap import first_objects, token_limits, token_views, tokens
+
+# What two clocks, and the way between them, may differ without anybody being interested.
+_SAME: Final = datetime.timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A check, whether it holds (None: it depends on who comes), and a sentence."""
+
+    check: str
+    good: bool | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All findings, and what the token is good for."""
+
+    findings: tuple[Finding, ...]
+    discovery: bool
+    authentication: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    found: tokens.TokenSecret
+    document: objects.Document
+    broken: str
+    now: datetime.datetime
+    # The server's time minus this machine's; None where it is not known.
+    ahead: datetime.timedelta | None
+    presented: tokens.Token | None
+
+
+def explain(
+    token_id: str,
+    document: objects.Document | None,
+    now: datetime.datetime,
+    *,
+    ahead: datetime.timedelta | None = None,
+    presented: tokens.Token | None = None,
+) -> Explanation:
+    """All checks on the Secret of an id, None where there is none; `presented` is the whole token, if somebody has it."""
+    # 1.
+    where = f"Secret {tokens.NAMESPACE}/{tokens.secret_name(token_id)}"
+    if document is None:
+        return Explanation((Finding("exists", False, f"there is no {where}"),), discovery=False, authentication=False)
+    found, broken = _read(document)
+    seen = _Seen(found, document, broken, now, ahead, presented)
+    first = (
+        Finding("exists", False, f"{where} is being deleted") if found.deleting else Finding("exists", True, f"{where}")
+    )
+    findings = (first, *(check(seen) for check in _CHECKS))
+    failed = {finding.check for finding in findings if finding.good is False}
+    return Explanation(
+        findings,
+        discovery=not failed & {"exists", "type", "name", "secret", "expiry", "signing"},
+        authentication=not failed
+        & {"exists", "type", "name", "secret", "expiry", "authentication", "groups", "restrictions"},
+    )
+
+
+def _read(document: objects.Document) -> tuple[tokens.TokenSecret, str]:
+    """What can be read, and what is wrong with the form."""
+    try:
+        return tokens.read(document), ""
+    except errors.Refused as refused:
+        name = objects.metadata(document).get("name")
+        deleting = objects.metadata(document).get("deletionTimestamp") is not None
+        nothing = tokens.TokenSecret(name=str(name or ""), token=tokens.Token("", ""), deleting=deleting)
+        return nothing, refused.message
+
+
+def _type(seen: _Seen) -> Finding:
+    # 2.
+    return Finding("type", not seen.broken, seen.broken or tokens.SECRET_TYPE)
+
+
+def _name(seen: _Seen) -> Finding:
+    # 3.
+    try:
+        tokens.require_consistent(seen.found)
+    except errors.Refused as refused:
+        return Finding("name", False, refused.message)
+    return Finding("name", True, f"{tokens.KEY_ID} is {json.dumps(seen.found.token.id)}, as in the name")
+
+
+def _secret(seen: _Seen) -> Finding:
+    # 4. The id is one that is well formed: only the other half is in question.
+    good = tokens.is_well_formed(tokens.Token("0" * 6, seen.found.token.secret).text)
+    if good and seen.presented is not None:
+        same = tokens.Token(seen.presented.id, seen.found.token.secret) == seen.presented
+        return Finding("secret", same, f"{tokens.KEY_SECRET} {'is' if same else 'is not'} the one given")
+    return Finding("secret", good, f"{tokens.KEY_SECRET} {'has' if good else 'does not have'} the form of one")
+
+
+def _expiry(seen: _Seen) -> Finding:
+    # 5.
+    clocks = _clocks(seen.ahead)
+    try:
+        until = tokens.parse_expiration(seen.found.expiration)
+    except errors.Refused as refused:
+        return Finding("expiry", False, f"{refused.message}; what cannot be read counts as expired")
+    if until is None:
+        return Finding("expiry", True, f"never expires{clocks}")
+    left = until - seen.now
+    good = left > datetime.timedelta()
+    distance = token_views.short_duration(abs(left))
+    when = f"expires in {distance}, at" if good else f"expired {distance} ago, at"
+    return Finding("expiry", good, f"{when} {objects.timestamp(until)}{clocks}")
+
+
+def _clocks(ahead: datetime.timedelta | None) -> str:
+    if ahead is None:
+        return "; the server's time is not known"
+    if abs(ahead) <= _SAME:
+        return "; the server's clock and this machine's agree"
+    # From here on seconds matter.
+    seconds = abs(int(ahead.total_seconds()))
+    return f"; the server's clock is {seconds} s {'ahead of' if ahead > _SAME else 'behind'} this machine's"
+
+
+def _usage(usage: str, purpose: str) -> Callable[[_Seen], Finding]:
+    # 6, 7.
+    def check(seen: _Seen) -> Finding:
+        good = usage in seen.found.usages
+        state = "is" if good else "is not"
+        return Finding(usage, good, f'{tokens.USAGE_PREFIX}{usage} {state} "true": {"" if good else "not "}{purpose}')
+
+    return check
+
+
+def _groups(seen: _Seen) -> Finding:
+    # 8.
+    try:
+        groups = tokens.parse_groups(seen.found.extra_groups, seen.found.old_groups)
+    except errors.Refused as refused:
+        return Finding("groups", False, refused.message)
+    listed = ", ".join(groups)
+    if first_objects.NODE_GROUP in groups:
+        return Finding("groups", True, listed)
+    return Finding("groups", None, f"{listed}; only bindings of your own let these ask for a certificate")
+
+
+def _uses(seen: _Seen) -> Finding:
+    # 9.
+    try:
+        used, left = token_limits.count(seen.document), token_limits.uses_left(seen.document)
+    except errors.Refused as refused:
+        return Finding("uses", False, refused.message)
+    if left is None:
+        return Finding("uses", True, f"used {used} times; not limited")
+    return Finding("uses", left > 0, f"used {used} times; {left} left for keys that did not use it yet")
+
+
+def _restrictions(seen: _Seen) -> Finding:
+    # 10.
+    try:
+        limits = token_limits.read(seen.document)
+    except errors.Refused as refused:
+        return Finding("restrictions", False, refused.message)
+    if not limits.nodes and not limits.cidrs:
+        return Finding("restrictions", True, "for any node, from anywhere")
+    nodes, networks = ", ".join(limits.nodes), ", ".join(map(str, limits.cidrs))
+    return Finding("restrictions", None, f"for {nodes or 'any node'}, from {networks or 'anywhere'}")
+
+
+_CHECKS: Final[tuple[Callable[[_Seen], Finding], ...]] = (
+    _type,
+    _name,
+    _secret,
+    _expiry,
+    _usage(tokens.SIGNING, "for verifying the cluster"),
+    _usage(tokens.AUTHENTICATION, "for logging in"),
+    _groups,
+    _uses,
+    _restrictions,
+)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which API a command talks to, and the client for it, closed again. What it says there is the command's own business.
+
+1. `--kubeconfig` counts, else `admin.conf` of a `--dir` that was given, else `$KUBECONFIG`, else `admin.conf` of the data
+   directory, else `/etc/kubernetes/admin.conf`, where kubeadm puts it.
+2. A refusal for want of rights says how to choose another credential.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from handfast import errors
+from handfast.assembly import layout
+from handfast.cli import settings
+
+if TYPE_CHECKING:
+    from handfast.client import api, connection
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_VARIABLE: Final = "KUBECONFIG"
+SYSTEM: Final = pathlib.Path("/etc/kubernetes/admin.conf")
+CHOOSE: Final = "choose another credential with --kubeconfig"
+
+
+def options(function: _F) -> _F:
+    """Adds --kubeconfig and --dir; the command gets both by these names, the latter as `directory`."""
+    named = click.option(
+        "--kubeconfig",
+        type=click.Path(),
+        default=None,
+        help="How to reach the API.  [default: $KUBECONFIG, else admin.conf of --dir, else /etc/kubernetes/admin.conf]",
+    )
+    return named(settings.directory_option("./handfast-data")(function))
+
+
+def chosen(ctx: click.Context, kubeconfig: str | None, directory: str) -> str:
+    """The path of the kubeconfig that counts (1.)."""
+    if kubeconfig is not None:
+        return kubeconfig
+    own = layout.Layout.at(directory).admin_kubeconfig
+    named = os.environ.get(_VARIABLE, "")
+    if ctx.get_parameter_source("directory") is click.core.ParameterSource.COMMANDLINE:
+        return str(own)
+    if os.pathsep in named:
+        raise errors.Refused(
+            f"${_VARIABLE} names several files: {named}",
+            reason="BadKubeconfig",
+            hint="name one of them with --kubeconfig",
+        )
+    if named:
+        return named
+    for path in (own, SYSTEM):
+        if path.exists():
+            return str(path)
+    raise errors.Refused(
+        f"no kubeconfig: ${_VARIABLE} is not set, and there is neither {own} nor {SYSTEM}",
+        reason="NoKubeconfig",
+        hint="name one with --kubeconfig, or the data directory of a control plane with --dir",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A client, and what it was made from."""
+
+    client: api.Client
+    connection: connection.Connection
+
+
+@contextlib.asynccontextmanager
+async def connected(kubeconfig: str) -> AsyncIterator[Reached]:
+    """A client for as long as the block runs (2.)."""
+    from handfast.api import status
+    from handfast.client import api, connection, transport
+    from handfast.runtime import clock, files
+    from handfast.telemetry import log
+
+    # What goes wrong is told as an error; the client's own remarks would come on top of it.
+    log.configure(level="error")
+    with files.otherwise("name another file with --kubeconfig"):
+        found = connection.load(kubeconfig)
+    opened = transport.Transport(found, clock=clock.SystemClock())
+    try:
+        yield Reached(api.Client(opened), found)
+    except status.StatusError as error:
+        if error.reason in {"Forbidden", "Unauthorized"}:
+            error.hint = CHOOSE
+        raise
+    finally:
+        await opened.close()

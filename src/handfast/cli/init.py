@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast init`: make a data directory, or any cluster, ready to be joined, and say how. It does not go on serving.
+
+`handfast up` runs it as a child on every start, with the hidden flags: then it looks only whether this is the first one,
+and its output is for the supervisor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from handfast import errors
+from handfast.assembly import config, endpoints, layout
+from handfast.cli import connecting, output, settings, supervised, token_input
+from handfast.runtime import files
+
+if TYPE_CHECKING:
+    from handfast.assembly import introduction
+
+_SETTINGS: Final = ("listen", "advertise", "store")
+# Seconds that a first start waits for an API server that was ready a moment ago.
+_PATIENCE: Final = 30.0
+
+
+@click.command(name="init", short_help="Prepare a control plane to be joined, without starting it.")
+@settings.directory_option("./handfast-data")
+@settings.config_option
+@click.option(
+    "--kubeconfig", type=click.Path(), default=None, help="Prepare the cluster of this kubeconfig, and no directory."
+)
+@settings.setting_options(*_SETTINGS)
+@token_input.first_token_options
+@click.option("--first-start", is_flag=True, hidden=True, help="Only where nothing was prepared yet.")
+@supervised.option
+@output.format_option
+def command(
+    directory: str, config_file: str | None, kubeconfig: str | None, tie: int | None, form: str, **flags: Any
+) -> None:
+    """Prepare a control plane to be joined, without starting it.
+
+    A data directory gets its certificate authority, an administrator's kubeconfig, a configuration file, a store, and in
+    it what joining machines need: the public ConfigMap kube-public/cluster-info, the rights to read it and to ask for a
+    certificate, what `kubeadm join` reads, and a first token. Asked twice, it changes nothing. With --kubeconfig the same
+    objects are created in that cluster.
+    """
+    with supervised.tied(tie):
+        asked = {name: flags.pop(name) for name in ("token", "token_file", "token_ttl", "first_start")}
+        _require_good(asked)
+        if kubeconfig is not None:
+            # The settings of a directory are none of that cluster.
+            _show(None, _in_cluster(kubeconfig, settings.from_flags(flags).advertise, asked), (), form)
+            return
+        place = layout.Layout.at(directory)
+        outcome, done = _in_directory(place, settings.load(place, flags, config_file), config_file, asked)
+        _show(place, outcome, done, form)
+
+
+def _require_good(asked: dict[str, Any]) -> None:
+    """What was typed wrongly should leave nothing behind."""
+    asked["token"] = token_input.first_token(asked["token"], asked.pop("token_file"))
+    asked["token_ttl"] = token_input.parse_ttl(asked["token_ttl"], "--token-ttl")
+
+
+def _wanted(servers: tuple[str, ...], ca: bytes | None, asked: dict[str, Any]) -> introduction.Wanted:
+    import secrets
+
+    from handfast.assembly import introduction
+    from handfast.bootstrap import tokens
+
+    given: str | None = asked["token"]
+    token = tokens.generate(secrets.token_bytes) if given is None else tokens.parse(given) if given else None
+    return introduction.Wanted(
+        servers=servers,
+        ca=ca,
+        token=token,
+        named=given is not None,
+        ttl=asked["token_ttl"],
+        first_start_only=asked["first_start"],
+    )
+
+
+def _in_cluster(kubeconfig: str, advertise: Sequence[endpoints.Address], asked: dict[str, Any]) -> introduction.Outcome:
+    import asyncio
+
+    from handfast.assembly import introduction
+    from handfast.runtime import clock as clocks
+
+    clock = clocks.SystemClock()
+
+    async def work() -> introduction.Outcome:
+        async with connecting.connected(kubeconfig) as reached:
+            used = reached.connection
+            servers = tuple(address.url("https") for address in advertise) or (used.server,)
+            wanted = _wanted(servers, used.ca_pem, asked)
+            end = clock.monotonic() + (_PATIENCE if asked["first_start"] else 0.0)
+            while True:
+                try:
+                    return await introduction.ensure(reached.client, wanted, clock.now())
+                except errors.Unavailable:
+                    if clock.monotonic() >= end:
+                        raise
+                    await clock.sleep(0.2)
+
+    return asyncio.run(work())
+
+
+def _in_directory(
+    place: layout.Layout, chosen: config.Resolved, config_file: str | None, asked: dict[str, Any]
+) -> tuple[introduction.Outcome, list[tuple[str, str]]]:
+    import asyncio
+
+    from handfast.assembly import datadir, init, introduction
+    from handfast.runtime import clock as clocks
+    from handfast.telemetry import log
+
+    found = chosen.configuration
+    if found.listen.port == 0:
+        raise output.Usage(
+            f"--listen: {found.listen} has no port that could be told to others",
+            hint="name the port that the server will listen on, as in --listen 127.0.0.1:6443",
+        )
+    log.configure(level="error")
+    clock = clocks.SystemClock()
+
+    async def work() -> introduction.Outcome:
+        ca = files.read(place.ca_certificate, limit=1 << 20)
+        async with init.served(place, found, clock) as client:
+            return await introduction.ensure(
+                client, _wanted(init.servers(found.listen, found.advertise), ca, asked), clock.now()
+            )
+
+    with files.otherwise(layout.ELSEWHERE):
+        files.create_directory(place.root)
+        lock = files.lock_directory(place.root)
+    try:
+        done = [] if config_file is not None else _write_config(place, chosen)
+        done += datadir.prepare(
+            place, server=found.listen, advertise=found.advertise, store=found.store, now=clock.now()
+        )
+        return asyncio.run(work()), done
+    finally:
+        lock.release()
+
+
+def _write_config(place: layout.Layout, chosen: config.Resolved) -> list[tuple[str, str]]:
+    """Keep what was said in flags for those who serve the directory later; a file that is there stays as it is."""
+    told = {row.key: chosen.values[row.key] for row in config.SETTINGS if chosen.origins[row.key] == row.flag}
+    if not told:
+        return []
+    if place.config.exists():
+        output.note(f"{place.config} is left as it is: give {', '.join(sorted(told))} to `handfast up` as well")
+        return []
+    with files.otherwise(layout.ELSEWHERE):
+        files.write_atomically(place.config, config.template(told).encode(), mode=0o600)
+    return [(place.config.name, "created")]
+
+
+def facts(outcome: introduction.Outcome) -> dict[str, Any]:
+    """What came of it, for machines; the token is in it."""
+    from handfast.api import objects
+
+    found: dict[str, Any] = {
+        "new": outcome.new,
+        "servers": list(outcome.servers),
+        "caCertHashes": list(outcome.pins),
+        "objects": [{"object": title, "outcome": verb} for verb, title in outcome.objects],
+    }
+    if outcome.token is not None:
+        found["token"] = outcome.token.text
+        found["tokenID"] = outcome.token.id
+        found["expires"] = None if outcome.expires is None else objects.timestamp(outcome.expires)
+        found["joinCommand"] = outcome.join_command
+    return found
+
+
+def _show(
+    place: layout.Layout | None, outcome: introduction.Outcome, done: Sequence[tuple[str, str]], form: str
+) -> None:
+    found = facts(outcome)
+    if form != "text":
+        where = {} if place is None else {"directory": str(place.root), "kubeconfig": str(place.admin_kubeconfig)}
+        files_made = {} if place is None else {"files": [{"file": path, "outcome": verb} for path, verb in done]}
+        output.result(output.document({**where, **files_made, **found}, form))
+    else:
+        _progress(place, outcome, done)
+        output.result(_text(place, outcome))
+    if outcome.token is not None:
+        token_input.warn(token_input.holder_warning(outcome.token.id, found["expires"] or ""))
+
+
+def _text(place: layout.Layout | None, outcome: introduction.Outcome) -> str:
+    parts = []
+    if place is not None:
+        # Of another cluster this program is not the one to start it.
+        parts.append(f"To start it:\n\n  handfast up --dir {output.quoted(str(place.root))}")
+    if outcome.token is not None:
+        parts.append(f"To join a machine, there:\n\n  {outcome.join_command}")
+    else:
+        parts.append("No token was made. To make one: handfast token create --print-join-command")
+    return "\n\n".join(parts)
+
+
+def _progress(place: layout.Layout | None, outcome: introduction.Outcome, done: Sequence[tuple[str, str]]) -> None:
+    from handfast.assembly import introduction
+
+    for path, verb in done:
+        click.echo(f"{verb} {'' if place is None else place.root / path}", err=True)
+    kept = 0
+    for verb, title in outcome.objects:
+        if verb == introduction.KEPT:
+            kept += 1
+        else:
+            click.echo(f"{verb} {title}", err=True)
+    if kept:
+        click.echo(f"kept {kept} objects that were there already", err=True)

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast join`: find a cluster, prove that it is the right one, and write the kubeconfig to log in with.
+
+What may be combined is decided in `bootstrap.discovery`, and the finding is done in `client.discovery`. It asks for no
+certificate: whoever has the bootstrap kubeconfig does.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from handfast.cli import output, token_input
+
+if TYPE_CHECKING:
+    from handfast.bootstrap import discovery as rules
+    from handfast.bootstrap import tokens
+    from handfast.client import discovery
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# As kubeadm names them.
+DEFAULT_FILE: Final = "/etc/kubernetes/bootstrap-kubelet.conf"
+USER: Final = "tls-bootstrap-token-user"
+CLUSTER: Final = "kubernetes"
+_MAX_BYTES: Final = 1 << 20
+_STDIN: Final = "-"
+_DURATION: Final = re.compile(r"(?:[0-9]{1,6}[hms])+", re.ASCII)
+_UNITS: Final = {"h": 3600, "m": 60, "s": 1}
+_TOKENS: Final = {
+    "token": "The token for discovery and for logging in.",
+    "discovery-token": "The token that cluster-info is signed with.",
+    "tls-bootstrap-token": "The token to log in with, if it is another.",
+}
+
+
+def _token_options(function: _F) -> _F:
+    for name, about in reversed(_TOKENS.items()):
+        function = click.option(f"--{name}-file", metavar="FILE", help=f"A file with --{name}; - is stdin.")(function)
+        function = click.option(f"--{name}", metavar="TOKEN", help=f"{about}  - reads it from stdin.")(function)
+    return function
+
+
+@click.command(name="join", short_help="Find a cluster and prepare to log in to it.")
+@click.argument("endpoints", metavar="[ENDPOINT]...", nargs=-1)
+@_token_options
+@click.option(
+    "--discovery-token-ca-cert-hash",
+    "pins",
+    metavar="sha256:HEX",
+    multiple=True,
+    help="Pin of a public key of the cluster's CA.  May be given several times.",
+)
+@click.option(
+    "--discovery-token-unsafe-skip-ca-verification",
+    "unsafe",
+    is_flag=True,
+    help="Do without a pin: whoever has the token can pose as the cluster.",
+)
+@click.option(
+    "--discovery-file", metavar="FILE|URL|-", help="A file or https URL that describes the cluster; - is stdin."
+)
+@click.option("--discovery-ca-file", metavar="FILE", help="CA of that URL.  [default: the roots of this system]")
+@click.option(
+    "--bootstrap-kubeconfig",
+    metavar="FILE",
+    help=f"Where the bootstrap kubeconfig is written.  [default: {DEFAULT_FILE}]",
+)
+@click.option("--timeout", default="5m", show_default=True, metavar="DURATION", help="How long to wait for a cluster.")
+@click.option("--dry-run", is_flag=True, help="Do all but write.")
+@click.option(
+    "--print-kubeconfig",
+    is_flag=True,
+    help="Print the bootstrap kubeconfig, token included; it is written only if --bootstrap-kubeconfig is given.",
+)
+@output.format_option
+def command(**given: Any) -> None:
+    """Find a cluster, prove that it is the right one, and write the kubeconfig to log in to it with.
+
+    Each ENDPOINT is host, host:port, [v6]:port or https://host:port; without a port it is 6443. The first that answers
+    counts, with preference for the order given. Servers that are not up yet are waited for.
+
+    Certificates are not requested yet: the kubeconfig that is written holds the bootstrap token.
+    """
+    from handfast.bootstrap import discovery as rules
+
+    seconds = _seconds(given["timeout"])
+    if given["print_kubeconfig"] and given["form"] != "text":
+        raise output.Usage("--print-kubeconfig is YAML and does not go with -o", hint="leave one of them out")
+    given |= _read_tokens(given)
+    plan = rules.choose(
+        rules.Flags(
+            endpoints=given["endpoints"],
+            token=given["token"],
+            discovery_token=given["discovery_token"],
+            tls_bootstrap_token=given["tls_bootstrap_token"],
+            discovery_file=given["discovery_file"],
+            pins=given["pins"],
+            unsafe_skip_ca_verification=given["unsafe"],
+            ca_file=given["discovery_ca_file"] is not None,
+        )
+    )
+    if not given["pins"] and given["unsafe"]:
+        output.note("the CA is not pinned: whoever has the token can pose as the cluster")
+
+    import asyncio
+
+    found, accepted = asyncio.run(_search(plan, given["discovery_ca_file"], seconds))
+    for text in found.notes:
+        output.note(text)
+    if not accepted:
+        output.note(f"{found.server} did not say whether it lets the token {plan.tls_token.id} log in")
+    _deliver(found, plan, given, accepted=accepted)
+
+
+def _seconds(text: str) -> float:
+    if _DURATION.fullmatch(text) is not None:
+        found = sum(int(count) * _UNITS[unit] for count, unit in re.findall(r"([0-9]+)([hms])", text))
+        if 0 < found <= 7 * 86400:
+            return float(found)
+    raise output.Usage(
+        f'--timeout: "{text}" is no duration', hint="give numbers with h, m or s, as in 5m or 1h30m, of at most 168h"
+    )
+
+
+def _read_tokens(given: dict[str, Any]) -> dict[str, str | None]:
+    """The tokens by name, whichever of the ways they were given in."""
+    flags = {f"--{name}": name.replace("-", "_") for name in _TOKENS}
+    from_stdin = [flag for flag, name in flags.items() if _STDIN in {given[name], given[f"{name}_file"]}]
+    if given["discovery_file"] == _STDIN:
+        from_stdin.append("--discovery-file")
+    if len(from_stdin) > 1:
+        raise output.Usage(f"{' and '.join(from_stdin)} cannot both read stdin", hint="put one of them into a file")
+    found: dict[str, str | None] = {}
+    for flag, name in flags.items():
+        path = given[f"{name}_file"]
+        if given[name] is not None and path is not None:
+            raise output.Usage(f"{flag} and {flag}-file cannot both be set", hint="leave one of them out")
+        if given[name] == _STDIN:
+            found[name] = token_input.read_file(_STDIN, flag)
+        else:
+            found[name] = given[name] if path is None else token_input.read_file(path, f"{flag}-file")
+    return found
+
+
+def _read(path: str, way_out: str) -> bytes:
+    """All of a file, a pipe, or stdin."""
+    from handfast import errors
+    from handfast.runtime import files
+
+    try:
+        if path == _STDIN:
+            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        else:
+            with pathlib.Path(path).open("rb") as opened:
+                data = opened.read(_MAX_BYTES + 1)
+    except OSError as error:
+        with files.otherwise(way_out):
+            raise files.explain(error, "read", pathlib.Path(path)) from None
+    if len(data) > _MAX_BYTES:
+        raise errors.Refused(f"cannot read {path}: larger than {_MAX_BYTES} bytes", reason="FileTooLarge")
+    return data
+
+
+async def _search(plan: rules.Plan, ca_file: str | None, seconds: float) -> tuple[discovery.Found, bool]:
+    from handfast.bootstrap import diagnosis
+    from handfast.bootstrap import discovery as rules
+    from handfast.client import discovery
+    from handfast.runtime import clock
+    from handfast.telemetry import log
+
+    # What goes wrong is told as an error; the client's own remarks would come on top of it.
+    log.configure(level="error")
+    search = discovery.Discovery(clock.SystemClock(), timeout=seconds, report=output.note)
+    if isinstance(plan.method, rules.ByToken):
+        found = await search.by_token(plan.endpoints, plan.method)
+        signs = plan.method.token == plan.tls_token
+    else:
+        source = plan.method.source
+        if plan.method.is_url:
+            ca = None if ca_file is None else _read(ca_file, "name another file with --discovery-ca-file")
+            text = await search.document(source, ca)
+        else:
+            data = _read(source, "name another file, or an https URL, with --discovery-file")
+            text = diagnosis.decoded(data, "stdin" if source == "-" else source)
+        found = await search.by_document(text, plan.endpoints)
+        signs = False
+    return found, await search.login(found, plan.tls_token, signs=signs)
+
+
+def bootstrap_kubeconfig(found: discovery.Found, token: tokens.Token) -> str:
+    """The kubeconfig of the user who is allowed to ask for a certificate, and to little else."""
+    from handfast.bootstrap import kubeconfig
+    from handfast.client import cluster_cache
+
+    text = kubeconfig.render(
+        kubeconfig.Kubeconfig(
+            context=f"{USER}@{CLUSTER}",
+            cluster=kubeconfig.Cluster(name=CLUSTER, server=found.server),
+            user=kubeconfig.User(name=USER, token=token.text),
+        )
+    )
+    return cluster_cache.replaced(text, CLUSTER, found.info, found.server)
+
+
+def _deliver(found: discovery.Found, plan: rules.Plan, given: dict[str, Any], *, accepted: bool) -> None:
+    from handfast.runtime import files
+
+    text = bootstrap_kubeconfig(found, plan.tls_token)
+    chosen = given["bootstrap_kubeconfig"]
+    path = None if chosen is None and given["print_kubeconfig"] else pathlib.Path(chosen or DEFAULT_FILE)
+    written = path is not None and not given["dry_run"]
+    if path is not None and written:
+        with files.otherwise("name another file with --bootstrap-kubeconfig"):
+            if chosen is None:
+                files.create_directory(path.parent, mode=0o755)
+            files.write_atomically(path, text.encode("utf-8"))
+    facts = {**_facts(found, plan, path if written else None), "tokenAccepted": accepted or None}
+    if given["print_kubeconfig"]:
+        output.result(text.rstrip("\n"))
+    elif given["form"] == "text":
+        output.result(_story(facts, path, dry_run=given["dry_run"]))
+    else:
+        output.result(output.document(facts, given["form"]))
+
+
+def _facts(found: discovery.Found, plan: rules.Plan, written: pathlib.Path | None) -> dict[str, Any]:
+    from handfast.pki import pem, pins
+
+    authorities = [] if found.info.ca is None else pem.certificates_from_pem(found.info.ca)
+    return {
+        "server": found.server,
+        "servers": list(found.info.servers),
+        "clusterID": found.info.id or None,
+        "caPins": [str(pins.of_certificate(der)) for der in authorities],
+        "tokenID": plan.tls_token.id,
+        "bootstrapKubeconfig": None if written is None else str(written),
+        "joined": False,
+    }
+
+
+def _story(facts: dict[str, Any], path: pathlib.Path | None, *, dry_run: bool) -> str:
+    trusted = ", ".join(facts["caPins"]) or "the roots of this system"
+    wrote = f"would write {path}" if dry_run else f"wrote {path}, mode 0600"
+    return (
+        "found the cluster, and it is the right one\n\n"
+        f"  server      {facts['server']}\n"
+        f"  servers     {', '.join(facts['servers'])}\n"
+        f"  CA          {trusted}\n"
+        f"  cluster id  {facts['clusterID'] or 'not published'}\n"
+        f"  token       {facts['tokenID']}, {'accepted' if facts['tokenAccepted'] else 'not checked'} for logging in\n\n"
+        f"{wrote}\n"
+        "This machine has not joined yet: no certificate was requested. A kubelet that is started with\n"
+        "--bootstrap-kubeconfig and that file requests its own."
+    )

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens and lifetimes as they are given on a command line, and what whoever gives a token away should know.
+
+It creates nothing. A token need not be among the arguments, where every user of the machine can read it: `-` is standard
+input, and each flag for a token has a twin for a file.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from handfast.cli import output
+
+if TYPE_CHECKING:
+    from handfast.bootstrap import tokens
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+STDIN: Final = "-"
+DEFAULT_TTL: Final = "24h"
+_MAX_BYTES: Final = 4096
+_TTL: Final = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?[dhms])+", re.ASCII)
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_LONGEST: Final = datetime.timedelta(days=36500)
+
+
+def first_token_options(function: _F) -> _F:
+    """Adds --token, --token-file and --token-ttl of commands that make the first token of a cluster."""
+    for option in (
+        click.option(
+            "--token-ttl",
+            metavar="DURATION",
+            default=DEFAULT_TTL,
+            show_default=True,
+            help="How long the first token lives, as in 90m, 24h or 7d; 0 is for ever.",
+        ),
+        click.option(
+            "--token-file", type=click.Path(), default=None, help="A file with the first token; - is standard input."
+        ),
+        click.option(
+            "--token",
+            default=None,
+            help='The first token; - reads it from standard input, "" makes none.  [default: a random one]',
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def first_token(token: str | None, token_file: str | None) -> str | None:
+    """The first token that was asked for, well formed; None for a random one, and empty for none."""
+    if token is not None and token_file is not None:
+        raise output.Usage("--token and --token-file do not go together")
+    if token_file is not None:
+        return parse(read_file(token_file, "--token-file"), "--token-file").text
+    if token is None or not token:
+        return token
+    return parse(read_file(STDIN, "--token") if token == STDIN else token, "--token").text
+
+
+def read_file(path: str, flag: str) -> str:
+    """The token in a file, a pipe, or on standard input; blanks around it do not count."""
+    if path == STDIN:
+        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    else:
+        try:
+            # Not as a file only: `<(command)` is a pipe.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            with open(descriptor, "rb") as opened:  # noqa: PTH123 - it is open already
+                data = opened.read(_MAX_BYTES + 1)
+        except OSError as error:
+            raise output.Usage(f"{flag}: cannot read {path}: {(error.strerror or 'failed').lower()}") from None
+    where = "standard input" if path == STDIN else path
+    if len(data) > _MAX_BYTES:
+        raise output.Usage(f"{flag}: {where} is too long for a token")
+    text = data.decode("ascii", "replace").strip()
+    if not text:
+        raise output.Usage(
+            f"{flag}: {where} is empty", hint="it has to hold one token, as `handfast token generate` prints"
+        )
+    return text
+
+
+def parse(text: str, flag: str) -> tokens.Token:
+    """A token, or a wrong usage that does not repeat it."""
+    from handfast import errors
+    from handfast.bootstrap import tokens
+
+    try:
+        return tokens.parse(text)
+    except errors.Refused as refused:
+        raise output.Usage(f"{flag}: {refused.message}", reason=refused.reason, hint=refused.hint) from None
+
+
+def parse_ttl(text: str, flag: str) -> datetime.timedelta | None:
+    """A lifetime; None: for ever."""
+    if text in {"0", "0s", "0m", "0h", "0d"}:
+        return None
+    if _TTL.fullmatch(text) is not None:
+        parts = re.findall(r"([0-9.]+)([dhms])", text)
+        found = sum((datetime.timedelta(**{_UNITS[unit]: float(count)}) for count, unit in parts), datetime.timedelta())
+        if datetime.timedelta(seconds=1) <= found <= _LONGEST:
+            return found
+    raise output.Usage(
+        f'{flag}: "{text}" is no duration',
+        hint="give numbers with d, h, m or s, as in 7d or 1h30m, of at most 36500d; 0 is for ever",
+    )
+
+
+def holder_warning(token_id: str, expires: str, *, limited: bool = False) -> str:
+    """What somebody with the token can do, until when, and how to end that."""
+    which = "within its limits, as nodes" if limited else "as nodes of any name"
+    end = f"until it expires at {expires}" if expires else "without end: it never expires"
+    return (
+        f"whoever holds the token {token_id}.… can join machines {which}, and as a node read the Secrets "
+        f"of the Pods bound to it, {end}; once your machines have joined, delete it: handfast token delete {token_id}"
+    )
+
+
+def warn(text: str) -> None:
+    """Something that may turn out badly."""
+    click.echo(f"warning: {text}", err=True)
+
+
+def instant_after(now: datetime.datetime, ttl: datetime.timedelta | None) -> datetime.datetime | None:
+    """When a token made now expires."""
+    return None if ttl is None else now + ttl

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishes where this cluster is and whom to trust, as the kubeconfig in ConfigMap `kube-public/cluster-info`.
+
+What was deleted is made again and what was edited is restored: after a restart with other addresses or another CA,
+newcomers learn of them. It touches no other key, so that signatures stay until they are made anew (`bootstrap_signer`),
+and it opens the ConfigMap to nobody: that is policy. The CA bundle and the addresses are given to it; the cluster's
+identifier is the UID of the namespace kube-system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from handfast.api import status
+from handfast.bootstrap import cluster_info
+from handfast.client import api, cache
+from handfast.controllers import loop, views
+
+NAME = "cluster-info-publisher-controller"
+ALIAS = "clusterinfo"
+KEY = "publish"
+_SYSTEM = "kube-system"
+_LOOK_AGAIN_SECONDS = 10.0
+
+
+class Publisher:
+    """Handles the one key."""
+
+    def __init__(
+        self,
+        client: api.Client,
+        namespaces: cache.Informer[views.Namespace],
+        config_maps: cache.Informer[views.ConfigMap],
+        *,
+        servers: Sequence[str],
+        ca: bytes,
+    ) -> None:
+        self._client = client
+        self._namespaces = namespaces
+        self._config_maps = config_maps
+        self._servers = tuple(servers)
+        self._ca = ca
+
+    async def reconcile(self, _key: str) -> float | None:
+        system = self._namespaces.get("", _SYSTEM)
+        if system is None:
+            return None
+        info = cluster_info.ClusterInfo(self._servers, self._ca, system.metadata.uid)
+        wanted = {cluster_info.KUBECONFIG_KEY: cluster_info.build(info)}
+        seen = self._config_maps.get(cluster_info.NAMESPACE, cluster_info.NAME)
+        if seen is not None and (seen.data or {}).items() >= wanted.items():
+            return None
+        await self._write(wanted)
+        # A ConfigMap that comes and goes while the watch is interrupted is never shown: no event would come of it.
+        return _LOOK_AGAIN_SECONDS
+
+    async def _write(self, wanted: dict[str, str]) -> None:
+        found = await self._client.find(views.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+        if found is None:
+            await self._create(wanted)
+            return
+        data = found.get("data") or {}
+        if not data.items() >= wanted.items():
+            found["data"] = {**data, **wanted}
+            await self._client.update(views.CONFIG_MAPS, found)
+
+    async def _create(self, wanted: dict[str, str]) -> None:
+        document = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": cluster_info.NAME, "namespace": cluster_info.NAMESPACE},
+            "data": wanted,
+        }
+        try:
+            await self._client.create(views.CONFIG_MAPS, document, namespace=cluster_info.NAMESPACE)
+        except status.StatusError as error:
+            # NotFound: there is no such namespace; once there is, its watch tells.
+            if error.reason != "NotFound" and not views.namespace_ends(error):
+                raise
+
+
+def build(context: loop.Context, *, servers: Sequence[str], ca: bytes) -> loop.Controller[str]:
+    namespaces = context.informers.get(views.ALL_NAMESPACES)
+    config_maps = context.informers.get(views.CLUSTER_INFO)
+    handler = Publisher(context.client, namespaces, config_maps, servers=servers, ca=ca)
+    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock)
+    concerning = {_SYSTEM, cluster_info.NAMESPACE}
+    controller.watches(namespaces, lambda item: [KEY] if item.metadata.name in concerning else [])
+    controller.watches(config_maps, lambda _: [KEY])
+    return controller

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which method counts, and what is believed of a ConfigMap that was fetched without verified TLS."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from handfast import errors
+from handfast.bootstrap import cluster_info, discovery, jws, tokens
+from handfast.pki import pem, pins
+from tests.unit.pki import making
+
+TOKEN = tokens.Token("abcdef", "0123456789abcdef")
+OTHER = tokens.Token("fedcba", "fedcba9876543210")
+CA, SECOND, MALLORY = making.ca("one"), making.ca("two"), making.ca("one")
+INFO = cluster_info.ClusterInfo(("https://192.0.2.1:6443",), CA.pem, "uid")
+KUBECONFIG = cluster_info.build(INFO)
+PIN = pins.of_certificate(CA.der)
+
+
+def body(kubeconfig=KUBECONFIG, name="cluster-info", kind="ConfigMap", **signatures):
+    data = {f"jws-kubeconfig-{key}": value for key, value in signatures.items()}
+    data |= {} if kubeconfig is None else {"kubeconfig": kubeconfig}
+    return msgspec.json.encode({"kind": kind, "metadata": {"name": name}, "data": data})
+
+
+def published(kubeconfig=KUBECONFIG, *by):
+    signatures = {token.id: jws.sign(kubeconfig.encode(), token.id, token.secret) for token in by or (TOKEN,)}
+    return discovery.Published(kubeconfig, signatures)
+
+
+class TestChoose:
+    TOKEN_FLAGS = discovery.Flags(endpoints=("a",), token=TOKEN.text, pins=(str(PIN),))
+    FILE_FLAGS = discovery.Flags(discovery_file="f", tls_bootstrap_token=TOKEN.text)
+
+    def test_a_token(self):
+        plan = discovery.choose(self.TOKEN_FLAGS)
+        assert plan.method == discovery.ByToken(TOKEN, (PIN,))
+        assert (plan.tls_token, [str(endpoint) for endpoint in plan.endpoints]) == (TOKEN, ["a:6443"])
+
+    def test_a_discovery_token_is_the_other_one_too(self):
+        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, token=None, discovery_token=OTHER.text))
+        assert (plan.method, plan.tls_token) == (discovery.ByToken(OTHER, (PIN,)), OTHER)
+
+    def test_each_by_its_own_flag(self):
+        plan = discovery.choose(
+            dataclasses.replace(
+                self.TOKEN_FLAGS, discovery_token=OTHER.text, tls_bootstrap_token=TOKEN.text, token=None
+            )
+        )
+        assert (plan.method, plan.tls_token) == (discovery.ByToken(OTHER, (PIN,)), TOKEN)
+
+    def test_token_fills_what_is_missing(self):
+        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, tls_bootstrap_token=OTHER.text))
+        assert (plan.method, plan.tls_token) == (discovery.ByToken(TOKEN, (PIN,)), OTHER)
+        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, discovery_token=OTHER.text))
+        assert plan.method == discovery.ByToken(OTHER, (PIN,))
+
+    def test_without_pins_by_wish(self):
+        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, pins=(), unsafe_skip_ca_verification=True))
+        assert plan.method == discovery.ByToken(TOKEN, ())
+
+    def test_pins_count_even_so(self):
+        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, unsafe_skip_ca_verification=True))
+        assert plan.method == discovery.ByToken(TOKEN, (PIN,))
+
+    def test_two_pins_in_upper_case(self):
+        wanted = (str(PIN).upper(), str(pins.of_certificate(SECOND.der)))
+        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, pins=wanted))
+        assert plan.method == discovery.ByToken(TOKEN, (PIN, pins.of_certificate(SECOND.der)))
+
+    @pytest.mark.parametrize(
+        ("text", "source", "is_url"),
+        [
+            ("-", "-", False),
+            ("some/file.yaml", "some/file.yaml", False),
+            ("https://url/file.conf", "https://url/file.conf", True),
+            ("HTTPS://url/file.conf?sig=1", "https://url/file.conf?sig=1", True),
+            ("https://url", "https://url", True),
+        ],
+    )
+    def test_a_file(self, text, source, is_url):
+        flags = dataclasses.replace(self.FILE_FLAGS, discovery_file=text, ca_file=is_url, endpoints=("b:1",))
+        plan = discovery.choose(flags)
+        assert isinstance(plan.method, discovery.ByFile)
+        assert (plan.method.source, plan.method.is_url) == (source, is_url)
+        assert (plan.tls_token, [str(endpoint) for endpoint in plan.endpoints]) == (TOKEN, ["b:1"])
+
+    @pytest.mark.parametrize(
+        ("flags", "changes", "reason", "hint"),
+        [
+            (TOKEN_FLAGS, {"token": None}, "NoDiscoveryMethod", "--discovery-file"),
+            (TOKEN_FLAGS, {"discovery_file": "f"}, "TwoDiscoveryMethods", "--tls-bootstrap-token"),
+            (TOKEN_FLAGS, {"discovery_file": "f", "discovery_token": OTHER.text}, "TwoDiscoveryMethods", "leave one"),
+            (TOKEN_FLAGS, {"discovery_file": "f", "token": None, "discovery_token": ""}, "TwoDiscoveryMethods", "one"),
+            (TOKEN_FLAGS, {"endpoints": ()}, "NoEndpoint", "handfast join"),
+            (TOKEN_FLAGS, {"endpoints": ("a", "http://b")}, "BadEndpoint", "https"),
+            (TOKEN_FLAGS, {"pins": ()}, "NoPin", "--discovery-token-ca-cert-hash"),
+            (TOKEN_FLAGS, {"pins": ("foo",)}, "BadPin", None),
+            (TOKEN_FLAGS, {"pins": ("sha256:xyz",)}, "BadPin", None),
+            (TOKEN_FLAGS, {"pins": (str(PIN)[:-2],)}, "BadPin", None),
+            (TOKEN_FLAGS, {"pins": (str(PIN) * 2,)}, "BadPin", None),
+            (TOKEN_FLAGS, {"token": ""}, "BadBootstrapToken", "six letters"),
+            (TOKEN_FLAGS, {"token": "abcdef.0123456789abcde"}, "BadBootstrapToken", "six letters"),
+            (TOKEN_FLAGS, {"tls_bootstrap_token": "abcdef"}, "BadBootstrapToken", "six letters"),
+            (TOKEN_FLAGS, {"ca_file": True}, "UnusedFlag", "leave it out"),
+            (FILE_FLAGS, {"ca_file": True}, "UnusedFlag", "leave it out"),
+            (FILE_FLAGS, {"tls_bootstrap_token": None}, "NoBootstrapToken", "--tls-bootstrap-token"),
+            (FILE_FLAGS, {"pins": (str(PIN),)}, "UnusedFlag", "leave it out"),
+            (FILE_FLAGS, {"unsafe_skip_ca_verification": True}, "UnusedFlag", "leave it out"),
+            (FILE_FLAGS, {"discovery_file": ""}, "Usage", "stdin"),
+            (FILE_FLAGS, {"discovery_file": "http://url/f"}, "Usage", "https"),
+            (FILE_FLAGS, {"discovery_file": "ftp://url/f"}, "Usage", "https"),
+            (FILE_FLAGS, {"discovery_file": "https://u r l/f"}, "Usage", "https"),
+            (FILE_FLAGS, {"discovery_file": "https://"}, "Usage", "https"),
+            (FILE_FLAGS, {"discovery_file": "https://a:b@url/f"}, "Usage", "https"),
+        ],
+    )
+    def test_wrong_usage(self, flags, changes, reason, hint):
+        with pytest.raises(discovery.Usage) as caught:
+            discovery.choose(dataclasses.replace(flags, **changes))
+        assert caught.value.reason == reason
+        assert caught.value.from_flag
+        assert hint is None or hint in str(caught.value.hint)
+        assert TOKEN.secret[:15] not in caught.value.message
+
+    def test_no_repr_shows_a_token(self):
+        flags = dataclasses.replace(self.TOKEN_FLAGS, discovery_token=OTHER.text, tls_bootstrap_token=OTHER.text)
+        shown = repr((flags, discovery.choose(flags)))
+        assert TOKEN.secret not in shown
+        assert OTHER.secret not in shown
+
+
+class TestConfigMap:
+    def test_read(self):
+        found = discovery.read_config_map(body(abcdef="x", fedcba="", other="y"), "a")
+        assert found == discovery.Published(KUBECONFIG, {"abcdef": "x", "other": "y"})
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"<html>",
+            b"[]",
+            b"\xff",
+            b'{"kind":"ConfigMap"}',
+            b"[" * 100_000,
+            body(name="another"),
+            body(kind="Secret"),
+        ],
+    )
+    def test_something_else(self, content):
+        with pytest.raises(errors.Refused) as caught:
+            discovery.read_config_map(content, "https://a")
+        assert caught.value.reason == "NotAnAPIServer"
+        assert "https://a" in caught.value.message
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            body(None),
+            body(""),
+            body(7),
+            b'{"kind":"ConfigMap","metadata":{"name":"cluster-info"}}',
+        ],
+    )
+    def test_without_a_kubeconfig(self, content):
+        with pytest.raises(
+            errors.Unavailable, match="there is no kubeconfig key in the cluster-info ConfigMap"
+        ) as caught:
+            discovery.read_config_map(content, "a")
+        assert caught.value.reason == "NoClusterInfo"
+
+
+class TestCheck:
+    @pytest.mark.parametrize("wanted", [(), (PIN,), (pins.of_certificate(SECOND.der), PIN)])
+    def test_good(self, wanted):
+        assert discovery.check(published(), TOKEN, wanted) == INFO
+
+    def test_keyed_by_the_whole_token(self):
+        signature = jws.sign(KUBECONFIG.encode(), TOKEN.id, TOKEN.text)
+        assert discovery.check(discovery.Published(KUBECONFIG, {TOKEN.id: signature}), TOKEN, (PIN,)) == INFO
+
+    def test_no_signature(self):
+        with pytest.raises(errors.Unavailable) as caught:
+            discovery.check(discovery.Published(KUBECONFIG, {}), TOKEN, ())
+        assert caught.value.reason == "SignatureMissing"
+
+    def test_others_sign(self):
+        with pytest.raises(errors.Refused, match="could not find a JWS signature") as caught:
+            discovery.check(published(KUBECONFIG, OTHER), TOKEN, ())
+        assert caught.value.reason == "UnknownTokenID"
+
+    def test_a_changed_kubeconfig_is_refused(self):
+        changed = dataclasses.replace(published(), kubeconfig=KUBECONFIG.replace("192.0.2.1", "192.0.2.2"))
+        with pytest.raises(errors.Refused, match="failed to verify JWS signature") as caught:
+            discovery.check(changed, TOKEN, ())
+        assert caught.value.reason == "SignatureMismatch"
+
+    def test_another_ca_is_refused(self):
+        text = cluster_info.build(dataclasses.replace(INFO, ca=MALLORY.pem))
+        with pytest.raises(errors.Refused, match="none of the public keys") as caught:
+            discovery.check(published(text), TOKEN, (PIN,))
+        assert caught.value.reason == "WrongPin"
+
+    def test_no_ca_fits_no_pin(self):
+        text = cluster_info.build(dataclasses.replace(INFO, ca=None))
+        with pytest.raises(errors.Refused, match="no CA in cluster-info") as caught:
+            discovery.check(published(text), TOKEN, (PIN,))
+        assert caught.value.reason == "WrongPin"
+
+    def test_no_ca_is_the_roots_of_the_system(self):
+        text = cluster_info.build(dataclasses.replace(INFO, ca=None))
+        assert discovery.anchors(discovery.check(published(text), TOKEN, ()), ()) is None
+
+    def test_credentials_are_refused(self):
+        text = KUBECONFIG.replace("users: []", 'users: [{"name": "a", "user": {"token": "x"}}]')
+        with pytest.raises(errors.Refused, match=r"users\[0\].user.token") as caught:
+            discovery.check(published(text), TOKEN, ())
+        assert caught.value.reason == "CredentialsInClusterInfo"
+
+    def test_several_clusters_and_a_wrong_current_context(self):
+        clusters = [{"name": name, "cluster": {"server": f"https://{name}"}} for name in ("one", "two")]
+        text = msgspec.json.encode({"clusters": clusters, "current-context": "none"}).decode()
+        with pytest.raises(errors.Refused, match='"one", "two"') as caught:
+            discovery.check(published(text), TOKEN, ())
+        assert caught.value.reason == "AmbiguousClusterInfo"
+
+    def test_only_pinned_certificates_are_anchors(self):
+        both = dataclasses.replace(INFO, ca=CA.pem + MALLORY.pem)
+        assert discovery.anchors(both, ()) == both.ca
+        kept = discovery.anchors(both, (PIN,))
+        assert kept is not None
+        assert pem.certificates_from_pem(kept) == [CA.der]
+
+    def test_the_second_fetch_has_to_be_the_same(self):
+        discovery.require_same(published(), published(KUBECONFIG, OTHER))
+        with pytest.raises(errors.Refused, match="was different from the first") as caught:
+            discovery.require_same(published(), published(KUBECONFIG + "\n"))
+        assert caught.value.reason == "ClusterInfoChanged"
+
+
+class TestAdopt:
+    def test_whoever_leaves_the_id_out_is_not_adopted(self):
+        with pytest.raises(errors.Refused, match="does not say its id any more") as caught:
+            discovery.adopt(INFO, dataclasses.replace(INFO, id=""))
+        assert caught.value.reason == "OtherCluster"
+
+    @pytest.mark.parametrize(
+        ("before", "fresh", "after"),
+        [
+            ({}, {"servers": ("https://b",)}, {"servers": ("https://b",)}),
+            ({}, {"ca": SECOND.pem}, {"ca": SECOND.pem}),
+            ({}, {"ca": None}, {}),
+            ({"ca": None}, {}, {}),
+            ({"ca": None}, {"ca": None}, {"ca": None}),
+            ({"id": ""}, {}, {}),
+        ],
+    )
+    def test_adopted(self, before, fresh, after):
+        known, found = dataclasses.replace(INFO, **before), dataclasses.replace(INFO, **fresh)
+        assert discovery.adopt(known, found) == dataclasses.replace(INFO, **after)
+
+    def test_another_cluster(self):
+        with pytest.raises(errors.Refused, match="its id is other") as caught:
+            discovery.adopt(INFO, dataclasses.replace(INFO, id="other"))
+        assert caught.value.reason == "OtherCluster"
