@@ -12,8 +12,7 @@ import yaml
 
 from handfast import errors
 from handfast.bootstrap import cluster_info, kubeconfig
-from handfast.cli import connecting, output
-from handfast.cli import kubeconfig as command_module
+from handfast.cli import connecting, main, output
 from handfast.client import cluster_cache
 from handfast.pki import pins
 from tests.unit.pki import making
@@ -48,7 +47,7 @@ def path(tmp_path):
 
 
 def run(*arguments):
-    return output.run(command_module.command, [str(word) for word in arguments])
+    return output.run(main.command, ["kubeconfig", *(str(word) for word in arguments)])
 
 
 FACTS = {
