@@ -21,12 +21,12 @@ import functools
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from aiohttp import web
 
-from handfast.apiserver import gate
+from handfast.apiserver import answers, gate
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver import peer as peer_module
 from handfast.rules import networks
@@ -51,8 +51,8 @@ _VERIFY_REASONS = {
     68: "WeakSignature",
 }
 _log = structlog.get_logger("handfast.listener")
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-ErrorHandler = Callable[[int, str], web.StreamResponse]
+Handler = Callable[[web.BaseRequest], Awaitable[answers.Response]]
+ErrorHandler = Callable[[int, str], answers.Answer]
 
 
 def server_context(certificate_file: str, key_file: str, client_cas: str) -> ssl.SSLContext:
@@ -131,13 +131,35 @@ class Connection(web.RequestHandler):
         elif self._head_timer is None:
             self._expect_head()
 
+    async def finish_response(
+        self, request: web.BaseRequest, resp: Any, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the answer; True if there is nobody to take it. A whole one goes out in a single write."""
+        if not isinstance(resp, answers.Answer):
+            return await super().finish_response(request, resp, start_time)
+        if self._upgraded:
+            # The client wished for another protocol, which aiohttp alone knows how to go on from.
+            return await super().finish_response(request, resp.stepwise(), start_time)
+        request._finish()
+        answered = cast("web.StreamResponse", resp)
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return answered, True
+        transport.write(resp.bytes_for(request))
+        if self._paused:
+            try:
+                await self._drain_helper()
+            except ConnectionError:
+                return answered, True
+        return answered, False
+
     def handle_error(
         self,
         request: web.BaseRequest,  # noqa: ARG002  aiohttp's signature
         status: int = 500,
         exc: BaseException | None = None,  # noqa: ARG002  its text may quote the bytes
         message: str | None = None,
-    ) -> web.StreamResponse:
+    ) -> Any:
         """What is not HTTP, and what escaped the pipeline: a Status like any other, then the connection ends."""
         message = message or ""
         if message.startswith(_HEAD_TOO_LARGE):
@@ -155,8 +177,7 @@ class Connection(web.RequestHandler):
             # Somebody else's answer is being written.
             transport.abort()
             return
-        text = self._on_error(431, "")
-        body = text.body if isinstance(text, web.Response) and isinstance(text.body, bytes) else b""
+        body = self._on_error(431, "").body
         head = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
         transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         self._head_done()
@@ -195,7 +216,7 @@ class _Server(web.Server):
     """aiohttp's server with our connection class."""
 
     def __init__(self, handler: Handler, limits: limits_module.Limits, on_error: ErrorHandler) -> None:
-        super().__init__(handler)
+        super().__init__(cast("Any", handler))
         self._limits = limits
         self._on_error = on_error
 

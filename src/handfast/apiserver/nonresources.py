@@ -6,16 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
-from aiohttp import web
 
 from handfast.api import status
-from handfast.apiserver import call, discovery, identity, openid
+from handfast.apiserver import answers, call, discovery, identity, openid
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
 
 _encode = msgspec.json.Encoder().encode
 _TEXT = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
-_JSON = {"Content-Type": "application/json"}
 _HEALTH = frozenset({"healthz", "livez", "readyz"})
 _ROOTS = [
     *("/.well-known/openid-configuration", "/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2"),
@@ -39,11 +37,11 @@ class NonResources:
         self._metrics = metrics
         self._keys = keys
         self._version = _encode(version)
-        self._rows: dict[str, Callable[[call.Call], web.Response]] = {
-            "": lambda _: web.Response(body=_encode({"paths": _ROOTS}), headers=_JSON),
-            "version": lambda _: web.Response(body=self._version, headers=_JSON),
-            "metrics": lambda _: web.Response(
-                body=self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"}
+        self._rows: dict[str, Callable[[call.Call], answers.Answer]] = {
+            "": lambda _: answers.Answer(_encode({"paths": _ROOTS})),
+            "version": lambda _: answers.Answer(self._version),
+            "metrics": lambda _: answers.Answer(
+                self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"}
             ),
             "api": self._discover,
             "apis": self._discover,
@@ -53,7 +51,7 @@ class NonResources:
             **dict.fromkeys(_HEALTH, self._check),
         }
 
-    def answer(self, asked: call.Call) -> web.StreamResponse:
+    def answer(self, asked: call.Call) -> answers.Answer:
         info = asked.info
         if info.verb not in {"get", "head"}:
             raise status.StatusError("MethodNotAllowed", f"the server does not allow {info.verb} on {info.path}")
@@ -64,7 +62,7 @@ class NonResources:
             raise status.no_such_path()
         return row(asked)
 
-    def _check(self, asked: call.Call) -> web.Response:
+    def _check(self, asked: call.Call) -> answers.Answer:
         endpoint, _, name = asked.info.path.strip("/").partition("/")
         query = asked.info.query
         # Reasons may name files and peers: only who logged in gets them.
@@ -77,24 +75,24 @@ class NonResources:
         else:
             exclude = query.get("exclude", "").split(",")
             well, text = self._health.report(endpoint, exclude=exclude, verbose="verbose" in query, withhold=withhold)
-        return web.Response(status=200 if well else 500, text=text, headers=_TEXT)
+        return answers.Answer(text.encode(), status=200 if well else 500, headers=_TEXT)
 
-    def _open_id(self, asked: call.Call) -> web.Response:
+    def _open_id(self, asked: call.Call) -> answers.Answer:
         page = self._keys.pages.get(asked.info.path.rstrip("/"))
         if page is None:
             raise status.no_such_path()
-        return web.Response(body=page.body, headers=page.headers)
+        return answers.Answer(page.body, headers=page.headers)
 
-    def _discover(self, asked: call.Call) -> web.Response:
+    def _discover(self, asked: call.Call) -> answers.Answer:
         body, content_type, etag = self._discovery.answer(asked.info.path.rstrip("/"), asked.header("Accept"))
         headers = {"Content-Type": content_type, "ETag": etag, "Vary": "Accept"}
         if asked.header("If-None-Match") == etag:
-            return web.Response(status=304, headers=headers)
-        return web.Response(body=body, headers=headers)
+            return answers.Answer(status=304, headers=headers)
+        return answers.Answer(body, headers=headers)
 
-    def _open_api(self, asked: call.Call) -> web.Response:
+    def _open_api(self, asked: call.Call) -> answers.Answer:
         path = asked.info.path.rstrip("/")
         if path == "/openapi/v2":
             body, content_type = discovery.open_api_v2(asked.header("Accept"))
-            return web.Response(body=body, headers={"Content-Type": content_type, "Vary": "Accept"})
-        return web.Response(body=self._discovery.open_api(path), headers=_JSON)
+            return answers.Answer(body, headers={"Content-Type": content_type, "Vary": "Accept"})
+        return answers.Answer(self._discovery.open_api(path))

@@ -30,11 +30,11 @@ from typing import cast
 import aiohttp
 import msgspec
 from aiohttp import web
-from multidict import CIMultiDict
 
 from handfast import errors
 from handfast.api import status
 from handfast.apiserver import (
+    answers,
     audit,
     authn,
     authz,
@@ -85,7 +85,7 @@ class Pipeline:
         self._ids = itertools.count(1)
         self._boot = secrets.token_hex(4)
 
-    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, http: web.BaseRequest) -> answers.Response:
         """Answer one request."""
         started = self._clock.monotonic()
         connection = cast("listener.Connection", http.protocol)
@@ -112,14 +112,14 @@ class Pipeline:
                 self._audit.failed(asked, error)
             response = error_response(refusal)
         self._audit.answered(asked, response.status, self._clock.monotonic() - started, refusal)
-        if not response.prepared:
-            response.headers["Audit-Id"] = asked.id
+        if isinstance(response, answers.Answer):
+            response.add("Audit-Id", asked.id)
             if asked.warnings:
                 for warning in warning_headers(asked.warnings):
-                    response.headers.add("Warning", warning)
+                    response.add("Warning", warning)
         return response
 
-    async def _stations(self, asked: call.Call, connection: listener.Connection) -> web.StreamResponse:
+    async def _stations(self, asked: call.Call, connection: listener.Connection) -> answers.Response:
         http, peer = asked.http, connection.peer
         authorization = http.headers.get("Authorization")
         # 1 rate limit: those who present nothing
@@ -161,7 +161,7 @@ class Pipeline:
             return await self._resources.answer(asked)
         return await self._in_time(self._resources.answer(asked))
 
-    async def _in_time(self, work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+    async def _in_time(self, work: Awaitable[answers.Response]) -> answers.Response:
         """A write may take so long and no longer, whatever it waits for; it may have been carried out all the same."""
         task = asyncio.current_task()
         if task is None:
@@ -213,18 +213,18 @@ def warning_headers(warnings: Sequence[str]) -> Iterator[str]:
         yield f'299 - "{text}"'
 
 
-def error_response(error: status.StatusError) -> web.Response:
+def error_response(error: status.StatusError) -> answers.Answer:
     """A Status as an HTTP answer."""
-    headers = CIMultiDict({"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+    answer = answers.Answer(_encode(error.document()) + b"\n", status=error.code)
     if error.retry_after:
-        headers["Retry-After"] = str(error.retry_after)
+        answer.add("Retry-After", str(error.retry_after))
     if isinstance(error, identity.Unauthorized) and error.told:
         # RFC 6750, 3.1. The body stays the same for every 401.
-        headers["WWW-Authenticate"] = f'Bearer error="invalid_token", error_description="{error.told}"'
-    return web.Response(status=error.code, body=_encode(error.document()) + b"\n", headers=headers)
+        answer.add("WWW-Authenticate", f'Bearer error="invalid_token", error_description="{error.told}"')
+    return answer
 
 
-def protocol_error(code: int, message: str) -> web.StreamResponse:
+def protocol_error(code: int, message: str) -> answers.Answer:
     """The answer to what is not HTTP, or what escaped everything else."""
     if code == 431:
         error = status.StatusError("BadRequest", "request header fields too large", code=431)

@@ -24,14 +24,13 @@ from aiohttp import web
 
 from handfast import errors
 from handfast.api import kinds, objects, status
-from handfast.apiserver import encode, options, request, sending, states, storage, watch
+from handfast.apiserver import answers, encode, options, request, sending, states, storage, watch
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
 CHUNK = 256 << 10
 # Items looked at between two turns of the loop when most do not match.
 _STRIDE = 512
-JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +163,13 @@ class Reader:
     def _add_continue(self, metadata: dict[str, Any], kind: kinds.Kind, last: states.Item, version: int) -> None:
         metadata["continue"] = options.Continue(version, kind.key(last.namespace, last.name)[len(kind.prefix) :]).text()
 
-    async def send(self, http: web.BaseRequest, page: Page, shape: encode.Shape) -> web.StreamResponse:
+    async def send(self, http: web.BaseRequest, page: Page, shape: encode.Shape) -> answers.Response:
         """A list as an answer: in one piece if it is small, else in chunks."""
         response: web.StreamResponse | None = None
         async for part, last in self._parts(page, shape):
             if response is None:
                 if last:
-                    return web.Response(body=part, headers=JSON_HEADERS)
+                    return answers.Answer(part)
                 response = await _begin(http)
                 if http.method == "HEAD":
                     return response
@@ -200,7 +199,7 @@ class Reader:
 
 
 async def _begin(http: web.BaseRequest) -> web.StreamResponse:
-    response = web.StreamResponse(headers=JSON_HEADERS)
+    response = web.StreamResponse(headers=answers.JSON)
     if http.version >= aiohttp.HttpVersion11:
         response.enable_chunked_encoding()
     await response.prepare(http)

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import aiohttp
 import msgspec
-from aiohttp import web
 
 from handfast.api import definitions, kinds, objects, status
 from handfast.apiserver import (
+    answers,
     bodies,
     call,
     customs,
@@ -37,7 +37,7 @@ from handfast.apiserver import (
 from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
-Answer = Awaitable[web.StreamResponse]
+Answer = Awaitable[answers.Response]
 _SHAPES = 512
 _QUESTIONS = 1024
 _QUESTION_BYTES = 1024
@@ -95,7 +95,7 @@ class Resources:
             "deletecollection": self._delete_collection,
         }
 
-    async def answer(self, asked: call.Call) -> web.StreamResponse:
+    async def answer(self, asked: call.Call) -> answers.Response:
         kind = await self._find(asked)
         asked.kind = kind
         info = asked.info
@@ -155,23 +155,23 @@ class Resources:
         self._shapes[key] = (kind, shape)
         return shape
 
-    def _show(self, asked: call.Call, kind: kinds.Kind, item: states.Item, code: int = 200) -> web.Response:
-        return web.Response(status=code, body=self._shape(asked, kind).whole(item), headers=reads.JSON_HEADERS)
+    def _show(self, asked: call.Call, kind: kinds.Kind, item: states.Item, code: int = 200) -> answers.Answer:
+        return answers.Answer(self._shape(asked, kind).whole(item), status=code)
 
-    async def _get(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+    async def _get(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         shape = self._shape(asked, kind)
         if asked.info.subresource == "scale":
             return _document(await self._actions.get_scale(asked, kind))
         item = await self._reader.get(kind, asked.info)
-        return web.Response(body=shape.whole(item), headers=reads.JSON_HEADERS)
+        return answers.Answer(shape.whole(item))
 
-    async def _list(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+    async def _list(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         shape = self._shape(asked, kind)
         wanted = options.parse(kind, asked.info, watch=False)
         page = await self._reader.page(kind, asked.info.space(kind), wanted)
         return await self._reader.send(asked.http, page, shape)
 
-    async def _watch(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+    async def _watch(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         # Events are written as chunks, which neither the answer to a HEAD nor HTTP/1.0 can carry.
         if asked.http.method != "GET":
             raise status.StatusError("MethodNotAllowed", "a watch is asked for with GET")
@@ -188,7 +188,7 @@ class Resources:
         payer = asked.impersonator or asked.user
         return await bodies.read(asked.http, self._limits, self._room, payer.name)
 
-    async def _create(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+    async def _create(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         body = await self._body(asked)
         if asked.info.subresource == "binding":
             await self._actions.bind(asked, kind, body)
@@ -224,7 +224,7 @@ class Resources:
         # The answer goes into a copy; what is below its first level is only read.
         return dict(known)
 
-    async def _update(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+    async def _update(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         body = await self._body(asked)
         if asked.info.subresource == "scale":
             return _document(await self._actions.put_scale(asked, kind, body))
@@ -233,14 +233,14 @@ class Resources:
         item, created = await self._writer.update(asked, kind, document)
         return self._show(asked, kind, item, 201 if created else 200)
 
-    async def _patch(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+    async def _patch(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         body = await self._body(asked)
         item, created = await self._patcher.patch(asked, kind, body)
         if asked.info.subresource == "scale":
             return _document(strategies.scale_of(kind, item.document()))
         return self._show(asked, kind, item, 201 if created else 200)
 
-    async def _delete(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+    async def _delete(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         body = await self._body(asked)
         wanted = deletes.parse_options(asked, body)
         space = asked.info.space(kind)
@@ -249,7 +249,7 @@ class Resources:
             return _document(_success(kind, item.name, item.document()["metadata"].get("uid", "")))
         return self._show(asked, kind, item)
 
-    async def _delete_collection(self, asked: call.Call, kind: kinds.Kind) -> web.StreamResponse:
+    async def _delete_collection(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         body = await self._body(asked)
         wanted = deletes.parse_options(asked, body)
         page = await self._reader.page(kind, asked.info.space(kind), options.parse(kind, asked.info, watch=False))
@@ -259,8 +259,8 @@ class Resources:
         return await self._reader.send(asked.http, reads.Page(items, page.metadata), shape)
 
 
-def _document(document: objects.Document, code: int = 200) -> web.Response:
-    return web.Response(status=code, body=_encode(document), headers=reads.JSON_HEADERS)
+def _document(document: objects.Document, code: int = 200) -> answers.Answer:
+    return answers.Answer(_encode(document), status=code)
 
 
 def _success(kind: kinds.Kind, name: str, uid: str) -> dict[str, Any]:

@@ -12,12 +12,11 @@ import aiohttp
 import msgspec
 import pytest
 import structlog
-from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from handfast import errors
 from handfast.api import status
-from handfast.apiserver import audit, authn, identity, limits, peer, pipeline
+from handfast.apiserver import answers, audit, authn, identity, limits, peer, pipeline
 from handfast.pki import bundles
 from handfast.rules import access
 from handfast.telemetry import metrics
@@ -35,13 +34,13 @@ class Line:
         self.metrics = metrics.ApiServerMetrics()
         self.seen: list[Any] = []
 
-        def answer(asked: Any) -> web.Response:
+        def answer(asked: Any) -> answers.Answer:
             self.seen.append(asked)
             if isinstance(outcome, Exception):
                 raise outcome
-            return outcome(asked) if callable(outcome) else web.Response(text="fine")
+            return outcome(asked) if callable(outcome) else answers.Answer(b"fine")
 
-        async def answer_later(asked: Any) -> web.Response:
+        async def answer_later(asked: Any) -> answers.Answer:
             return answer(asked)
 
         self.pipeline = pipeline.Pipeline(
@@ -56,20 +55,20 @@ class Line:
 
     async def ask(
         self, path: str = OPEN, method: str = "GET", source: str = "192.0.2.1", **more: Any
-    ) -> web.StreamResponse:
+    ) -> answers.Answer:
         protocol = types.SimpleNamespace(
             peer=peer.Peer.of((), source, "tls"), ssl_context=None, peername=None, sockname=None
         )
         sent = make_mocked_request(method, path, more.pop("headers", {}), protocol=protocol, **more)
-        return await self.pipeline.handle(sent)
+        response = await self.pipeline.handle(sent)
+        assert isinstance(response, answers.Answer)
+        return response
 
     def counted(self) -> str:
         return self.metrics.text().decode()
 
 
-def body(response: web.StreamResponse) -> Any:
-    assert isinstance(response, web.Response)
-    assert isinstance(response.body, bytes)
+def body(response: answers.Answer) -> Any:
     return msgspec.json.decode(response.body)
 
 
@@ -78,26 +77,26 @@ class TestOutcomes:
         line = Line()
         response = await line.ask()
         assert response.status == 200
-        assert response.headers["Audit-Id"]
+        assert dict(response.added)["Audit-Id"]
         assert line.seen[0].decision == "health is open to everyone"
         assert 'apiserver_request_total{code="200"' in line.counted()
 
     async def test_every_request_has_its_own_id(self) -> None:
         line = Line()
-        assert len({(await line.ask()).headers["Audit-Id"] for _ in range(10)}) == 10
+        assert len({dict((await line.ask()).added)["Audit-Id"] for _ in range(10)}) == 10
 
     async def test_refused(self) -> None:
         response = await Line(status.not_found("secrets", "", "a")).ask()
         assert response.status == 404
         assert response.headers["Content-Type"] == "application/json"
-        assert response.headers["Audit-Id"]
+        assert dict(response.added)["Audit-Id"]
         assert body(response)["reason"] == "NotFound"
 
     async def test_unavailable(self) -> None:
         with structlog.testing.capture_logs() as logs:
             response = await Line(errors.Unavailable("the disk is full")).ask()
         assert response.status == 503
-        assert response.headers["Retry-After"] == "1"
+        assert dict(response.added)["Retry-After"] == "1"
         assert not [entry for entry in logs if entry["log_level"] == "error"]
 
     @pytest.mark.parametrize("error", [ValueError("s3cret"), errors.Misuse("s3cret"), RecursionError("s3cret")])
@@ -108,7 +107,7 @@ class TestOutcomes:
         assert "s3cret" not in str(body(response))
         assert "Traceback" not in str(body(response))
         assert logs[0]["exc_info"] is error
-        assert logs[0]["id"] == response.headers["Audit-Id"]
+        assert logs[0]["id"] == dict(response.added)["Audit-Id"]
 
     async def test_the_client_went_away(self) -> None:
         with pytest.raises(ConnectionResetError):
@@ -151,7 +150,7 @@ class TestTime:
     async def test_a_write_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
         line = Line(limit=limits.Limits(lifted=True, request_seconds=0.01))
 
-        async def hang(asked: Any) -> web.Response:
+        async def hang(asked: Any) -> answers.Answer:
             await asyncio.Event().wait()
             raise AssertionError
 
@@ -171,7 +170,7 @@ class TestRate:
         with structlog.testing.capture_logs() as logs:
             response = await line.ask()
         assert response.status == 429
-        assert response.headers["Retry-After"] == "1"
+        assert dict(response.added)["Retry-After"] == "1"
         assert body(response)["reason"] == "TooManyRequests"
         assert body(response)["details"] == {"retryAfterSeconds": 1}
         # A flood must not become a flood of log lines.
@@ -193,12 +192,12 @@ class TestRate:
 
 class TestWarnings:
     async def test_sent(self) -> None:
-        def warned(asked: Any) -> web.Response:
+        def warned(asked: Any) -> answers.Answer:
             asked.warnings = ['unknown field "a\\b"', "two\r\nX-Evil: 1"]
-            return web.Response()
+            return answers.Answer()
 
         response = await Line(warned).ask()
-        assert response.headers.getall("Warning") == [
+        assert [value for name, value in response.added if name == "Warning"] == [
             '299 - "unknown field \\"a\\\\b\\""',
             '299 - "two  X-Evil: 1"',
         ]
