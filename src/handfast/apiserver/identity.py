@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from handfast.api import status
 from handfast.rules import access, networks, user_names
@@ -17,14 +18,13 @@ UNAUTHENTICATED = user_names.UNAUTHENTICATED
 EXTRA = "authentication.kubernetes.io/"
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """Who a request comes from, and how that was found out."""
 
     name: str
     groups: tuple[str, ...]
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     # How they were known; empty for the server's own parts, which nobody had to authenticate.
     method: str = ""
     # When the credential ends: nothing that it opened may outlive it.
@@ -45,8 +45,7 @@ class User:
 ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,), method="anonymous")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenVerdict:
+class TokenVerdict(msgspec.Struct, frozen=True):
     """What a good token says: the user (without `system:authenticated`), and for which of the audiences it is good."""
 
     user: User

@@ -161,7 +161,7 @@ class ServiceAccountTokens:
         self._api_audiences = tuple(api_audiences or issuers)
         self._replica = replica
         self._lookups = Lookups(replica)
-        self._verified: dict[bytes, tuple[rules.Bound | rules.Legacy, identity.User]] = {}
+        self._verified: dict[bytes, tuple[rules.Bound | rules.Legacy, identity.User | None]] = {}
         self.used = used
 
     def remembers(self, token: str) -> bool:
@@ -184,7 +184,8 @@ class ServiceAccountTokens:
             raise identity.Unauthorized("ReplicaStopped", "the server's copy of the store has stopped")
         try:
             # 3.
-            claims, user = known or self._verify(unverified or token)
+            claims, user = known or (self._verify(unverified or token), None)
+            user = user or (_user(claims) if isinstance(claims, rules.Bound) else _legacy_user(claims))
             self._remember(digest, claims, user)
             # 4.
             both = self._judge(claims, token, audiences or self._api_audiences, now)
@@ -194,18 +195,14 @@ class ServiceAccountTokens:
 
     def issued(self, token: str, bound: rules.Bound) -> None:
         """This server has just signed the token: its signature need not be verified, everything else will be."""
-        self._remember(hashlib.sha256(token.encode()).digest(), bound, _user(bound))
+        self._remember(hashlib.sha256(token.encode()).digest(), bound, None)
 
-    def _verify(self, token: str | jwt.Unverified) -> tuple[rules.Bound | rules.Legacy, identity.User]:
+    def _verify(self, token: str | jwt.Unverified) -> rules.Bound | rules.Legacy:
         claims = self._keys.verify(token)
-        if claims["iss"] == rules.LEGACY_ISSUER:
-            legacy = rules.read_legacy(claims)
-            return legacy, _legacy_user(legacy)
-        bound = rules.read_bound(claims)
-        return bound, _user(bound)
+        return rules.read_legacy(claims) if claims["iss"] == rules.LEGACY_ISSUER else rules.read_bound(claims)
 
-    def _remember(self, digest: bytes, claims: rules.Bound | rules.Legacy, user: identity.User) -> None:
-        """Put last; the first is the one that was not seen for longest."""
+    def _remember(self, digest: bytes, claims: rules.Bound | rules.Legacy, user: identity.User | None) -> None:
+        """Put last; the first is the one that was not seen for longest. Many tokens are never used here: no user yet."""
         if len(self._verified) >= _REMEMBERED:
             del self._verified[next(iter(self._verified))]
         self._verified[digest] = (claims, user)

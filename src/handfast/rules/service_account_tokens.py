@@ -46,6 +46,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from handfast import errors
 from handfast.api import objects, status
 from handfast.api import validation_fields as fields
@@ -73,8 +75,7 @@ _AUTHENTICATION = "authentication.k8s.io"
 _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True):
     """One object as claims name it; the namespace is the account's."""
 
     name: str
@@ -84,8 +85,7 @@ class Reference:
         return {"name": self.name, **({"uid": self.uid} if self.uid else {})}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """The claims of a bound token, except for its issuer. Times are seconds since 1970."""
 
     namespace: str
@@ -110,8 +110,7 @@ class Legacy:
     secret_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What there is of an object now; `deleted` is its deletionTimestamp."""
 
     uid: str
@@ -145,8 +144,7 @@ class BoundObject:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What a TokenRequest asks for, with its defaults."""
 
     account: Reference
@@ -155,8 +153,7 @@ class Request:
     bound: BoundObject | None
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetime:
+class Lifetime(msgspec.Struct, frozen=True):
     """How long a token is said to live, and how long it does; `warn_after` is for tokens that live longer than said."""
 
     seconds: int

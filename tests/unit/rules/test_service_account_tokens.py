@@ -7,6 +7,7 @@ import datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from handfast import errors
 from handfast.api import status
@@ -47,7 +48,7 @@ def refused(call: Any, *args: Any) -> tuple[str, str]:
 
 
 def test_the_claims_of_a_bound_token():
-    bound = dataclasses.replace(BOUND, pod=POD, node=NODE, warn_after=AT + 3607)
+    bound = structs.replace(BOUND, pod=POD, node=NODE, warn_after=AT + 3607)
     assert tokens.bound_claims(ISSUER, bound) == {
         "iss": ISSUER,
         "sub": "system:serviceaccount:ns:builder",
@@ -79,7 +80,7 @@ def test_the_claims_of_a_bound_token():
     ],
 )
 def test_claims_survive_the_way(more: dict[str, Any]):
-    bound = dataclasses.replace(BOUND, **more)
+    bound = structs.replace(BOUND, **more)
     claims = tokens.bound_claims(ISSUER, bound)
     claims["aud"] = list(claims["aud"])
     assert tokens.read_bound(claims) == bound
@@ -204,7 +205,7 @@ def test_audiences():
     ],
 )
 def test_times(change: dict[str, int], seconds: float, expected: tuple[str, str] | None):
-    bound = dataclasses.replace(BOUND, **change)  # type: ignore[arg-type]
+    bound = structs.replace(BOUND, **change)
     now = NOW + datetime.timedelta(seconds=seconds)
     if expected is None:
         tokens.judge_times(bound, now)
@@ -262,7 +263,7 @@ def test_the_account_must_be_the_same():
     ],
 )
 def test_bound_objects_must_be_the_same(kind: str, reference: tokens.Reference, place: tuple[str, str, str]):
-    bound = dataclasses.replace(BOUND, **{kind.lower(): reference})  # type: ignore[arg-type]
+    bound = structs.replace(BOUND, **{kind.lower(): reference})
     world = World()
     tokens.judge_bound(bound, world.find, NOW)
     assert world.asked == ["ServiceAccount", kind]
@@ -287,7 +288,7 @@ def test_bound_objects_must_be_the_same(kind: str, reference: tokens.Reference, 
 def test_the_node_of_a_pod_only_tells():
     world = World()
     del world.objects["Node", "", "node-1"]
-    tokens.judge_bound(dataclasses.replace(BOUND, pod=POD, node=NODE), world.find, NOW)
+    tokens.judge_bound(structs.replace(BOUND, pod=POD, node=NODE), world.find, NOW)
     assert world.asked == ["ServiceAccount", "Pod"]
 
 
