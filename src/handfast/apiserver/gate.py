@@ -56,7 +56,10 @@ class Gate:
             return
         self._present[source] += 1
         self._total += 1
-        # 2.
+        # 2. Most have spoken by the time they are accepted; looking is cheaper than having the loop look.
+        if _has_spoken(sock):
+            self._queue(sock, source)
+            return
         self._silent[sock] = self._loop.call_later(self._limits.silence_seconds, self._give_up, sock, source)
         self._loop.add_reader(sock.fileno(), self._spoke, sock, source)
 
@@ -93,6 +96,9 @@ class Gate:
     def _spoke(self, sock: socket.socket, source: str) -> None:
         self._silent.pop(sock).cancel()
         self._loop.remove_reader(sock.fileno())
+        self._queue(sock, source)
+
+    def _queue(self, sock: socket.socket, source: str) -> None:
         self._ready.setdefault(source, deque()).append(sock)
         self._pump()
 
@@ -124,6 +130,17 @@ class Gate:
         if self._slots_taken >= self._limits.handshakes_in_flight:
             return False
         return self._limits.lifted or self._shaking[source] < self._limits.handshakes_per_source
+
+
+def _has_spoken(sock: socket.socket) -> bool:
+    """Is there a byte to read, or an end? What has gone wrong is left to whoever reads."""
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+    except (BlockingIOError, InterruptedError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _count_down(counter: Counter[str], source: str) -> None:

@@ -164,6 +164,7 @@ class Connection(web.RequestHandler):
         message = message or ""
         if message.startswith(_HEAD_TOO_LARGE):
             status = 431
+            self._tell_of_the_head()
         response = self._on_error(status, message)
         response.force_close()
         return response
@@ -173,6 +174,7 @@ class Connection(web.RequestHandler):
         transport = self.transport
         if transport is None:
             return
+        self._tell_of_the_head()
         if self._request_in_progress:
             # Somebody else's answer is being written.
             transport.abort()
@@ -182,6 +184,10 @@ class Connection(web.RequestHandler):
         transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         self._head_done()
         transport.close()
+
+    def _tell_of_the_head(self) -> None:
+        """No station sees such a request, so that it is not in the audit log. The connection ends with it."""
+        _log.warning("request head refused", source=self.peer.address, reason="HeadTooLarge")
 
     def _break_off(self) -> None:
         """The bytes stopped being HTTP. If that was inside a body, aiohttp does not tell who waits for it: we do."""
@@ -309,8 +315,6 @@ class Listener:
         self._handshakes.start(self._handshake(sock, source))
 
     async def _handshake(self, sock: socket.socket, source: str) -> None:
-        if sock.family in {socket.AF_INET, socket.AF_INET6}:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Made here, because what uvloop gives back is its own TLS protocol.
         connection = self._server()
         try:

@@ -144,3 +144,30 @@ async def test_closing_turns_away_who_waits(doors: list[Door]) -> None:
     door.gate.close()
     assert is_closed(silent)
     assert is_closed(waiting)
+
+
+async def test_whoever_has_spoken_starts_at_once(doors: list[Door]) -> None:
+    door = Door()
+    doors.append(door)
+    door.connect("a")
+    assert door.started == ["a"]
+    late = door.connect("b", speak=False)
+    assert door.started == ["a"]
+    late.send(b"hello")
+    await turn()
+    assert door.started == ["a", "b"]
+
+
+async def test_whoever_was_reset_meanwhile_starts_too(doors: list[Door]) -> None:
+    door = Door()
+    doors.append(door)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        peer = socket.create_connection(listening.getsockname())
+        ours, _ = listening.accept()
+    ours.setblocking(False)
+    door.ours.append(ours)
+    gate.reset(peer)
+    door.gate.enter(ours, "a")
+    await turn()
+    # Its handshake fails, which is told to the gate as any other end of one.
+    assert door.started == ["a"]
