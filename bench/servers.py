@@ -63,7 +63,8 @@ async def launched(directory: pathlib.Path) -> AsyncIterator[asyncio.subprocess.
     with log.open("ab") as file:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "handfast", "up", "--dir", str(directory)),
-            *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"),
+            # As JSON, because only who asks for it gets a first token without a terminal.
+            *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "-o", "json"),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=file,

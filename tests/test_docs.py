@@ -326,7 +326,7 @@ def test_what_is_missing_is_missing(sentence):
 
 def test_the_tour_names_every_controller():
     rows = re.findall(r"^\| `([\w-]+)` \| \[(\w+)\.py\]", text(ROOT / "docs" / "tour.md"), re.MULTILINE)
-    builds = controllers.known(b"", jwt.Signer(keys.generate()))
+    builds = controllers.known(b"ca", jwt.Signer(keys.generate()), ["https://a"])
     assert [name for name, _ in rows] == list(builds)
     for name, module in rows:
         assert f'NAME = "{name}"' in text(SOURCE / "controllers" / f"{module}.py")

@@ -252,6 +252,8 @@ class TestPreparedByKubeadm:
         assert "cluster id  not published" in done.stdout
         shown = tools.handfast_token(plane)
         assert listed(shown)[KUBEADM]["groups"] == [first_objects.NODE_GROUP]
+        # One that goes on signing: without it nobody could tell a deleted token from a signer that does not run.
+        shown("create", "others.0123456789abcdef")
         assert shown("delete", KUBEADM).stdout == 'bootstrap token "kubead" deleted\n'
         again = Tool(tools.HANDFAST)("join", address(plane), "--token", KUBEADM, *pinned, "--timeout", "5s", code=1)
         assert "reason: UnknownTokenID" in again.stderr

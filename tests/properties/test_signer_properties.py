@@ -99,7 +99,7 @@ class Process:
             "cleaner", token_cleaner.TokenCleaner(server, clock).reconcile, clock=clock
         )
         self.timers = token_cleaner.Timers(clock, cleaner.queue.add_after)
-        publishing = cluster_info.Publisher(server, namespaces, self.config_maps, servers=servers, ca=b"CA")
+        publishing = cluster_info.Publisher(server, clock, namespaces, self.config_maps, servers=servers, ca=b"CA")
         publisher: loop.Controller[str] = loop.Controller("publisher", publishing.reconcile, clock=clock)
         publisher.watches(self.config_maps, lambda _: [cluster_info.KEY])
         publisher.watches(namespaces, lambda _: [cluster_info.KEY])

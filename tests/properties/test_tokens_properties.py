@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handfast import errors
-from handfast.bootstrap import tokens
+from handfast.bootstrap import token_verdict, tokens
 
 NOW = datetime.datetime(2026, 11, 15, 12, 0, 0, tzinfo=datetime.UTC)
 LETTERS = string.ascii_lowercase + string.digits
@@ -89,9 +89,9 @@ def test_reading_undoes_writing(
     assert tokens.parse_groups(found.extra_groups, found.old_groups) == tuple(sorted({tokens.DEFAULT_GROUP, *extra}))
     assert found.description == description
     assert token.secret not in repr(found).replace(repr(description), "")
-    verdict = tokens.verdict(document, token, NOW)
+    verdict = token_verdict.verdict(document, token, NOW)
     good = "authentication" in usages and (expiration is None or expiration > NOW)
-    assert isinstance(verdict, tokens.Accepted) is good
+    assert isinstance(verdict, token_verdict.Accepted) is good
 
 
 @settings(max_examples=200, deadline=None)
@@ -99,8 +99,8 @@ def test_reading_undoes_writing(
 def test_only_the_same_secret_is_accepted(stored: tokens.Token, other: tokens.Token) -> None:
     document = tokens.secret_document(stored, usages=["authentication"])
     for presented in (tokens.Token(stored.id, other.secret), tokens.Token(other.id, stored.secret), stored):
-        verdict = tokens.verdict(document, presented, NOW)
-        assert isinstance(verdict, tokens.Accepted) is (presented.text == stored.text)
+        verdict = token_verdict.verdict(document, presented, NOW)
+        assert isinstance(verdict, token_verdict.Accepted) is (presented.text == stored.text)
 
 
 @settings(max_examples=200, deadline=None)
@@ -113,8 +113,8 @@ def test_only_the_same_secret_is_accepted(stored: tokens.Token, other: tokens.To
     good_tokens,
 )
 def test_whatever_stands_there_is_judged(document: Any, token: tokens.Token) -> None:
-    verdict = tokens.verdict(document, token, NOW)
-    assert isinstance(verdict, tokens.Rejected)
+    verdict = token_verdict.verdict(document, token, NOW)
+    assert isinstance(verdict, token_verdict.Rejected)
     assert verdict.check > 2
     assert token.secret not in verdict.sentence
 

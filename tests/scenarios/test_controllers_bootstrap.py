@@ -163,6 +163,43 @@ async def test_a_restart_with_other_addresses_and_another_ca(tmp_path: pathlib.P
 
 
 @pytest.mark.slow
+async def test_nobody_can_wedge_the_signer(tmp_path: pathlib.Path):
+    """By keys that the API allows in one place only, or by a ConfigMap that cannot be changed."""
+    async with told(tmp_path) as story, running(story.world, *ALL):
+        await story.token(ONE)
+        first = await story.signed_by(ONE)
+        squatting: dict[str, Any] = {
+            "metadata": {"name": cluster_info.NAME},
+            "binaryData": {"jws-kubeconfig-aaaaaa": "AAAA", "jws-kubeconfig-zzzzzz": "AAAA", "kubeconfig": "AAAA"},
+        }
+        await replaced(story, squatting)
+        assert (await story.signed_by(ONE))["kubeconfig"] == first["kubeconfig"]
+        await replaced(story, {"metadata": {"name": cluster_info.NAME}, "immutable": True})
+
+        async def warned() -> bool:
+            return ("cluster-info", "ImmutableConfigMap") in await story.warnings("kube-public")
+
+        await story.eventually(warned)
+        await story.client.delete(c.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+        await story.signed_by(ONE)
+
+
+async def replaced(story: Story, document: dict[str, Any]) -> None:
+    """Another ConfigMap in its place, whoever else is quick to make one."""
+
+    async def done() -> bool:
+        with api.MISSING_OK:
+            await story.client.delete(c.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+        try:
+            await story.client.create(c.CONFIG_MAPS, document, namespace=cluster_info.NAMESPACE)
+        except errors.Refused:
+            return False
+        return True
+
+    await story.eventually(done)
+
+
+@pytest.mark.slow
 async def test_several_copies_agree_and_come_to_rest(tmp_path: pathlib.Path):
     many = [tokens.Token(f"{number:06d}", f"{number:016d}") for number in range(20)]
     async with told(tmp_path) as story, running(story.world, *ALL), running(story.world, *ALL):

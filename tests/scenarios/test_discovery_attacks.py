@@ -17,6 +17,7 @@ import pytest
 
 from handfast import errors
 from handfast.bootstrap import cluster_info, discovery, endpoints, jws
+from handfast.cli import output
 from handfast.client import discovery as searching
 from tests.world import tls_cluster
 from tests.world.clock import MovableClock
@@ -199,6 +200,88 @@ async def test_an_honest_endpoint_beside_it_is_found(attack: Attack, mallory: Au
             assert await search.login(found, TOKEN, signs=True)
             assert attacker.knows_nothing()
             assert not cluster.server.knows_nothing()
+
+
+def unreadable_answers() -> dict[str, tls_cluster.Respond]:
+    """What has no business in an answer, each in its own way. What is signed is from somebody who has the token."""
+    info = {"servers": ["https://a"], "id": "\x1b[2J"}
+    hostile = {"cluster": {"server": "https://a", "extensions": [{"name": "handfast.dev/cluster", "extension": info}]}}
+    texts = {
+        "deep YAML": "a: " + "[" * 100_000,
+        "a bomb": "a: &a [x]\n" + "".join(f"b{n}: [*a, *a]\n" for n in range(9)),
+        "an escape": json.dumps({"clusters": [{"name": "", **hostile}]}),
+        "a name that is none": cluster_info.build(cluster_info.ClusterInfo(("https://a",), None, "")).replace(
+            "https://a", f"https://{'a' * 64}.example"
+        ),
+        "nothing of the kind": "- 1",
+    }
+    found: dict[str, tls_cluster.Respond] = {
+        name: lambda _, text=text: tls_cluster.json_reply(tls_cluster.signed(text))  # type: ignore[misc]
+        for name, text in texts.items()
+    }
+    bodies = {
+        "deep JSON": b"[" * 200_000,
+        "no UTF-8": b"\xff\xfe",
+        "a list": b"[]",
+        "lone surrogates": json.dumps(tls_cluster.config_map("a: \udcff", abcdef="x..y")).encode(),
+        "a signature of surrogates": json.dumps(tls_cluster.config_map("a: b", abcdef="\udcff..\udcff")).encode(),
+        "numbers": b'{"kind":"ConfigMap","metadata":{"name":"cluster-info"},"data":{"kubeconfig":7}}',
+        "data that is none": b'{"kind":"ConfigMap","metadata":{"name":"cluster-info"},"data":[]}',
+    }
+    found |= {name: lambda _, body=body: Reply(200, body) for name, body in bodies.items()}  # type: ignore[misc]
+    found["a wrong date"] = lambda _: Reply(200, b"{}", {"Date": "Sun, 99 Nov 2026 25:00:00 -0000"})
+    found["headers of octets"] = lambda _: Reply(200, b"{}", {"Date": "\xff\xfe", "WWW-Authenticate": "\x80"})
+    found["a length that is none"] = lambda _: Reply(200, b"{}", {"Content-Length": "-1"})
+    return found
+
+
+@pytest.mark.parametrize("name", list(unreadable_answers()))
+@pytest.mark.parametrize("pinned", [True, False])
+async def test_what_one_server_answers_does_not_stop_the_search_at_others(name: str, pinned: bool) -> None:
+    """It is preferred by the order, and answers first."""
+    clock = MovableClock()
+    search = searching.Discovery(clock, timeout=60.0)
+    async with (
+        tls_cluster.cluster() as cluster,
+        tls_cluster.listening(Authority().context(), unreadable_answers()[name]) as bad,
+    ):
+        typed = [endpoints.parse(f"127.0.0.1:{port}") for port in (bad.port, cluster.server.port)]
+        method = discovery.ByToken(TOKEN, (cluster.ca.pin,) if pinned else ())
+        found = await tls_cluster.while_time_passes(clock, search.by_token(typed, method))
+        assert (found.server, found.info) == (cluster.server.url, cluster.info)
+        assert bad.requests, "it was never asked: this test shows nothing"
+        assert bad.knows_nothing()
+        # Alone, it is an error like any other.
+        with pytest.raises(errors.HandfastError) as caught:
+            await tls_cluster.while_time_passes(clock, search.by_token(typed[:1], method))
+        assert output.printable(caught.value.message) == caught.value.message
+
+
+async def test_nor_does_an_answer_that_makes_us_stumble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever nobody has thought of."""
+    clock = MovableClock()
+    search = searching.Discovery(clock, timeout=60.0)
+    reading = discovery.read_config_map
+
+    def stumbling(body: bytes, where: str) -> discovery.Published:
+        if body == b"{}":
+            raise ZeroDivisionError("hunter2")
+        return reading(body, where)
+
+    monkeypatch.setattr(discovery, "read_config_map", stumbling)
+    async with (
+        tls_cluster.cluster() as cluster,
+        tls_cluster.listening(Authority().context(), lambda _: Reply(200, b"{}")) as bad,
+    ):
+        typed = [endpoints.parse(f"127.0.0.1:{port}") for port in (bad.port, cluster.server.port)]
+        method = discovery.ByToken(TOKEN, (cluster.ca.pin,))
+        found = await tls_cluster.while_time_passes(clock, search.by_token(typed, method))
+        assert found.server == cluster.server.url
+        assert bad.requests
+        with pytest.raises(errors.Refused) as caught:
+            await tls_cluster.while_time_passes(clock, search.by_token(typed[:1], method))
+        assert caught.value.reason == "BadAnswer"
+        assert caught.value.message == f"{bad.url}: its answer cannot be understood (ZeroDivisionError)"
 
 
 async def test_a_discovery_file_is_no_reason_to_trust_another_ca(mallory: Authority) -> None:

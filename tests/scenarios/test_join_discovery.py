@@ -11,6 +11,7 @@ import base64
 import contextlib
 import dataclasses
 import io
+import os
 import pathlib
 import socket
 import ssl
@@ -21,7 +22,7 @@ import pytest
 from handfast import errors
 from handfast.bootstrap import cluster_info, discovery, endpoints, kubeconfig, tokens
 from handfast.cli import main, output
-from handfast.client import cluster_cache
+from handfast.client import anonymous, cluster_cache
 from handfast.client import discovery as searching
 from handfast.pki import pins
 from tests.scenarios import granting
@@ -235,6 +236,41 @@ class TestRefresh:
         assert cluster_cache.load(joinable.kubeconfig).info == fresh
         assert await joinable.run("kubeconfig", "show", "--kubeconfig", joinable.kubeconfig) == 0
         assert "https://127.0.0.1:1" in capfd.readouterr().out
+
+    async def test_what_somebody_else_changes_meanwhile_is_not_overwritten(self, joinable, monkeypatch, capfd):
+        """Their credentials, for another cluster by now, must not be sent to the old one."""
+        await self.joined(joinable)
+        fresh = dataclasses.replace(joinable.info, servers=(joinable.info.servers[0], "https://127.0.0.1:1"))
+        await joinable.publish(fresh)
+        theirs = joinable.kubeconfig.read_text().replace(joinable.info.servers[0], "https://192.0.2.9:6443")
+        asked = anonymous.ask
+
+        async def meanwhile(*arguments):
+            joinable.kubeconfig.write_text(theirs)
+            return await asked(*arguments)
+
+        defaults = {**(searching.Discovery.__init__.__kwdefaults__ or {}), "ask": meanwhile}
+        monkeypatch.setattr(searching.Discovery.__init__, "__kwdefaults__", defaults)
+        capfd.readouterr()
+        assert await joinable.run("kubeconfig", "refresh", "--kubeconfig", joinable.kubeconfig) == 1
+        err = capfd.readouterr().err
+        assert "it was changed while the cluster was asked" in err
+        assert err.endswith("hint: nothing was written; try again\nreason: KubeconfigChanged\n")
+        assert joinable.kubeconfig.read_text() == theirs
+
+    async def test_owner_and_mode_stay(self, joinable, capfd):
+        await self.joined(joinable)
+        joinable.kubeconfig.chmod(0o640)
+        if os.geteuid() == 0:
+            os.chown(joinable.kubeconfig, 1234, 5678)
+        before = joinable.kubeconfig.stat()
+        await joinable.publish(
+            dataclasses.replace(joinable.info, servers=(*joinable.info.servers, "https://127.0.0.1:1"))
+        )
+        assert await joinable.run("kubeconfig", "refresh", "--kubeconfig", joinable.kubeconfig) == 0
+        after = joinable.kubeconfig.stat()
+        assert before.st_ino != after.st_ino
+        assert (before.st_uid, before.st_gid, before.st_mode) == (after.st_uid, after.st_gid, after.st_mode)
 
     async def test_the_server_moved_and_its_root_changed(self, joinable, tmp_path, capfd):
         """Another server under another CA, where the cluster was. The copy stays as it is."""

@@ -123,11 +123,13 @@ async def test_a_head_without_end_is_cut_off(tmp_path: pathlib.Path) -> None:
         port = world.server.address[1]
         async with wire.line(port, world.anonymous_context()) as opened:
             await opened.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
-            for number in range(6):
-                await opened.send(b"X-%d: " % number + b"a" * 5_000 + b"\r\n")
-            async with asyncio.timeout(5):
-                answer = await opened.reader.read(1 << 16)
+            with structlog.testing.capture_logs() as logs:
+                for number in range(6):
+                    await opened.send(b"X-%d: " % number + b"a" * 5_000 + b"\r\n")
+                async with asyncio.timeout(5):
+                    answer = await opened.reader.read(1 << 16)
         assert answer.startswith(b"HTTP/1.1 431 ")
+        assert [entry["source"] for entry in logs if entry.get("reason") == "HeadTooLarge"] == ["127.0.0.1"]
         # Large bodies are no heads.
         await world.create_config_map("a", data="x" * 100_000)
 

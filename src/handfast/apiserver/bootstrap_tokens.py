@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authenticates bearers of bootstrap tokens by the Secrets in the server's own copy. It judges none: see `tokens`.
+"""Authenticates bearers of bootstrap tokens by the Secrets in the server's own copy. It judges none: see `token_verdict`.
 
 1. A text of another shape is left to the next authenticator.
 2. A copy of the store that has stopped is not believed: refused.
@@ -7,7 +7,7 @@
    server learns that its Secret was changed or deleted, and at its expiration. Kubernetes remembers it for ten seconds.
 4. Where there is no Secret, a decoy is decoded and judged the same way, and refused.
 5. A Secret that cannot be decoded is judged as none at all.
-6. Then the checks of `bootstrap/tokens.py` decide, and the first that fails is told to the log, never to the caller.
+6. Then the checks of `bootstrap/token_verdict.py` decide, and the first that fails is told to the log, never to the caller.
 7. A bootstrap token names no audience: it is good for those of this API, as in Kubernetes, and for no other.
 8. The Secret may say from where the token is accepted; `authn` compares. A limit that cannot be read refuses everybody.
 
@@ -30,7 +30,7 @@ from typing import Final
 
 from handfast import errors
 from handfast.apiserver import envelope, identity, replica, states
-from handfast.bootstrap import tokens
+from handfast.bootstrap import token_verdict, tokens
 from handfast.rules import token_use
 
 METHOD: Final = "bootstrap-token"
@@ -43,7 +43,7 @@ class BootstrapTokens:
     def __init__(self, copy: replica.Replica, api_audiences: tuple[str, ...]) -> None:
         self._replica = copy
         self._audiences = api_audiences
-        self._decoy = states.Item(tokens.NAMESPACE, "", 0, envelope.encode_document(tokens.decoy()))
+        self._decoy = states.Item(tokens.NAMESPACE, "", 0, envelope.encode_document(token_verdict.decoy()))
 
     def remembers(self, token: str) -> bool:
         """Never: a deleted token must be refused at once."""
@@ -67,8 +67,8 @@ class BootstrapTokens:
         known = item is not None
         document = _document(self._decoy if item is None else item)
         # 6.
-        found = tokens.verdict(document, presented, now, known=known)
-        if isinstance(found, tokens.Rejected):
+        found = token_verdict.verdict(document, presented, now, known=known)
+        if isinstance(found, token_verdict.Rejected):
             refused = identity.Unauthorized(found.reason, f"{name}: {found.sentence}")
             # Whoever knows the secret may know that it has ended; the checks before this one told nobody anything.
             refused.told = found.reason if found.reason == "TokenExpired" else ""

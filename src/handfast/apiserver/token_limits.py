@@ -6,7 +6,8 @@ A use is written on the token's Secret by compare-and-swap before the request fo
 1. of any number of machines that ask at once, at whatever server, exactly as many get in as the token allows;
 2. what fails afterwards, and an answer that is lost, cost nothing: the use belongs to the key, which may ask again;
 3. a dry run is judged and reserves nothing;
-4. the row runs last of the built-in ones, so that what they refuse uses nothing up.
+4. who was known by something else than a token, as by impersonation, is not judged, whatever the name;
+5. the row runs last of the built-in ones, so that what they refuse uses nothing up.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_token_limits.py |
 |---|---|---|---|---|
@@ -14,6 +15,7 @@ A use is written on the token's Secret by compare-and-swap before the request fo
 | two machines | … at two servers | … | 1 | test_another_servers_reservation_counts |
 | a machine | a token for one use | have another one's use counted by asking in vain | 2: its own key's | test_a_failure_afterwards_costs_nothing |
 | a holder | a token for one use | find out by a dry run | 3 | test_a_dry_run_reserves_nothing |
+| an administrator | the right to impersonate | use a token up without having it | 4 | test_another_credential_of_that_name_uses_nothing_up |
 | a thief | a token, in another network | use it there | `require_source` | test_a_source_elsewhere |
 | a holder | many keys | let writers starve one another | one at a time for each token | test_of_many_at_once_one_gets_in |
 """
@@ -27,7 +29,7 @@ from typing import Final
 
 from handfast import errors
 from handfast.api import kinds, objects, status
-from handfast.apiserver import admission, identity, storage
+from handfast.apiserver import admission, bootstrap_tokens, identity, storage
 from handfast.bootstrap import token_limits, tokens
 from handfast.rules import certificate_admission, decision, networks, token_use
 from handfast.store import protocol
@@ -62,7 +64,8 @@ class TokenLimits:
 
     def admit(self, asked: admission.Attributes, context: admission.Context) -> Awaitable[None] | None:
         """Let a bootstrap token ask for a certificate, and write that down; or refuse it."""
-        token = token_use.token_id(asked.user.name)
+        # 4.
+        token = token_use.token_id(asked.user.name) if asked.user.method == bootstrap_tokens.METHOD else None
         if token is None or asked.subresource or asked.document is None:
             return None
         return self._reserve(asked, asked.document, tokens.secret_name(token), context)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.assembly import endpoints
+from handfast.assembly import controller_names, endpoints
 from handfast.rules import networks
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
@@ -93,11 +93,10 @@ def _store(value: Any) -> str:
 
 def _controllers(value: Any) -> tuple[str, ...]:
     items = _texts(value)
-    for item in items:
-        if not re.fullmatch(r"\*|-?[a-z][a-z0-9-]*", item):
-            raise ValueError(f"has {item!r}, which is no controller's name")
-    if not items:
-        raise ValueError("is empty")
+    try:
+        controller_names.chosen(items)
+    except errors.Refused as refused:
+        raise ValueError(f"cannot be used: {refused.message}") from None
     return items
 
 

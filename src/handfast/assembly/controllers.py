@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from handfast.assembly import endpoints
+from handfast.assembly import controller_names, endpoints
 from handfast.client import api, cache, connection, transport
 from handfast.controllers import (
     bootstrap_signer,
@@ -43,21 +43,12 @@ Build = Callable[[loop.Context], loop.Controller[Any]]
 
 _log = structlog.get_logger("handfast.controllers")
 
-# Names from before controllers were called controllers, which kubeadm still uses.
-ALIASES: Mapping[str, str] = {
-    bootstrap_signer.ALIAS: bootstrap_signer.NAME,
-    cluster_info.ALIAS: cluster_info.NAME,
-    token_cleaner.ALIAS: token_cleaner.NAME,
-}
-# `*` does not mean these: a cluster that is not joined with tokens does not want them, and another may have its own.
-OPT_IN = frozenset({bootstrap_signer.NAME, token_cleaner.NAME})
-
 _LEASE = "handfast-controllers"
 _DRAIN_SECONDS = 5.0
 
 
 def known(root_ca_pem: bytes, signer: jwt.Signer | None = None, servers: Sequence[str] = ()) -> Mapping[str, Build]:
-    """Every controller by the name that `--controllers` takes.
+    """Every controller by the name that `--controllers` takes; all names are in `controller_names`.
 
     Without a key to sign with there are no tokens; without addresses and a CA nothing is said of where the cluster is.
     """
@@ -138,7 +129,7 @@ async def run(
         place = connection.load(kubeconfig_path)
     signer = None if service_account_key is None else jwt.Signer(keys.private_from_pem(service_account_key))
     builds = known(root_ca_pem or place.ca_pem or b"", signer, servers)
-    wanted = loop.check_names(selection, tuple(builds), aliases=ALIASES, opt_in=OPT_IN)
+    wanted = controller_names.chosen(selection, tuple(builds))
     if not (root_ca_pem or place.ca_pem):
         _log.warning("no CA is known, so none is published", controller=root_ca.NAME)
         wanted = [name for name in wanted if name != root_ca.NAME]

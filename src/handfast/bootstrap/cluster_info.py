@@ -16,7 +16,8 @@ signatures cover its octets.
 3. The cluster is the one named `""`, else that of the current context, else the only one.
 4. It is not `insecure-skip-tls-verify`, and has no `proxy-url` and no `tls-server-name`: whoever ignored these would go
    elsewhere than was meant. Its CA is in the text, not at a path. Without a CA, the system's roots count.
-5. Its server is an https URL, and so are those of the extension, whose identifier is text.
+5. Its server is an https URL (`endpoints.of_server`), and so are those of the extension, whose identifier is empty or
+   matches `[A-Za-z0-9._-]{1,253}`: it is shown to people, and written into files.
 
 `signatures` signs for a token when all of this holds:
 
@@ -34,10 +35,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib import parse as urls
 
 from handfast import errors
-from handfast.bootstrap import jws, kubeconfig, tokens
+from handfast.bootstrap import endpoints, jws, kubeconfig, tokens
 
 NAMESPACE: Final = "kube-public"
 NAME: Final = "cluster-info"
@@ -47,9 +47,13 @@ EXTENSION: Final = "handfast.dev/cluster"
 # How much data a ConfigMap holds. Kubernetes counts values; here keys count, too, because the request that carries
 # them, and the record of who owns each key, have limits of their own.
 MAX_DATA: Final = 1 << 20
+# How much is read of a text that nobody vouches for. Reading YAML costs a hundred times what sending it does.
+MAX_UNVERIFIED: Final = 64 << 10
 
 # What needs no quotes in YAML.
 _PLAIN_URL = re.compile(r"https://[A-Za-z0-9._~/:\[\]-]*[A-Za-z0-9/\]]")
+_ID = re.compile(r"[A-Za-z0-9._-]{1,253}")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9-]{1,64}")
 _FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 _NOT_SUPPORTED: Final = ("proxy-url", "tls-server-name")
 
@@ -78,6 +82,7 @@ def build(info: ClusterInfo) -> str:
         raise errors.Misuse("servers: a ClusterInfo without a server leads nowhere")
     for index, server in enumerate(info.servers):
         _require_https(server, f"servers[{index}]")
+    _require_id(info.id, "id")
     authority = [] if info.ca is None else [f"certificate-authority-data: {base64.b64encode(info.ca).decode('ascii')}"]
     cluster = [
         *authority,
@@ -104,10 +109,10 @@ def build(info: ClusterInfo) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read(text: str) -> ClusterInfo:
-    """Checks 1 to 5."""
+def read(text: str, limit: int = kubeconfig.MAX_BYTES) -> ClusterInfo:
+    """Checks 1 to 5; `limit` is how long the text may be."""
     # 1.
-    document = kubeconfig.load(text)
+    document = kubeconfig.load(text, limit)
     for key, wanted in (("apiVersion", "v1"), ("kind", "Config")):
         # A tuple, because what is no text may have no hash.
         if document.get(key) not in (None, "", wanted):
@@ -116,7 +121,7 @@ def read(text: str) -> ClusterInfo:
     for _, where, body in _entries(document, "user"):
         for key, value in body.items():
             if value not in (None, "", {}, []):
-                raise _credentials(f"{where}.{key}")
+                raise _credentials(f"{where}.{key if _PLAIN_KEY.fullmatch(key) else json.dumps(key[:200])}")
     clusters = list(_entries(document, "cluster"))
     for _, where, body in clusters:
         for key in ("server", "proxy-url"):
@@ -259,7 +264,7 @@ def _extension(cluster: Mapping[str, Any], where: str) -> tuple[str, tuple[str, 
                 raise _bad(f"{inside}.servers: must be a list of URLs")
             for number, server in enumerate(servers):
                 _require_https(server, f"{inside}.servers[{number}]")
-            return _text(found, "id", inside), tuple(servers)
+            return _require_id(_text(found, "id", inside), f"{inside}.id"), tuple(servers)
     return "", ()
 
 
@@ -269,13 +274,15 @@ def _require_https(server: object, where: str) -> None:
     if "@" in server:
         raise _credentials(where)
     try:
-        url = urls.urlsplit(server)
-        # The port is only looked at when asked for.
-        good = url.scheme == "https" and bool(url.hostname) and url.port != 0 and not url.query and not url.fragment
-    except ValueError:
-        good = False
-    if not good or not server.isascii() or not server.isprintable() or " " in server:
-        raise _bad(f"{where}: {json.dumps(server[:200])} is not a URL such as https://192.0.2.1:6443")
+        endpoints.of_server(server)
+    except errors.Refused:
+        raise _bad(f"{where}: {json.dumps(server[:200])} is not a URL such as https://192.0.2.1:6443") from None
+
+
+def _require_id(text: str, where: str) -> str:
+    if text and _ID.fullmatch(text) is None:
+        raise _bad(f"{where}: {json.dumps(text[:200])} is no identifier; allowed: {_ID.pattern}")
+    return text
 
 
 def _text(body: Mapping[str, Any], key: str, where: str) -> str:

@@ -185,12 +185,23 @@ def _by_file(source: str, flags: Flags) -> ByFile:
             f"--discovery-file: {source!r}: if a URL is used, the scheme must be https",
             hint="name a file, an https URL, or - for stdin",
         )
-    if found and (re.fullmatch(r"[!-~]+", source) is None or not re.match(r"(?i)https://[^/?#@]+(?:[/?#]|$)", source)):
+    if found and not _is_url(source):
         raise Usage(
             "--discovery-file: this is not a URL such as https://example.com/cluster.yaml, without credentials in it",
             hint="name a file, an https URL, or - for stdin",
         )
     return ByFile(f"https://{source[8:]}" if found else source)
+
+
+def _is_url(source: str) -> bool:
+    site = re.match(r"https://[^/?#@]+(?=[/?#]|$)", source, re.IGNORECASE)
+    if site is None or re.fullmatch(r"[!-~]+", source) is None:
+        return False
+    try:
+        endpoints.of_server(site[0])
+    except errors.Refused:
+        return False
+    return True
 
 
 def _typed(text: str, parse: Callable[[str], T], what: str) -> T:

@@ -12,6 +12,8 @@ It resolves no name and opens no connection. What is accepted, in order of check
 4. A host of digits and dots is an IPv4 address in full; any other is a DNS name in ASCII, kept in lower case.
 5. A port is a number from 1 to 65535.
 
+6. A URL has no line breaks or tabs in it, which Python's parser would drop, and others would not.
+
 Credentials in a URL are refused, and not repeated in the error.
 """
 
@@ -81,6 +83,9 @@ def _parse(text: str, default_port: int) -> Endpoint:
 
 
 def _split_url(text: str) -> tuple[str, str]:
+    # 6.
+    if not text.isprintable():
+        raise _refused(f"{_quoted(text)} is not an https URL")
     try:
         split = urllib.parse.urlsplit(text)
     except ValueError:

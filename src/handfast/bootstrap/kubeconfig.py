@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,10 +141,10 @@ def parse(text: str, context: str = "") -> Kubeconfig:
     )
 
 
-def load(text: str) -> dict[str, Any]:
+def load(text: str, limit: int = MAX_BYTES) -> dict[str, Any]:
     """The document itself (1): also for those that are no complete kubeconfig, such as that of cluster-info."""
-    if len(text) > MAX_BYTES:
-        raise _refused(f"a kubeconfig of {len(text)} characters; at most {MAX_BYTES} are read")
+    if len(text) > limit:
+        raise _refused(f"a kubeconfig of {len(text)} characters; at most {limit} are read")
     try:
         _require_tame(text)
         document = yaml.load(text, Loader=_Loader)  # noqa: S506 -- _Loader is the safe loader with less in it
@@ -185,7 +186,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
             raise _refused(f"{where}: a key must be a string, and merge keys are not accepted")
         key = key_node.value
         if key in found:
-            raise _refused(f"{where}: {key} occurs twice in one mapping")
+            raise _refused(f"{where}: {json.dumps(key[:200])} occurs twice in one mapping")
         found[key] = loader.construct_object(value_node, deep=True)
     return found
 
@@ -247,8 +248,8 @@ def _named(document: Mapping[str, Any], noun: str, name: str, asked: str) -> tup
             if not isinstance(body, dict):
                 raise _refused(f"{noun}s[{index}].{noun}: must be a mapping")
             return f"{noun}s[{index}].{noun}", body
-    known = ", ".join(sorted(repr(entry.get("name")) for entry in entries)) or "none"
-    raise _refused(f"{asked}: there is no {noun} {name!r}; the document has: {known}")
+    known = ", ".join(sorted(json.dumps(entry.get("name")) for entry in entries)) or "none"
+    raise _refused(f"{asked}: there is no {noun} {json.dumps(name)}; the document has: {known}")
 
 
 def _cluster(name: str, where: str, body: Mapping[str, Any]) -> Cluster:

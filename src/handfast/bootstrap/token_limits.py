@@ -8,14 +8,14 @@ It does not decide whether a use is allowed (`rules.token_use` does) and enforce
 | `handfast.dev/max-uses` | how many keys may ask for a certificate | a number from 1 to `MAX_USES` |
 | `handfast.dev/allowed-nodes` | for which nodes | names or globs, separated by commas; `*` is any run of characters, `?` is one |
 | `handfast.dev/allowed-cidrs` | from where the token is accepted | networks in CIDR form, separated by commas |
-| `handfast.dev/uses` | the newest uses, oldest first | a JSON list of {time, node, key, source} |
+| `handfast.dev/uses` | the uses, oldest first | a JSON list of {time, node, key, source} |
 | `handfast.dev/use-count` | how many uses there were, also those no longer listed | a number |
 
 An annotation that is not there limits nothing. One that is there and cannot be read is an error, never no limit.
 
 A use is one public key asking for one node. All uses of a token with `max-uses` are listed, because each may be asked
-for again; of other tokens the newest `KEPT`. With names as long as they may be, both fit into half of what annotations
-may hold.
+for again; of other tokens `KEPT`: the first half of them and the newest half, so that nobody who has the token can flush
+out who used it before. With names as long as they may be, both fit into half of what annotations may hold.
 """
 
 from __future__ import annotations
@@ -185,8 +185,10 @@ def uses_left(document: object) -> int | None:
 
 def with_use(document: objects.Document, use: Use) -> objects.Document:
     """The Secret with one more use: the count is exact, the list is bounded."""
-    kept = KEPT if read(document).max_uses is None else MAX_USES
-    listed = [*uses(document), use][-kept:]
+    half = (KEPT if read(document).max_uses is None else MAX_USES) // 2
+    listed = [*uses(document), use]
+    if len(listed) > 2 * half:
+        listed = listed[:half] + listed[-half:]
     rows = [_Row(objects.timestamp(each.time), each.node, each.key, each.source) for each in listed]
     metadata = objects.metadata(document)
     written = {USES_KEY: _encode(rows).decode(), COUNT_KEY: str(count(document) + 1)}

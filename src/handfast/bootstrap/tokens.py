@@ -1,37 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Bootstrap tokens: their grammar, the Secret that holds one, and the verdict on a token that somebody presents.
+r"""Bootstrap tokens: their grammar, and the Secret that holds one, written and read.
 
-It draws no random octets and asks no clock, it looks nothing up, and it signs nothing: all that is the caller's. A
-token's secret half never stands in a `repr`, an error or a verdict, and is compared only in constant time.
-
-`verdict` asks what Kubernetes asks, in its order, and names the first check that fails:
-
- 1. The text is `[a-z0-9]{6}\.[a-z0-9]{16}` (`parse`); another text is no bootstrap token. The caller does this one.
- 2. There is a Secret `kube-system/bootstrap-token-<id>`. The caller looks it up by that name, so the name is not
-    compared again; where there is none it gives the document of `decoy`, and says so.
- 3. The Secret is not being deleted.
- 4. It is a document of type `bootstrap.kubernetes.io/token` with data, and the data is base64.
- 5. `token-secret` is the secret half.
- 6. `token-id` is the id.
- 7. `expiration` is absent or empty, or an instant that is still to come. What cannot be read has expired.
- 8. `usage-bootstrap-authentication` is `true`, in these letters.
- 9. Every group of `auth-extra-groups` is well formed. `auth-groups` is the same key by its first name; where both
-    stand and differ, nobody can say which was meant.
-10. Then the user is `system:bootstrap:<id>`, in those groups and in `system:bootstrappers`.
-
-All checks run, whichever fails: how long the answer takes does not tell an unknown id from a wrong secret.
+It judges nobody (`token_verdict`), draws no random octets and asks no clock, it looks nothing up, and it signs nothing: all
+that is the caller's. A token's secret half never stands in a `repr` or an error, and is compared only in constant time.
 
 | who | holding | tries | stopped by | shown in tests/unit/bootstrap/test_tokens.py |
 |---|---|---|---|---|
-| anyone | an id from cluster-info | guess the secret letter by letter | 5: constant time | test_secrets_are_compared_in_constant_time |
-| anyone | nothing | learn which ids exist from the time taken | all checks run | test_an_unknown_id_takes_the_steps_of_a_wrong_secret |
-| anyone | this source | present the decoy's own secret | 2 | test_the_decoy_opens_nothing |
 | a reader of logs | errors | find a secret in them | nothing prints it | test_no_error_shows_a_secret |
 | a reader of logs | tracebacks | find a secret in a repr | nothing prints it | test_no_repr_shows_a_secret |
-| a former holder | an expired token | join again | 7 | test_verdict |
-| a holder | a token for signing only | log in with it | 8 | test_verdict |
-| who writes token Secrets | a group such as `system:masters` | make administrators | 9: one prefix, anchored | test_group_is_refused |
-| who writes token Secrets | a Secret of another type, or with broken data | crash the server | 4 | test_a_broken_document_is_rejected |
 """
 
 from __future__ import annotations
@@ -43,7 +19,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from handfast import errors
 from handfast.api import objects
@@ -86,7 +62,7 @@ _FIRST: Final = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 _LAST: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 # A stable word, and a sentence.
-_Finding = tuple[str, str]
+Finding = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +80,7 @@ class Token:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Token):
             return NotImplemented
-        return self.id == other.id and _same(self.secret, other.secret)
+        return self.id == other.id and same(self.secret, other.secret)
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -124,30 +100,6 @@ class TokenSecret:
     old_groups: str | None = None
     description: str = ""
     deleting: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    def __bool__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} has no truth value: match on its type")
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted(_Verdict):
-    """The token is good for this user until then (None: it has no end)."""
-
-    user: str
-    groups: tuple[str, ...]
-    until: datetime.datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected(_Verdict):
-    """The number of the first check that failed, a stable word for it, and a sentence without the secret."""
-
-    check: int
-    reason: str
-    sentence: str
 
 
 def is_well_formed(text: str) -> bool:
@@ -296,17 +248,9 @@ def secret_document(
     }
 
 
-def decoy() -> objects.Document:
-    """The Secret that is judged where there is none: like any other, and never accepted, see check 2."""
-    token = Token("0" * _ID_LENGTH, "0" * _SECRET_LENGTH)
-    group = f"{DEFAULT_GROUP}:decoy"
-    until = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
-    return secret_document(token, expiration=until, usages=USAGES, groups=[group])
-
-
 def read(document: object) -> TokenSecret:
-    """What a Secret says, or Refused with what is wrong with its form (check 4)."""
-    found, broken = _read(document)
+    """What a Secret says, or Refused with what is wrong with its form."""
+    found, broken = look(document)
     if broken is not None:
         reason, sentence = broken
         raise errors.Refused(sentence, reason=reason)
@@ -330,12 +274,12 @@ def require_consistent(found: TokenSecret) -> None:
         raise errors.Refused(wrong, reason="BadBootstrapSecret")
 
 
-def _read(document: object) -> tuple[TokenSecret, _Finding | None]:
-    """What can be read, and the first thing that is wrong."""
+def look(document: object) -> tuple[TokenSecret, Finding | None]:
+    """What can be read of a Secret, and the first thing that is wrong with its form."""
     given: Mapping[Any, Any] = document if isinstance(document, dict) else {}
     metadata = given.get("metadata")
     data = given.get("data")
-    broken: _Finding | None = None
+    broken: Finding | None = None
     if not isinstance(metadata, dict):
         broken = ("NotADocument", "this is not a document with metadata")
         metadata = {}
@@ -364,10 +308,10 @@ def _read(document: object) -> tuple[TokenSecret, _Finding | None]:
 _READ = frozenset({KEY_ID, KEY_SECRET, KEY_EXPIRATION, KEY_DESCRIPTION, KEY_GROUPS, KEY_GROUPS_OLD})
 
 
-def _values(data: Mapping[Any, Any]) -> tuple[dict[str, str], _Finding | None]:
+def _values(data: Mapping[Any, Any]) -> tuple[dict[str, str], Finding | None]:
     """The values of the keys that are read here, as text; one that is not base64 is left out and told."""
     values: dict[str, str] = {}
-    wrong: _Finding | None = None
+    wrong: Finding | None = None
     for key, encoded in data.items():
         if not isinstance(key, str) or (key not in _READ and not key.startswith(USAGE_PREFIX)):
             continue
@@ -395,74 +339,8 @@ def _decoded(encoded: object) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the checks see."""
-
-    found: TokenSecret
-    broken: _Finding | None
-    presented: Token
-    now: datetime.datetime
-    known: bool
-
-
-def _check_secret(seen: Evidence) -> _Finding | None:
-    same = _same(seen.found.token.secret, seen.presented.secret)
-    return None if same else ("WrongTokenSecret", f"{KEY_SECRET}: not the one presented")
-
-
-def _check_id(seen: Evidence) -> _Finding | None:
-    same = _same(seen.found.token.id, seen.presented.id)
-    return None if same else ("WrongTokenID", f"{KEY_ID}: not the one in the Secret's name")
-
-
-def _check_expiration(seen: Evidence) -> _Finding | None:
-    try:
-        until = parse_expiration(seen.found.expiration)
-    except errors.Refused as refused:
-        return refused.reason, refused.message
-    if until is not None and until <= seen.now:
-        return "TokenExpired", f"{KEY_EXPIRATION}: the token expired at {until.isoformat()}"
-    return None
-
-
-def _check_groups(seen: Evidence) -> _Finding | None:
-    try:
-        parse_groups(seen.found.extra_groups, seen.found.old_groups)
-    except errors.Refused as refused:
-        return refused.reason, refused.message
-    return None
-
-
-_NOT_FOR_AUTHENTICATION = ("NotForAuthentication", f'{USAGE_PREFIX}{AUTHENTICATION}: must be "true"')
-Check = Callable[[Evidence], _Finding | None]
-CHECKS: tuple[tuple[int, Check], ...] = (
-    (2, lambda seen: None if seen.known else ("UnknownToken", "there is no such token")),
-    (3, lambda seen: ("TokenBeingDeleted", "its Secret is being deleted") if seen.found.deleting else None),
-    (4, lambda seen: seen.broken),
-    (5, _check_secret),
-    (6, _check_id),
-    (7, _check_expiration),
-    (8, lambda seen: None if AUTHENTICATION in seen.found.usages else _NOT_FOR_AUTHENTICATION),
-    (9, _check_groups),
-)
-
-
-def verdict(document: object, presented: Token, now: datetime.datetime, *, known: bool = True) -> Accepted | Rejected:
-    """Judge a token by the Secret found under its id; where there is none: by the decoy, with `known` false."""
-    found, broken = _read(document)
-    seen = Evidence(found, broken, presented, now, known)
-    # Every check runs before any is looked at: see above.
-    findings = [(number, check(seen)) for number, check in CHECKS]
-    for number, finding in findings:
-        if finding is not None:
-            return Rejected(number, *finding)
-    # 10.
-    groups = parse_groups(found.extra_groups, found.old_groups)
-    return Accepted(USER_PREFIX + presented.id, groups, parse_expiration(found.expiration))
-
-
-def _same(one: str, other: str) -> bool:
+def same(one: str, other: str) -> bool:
+    """In constant time."""
     return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
 
 

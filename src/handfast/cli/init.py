@@ -187,8 +187,26 @@ def _show(
     else:
         _progress(place, outcome, done)
         output.result(_text(place, outcome))
+    _tell_of_another_cluster_info(place, outcome)
     if outcome.token is not None:
-        token_input.warn(token_input.holder_warning(outcome.token.id, found["expires"] or ""))
+        output.warn(token_input.holder_warning(outcome.token.id, found["expires"] or ""))
+
+
+def _tell_of_another_cluster_info(place: layout.Layout | None, outcome: introduction.Outcome) -> None:
+    """Whoever joins is sent where that one says, or refuses it for its pin: that should not be found out there."""
+    from handfast.assembly import introduction
+    from handfast.bootstrap import first_objects
+
+    if (introduction.DIFFERENT, first_objects.CLUSTER_INFO) not in outcome.objects:
+        return
+    there = f"the {first_objects.CLUSTER_INFO} that is there names other servers or another CA"
+    if place is not None:
+        output.note(f"{there}; `handfast up` brings it up to date")
+    else:
+        output.warn(
+            f"{there}: machines that join are led there, or refuse it for its pin; if that is not meant, delete it and "
+            "run this again: kubectl delete configmap cluster-info --namespace kube-public"
+        )
 
 
 def _text(place: layout.Layout | None, outcome: introduction.Outcome) -> str:
@@ -207,12 +225,12 @@ def _progress(place: layout.Layout | None, outcome: introduction.Outcome, done: 
     from handfast.assembly import introduction
 
     for path, verb in done:
-        click.echo(f"{verb} {'' if place is None else place.root / path}", err=True)
+        output.progress(f"{verb} {'' if place is None else place.root / path}")
     kept = 0
     for verb, title in outcome.objects:
         if verb == introduction.KEPT:
             kept += 1
         else:
-            click.echo(f"{verb} {title}", err=True)
+            output.progress(f"{verb} {title}")
     if kept:
-        click.echo(f"kept {kept} objects that were there already", err=True)
+        output.progress(f"kept {kept} objects that were there already")

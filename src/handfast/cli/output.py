@@ -8,6 +8,8 @@
    `-o json` it is one JSON object with the same three.
 4. Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not available or timed out.
 5. No traceback reaches a user, unless HANDFAST_DEBUG is set.
+6. A terminal obeys what it is sent, and much of what is printed was fetched, or typed by others: a character that is not
+   printable is written as its number (`printable`). Only a result has lines of its own.
 
 It does not decide anything and knows no command.
 """
@@ -91,12 +93,40 @@ def document(value: Mapping[str, Any], form: str) -> str:
 
 def result(text: str) -> None:
     """What was asked for (rule 1)."""
-    click.echo(text)
+    click.echo(printable(text, lines=True))
+
+
+def to_terminal() -> bool:
+    """Does a person read the result? Else it may end up in the log of a service, which is no place for a secret."""
+    return sys.stdout.isatty()
 
 
 def note(text: str) -> None:
     """Something the reader may want to know beside the result."""
-    click.echo(f"note: {text}", err=True)
+    click.echo(f"note: {printable(text)}", err=True)
+
+
+def warn(text: str) -> None:
+    """Something that may turn out badly."""
+    click.echo(f"warning: {printable(text)}", err=True)
+
+
+def progress(text: str) -> None:
+    """Something that was done on the way to the result."""
+    click.echo(printable(text), err=True)
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Rule 6; with `lines`, line breaks and tabs stay. In JSON the numbers mean the same characters."""
+    if text.isprintable():
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(each if each.isprintable() or each in kept else _number(each) for each in text)
+
+
+def _number(character: str) -> str:
+    octets = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{octets[at : at + 2].hex()}" for at in range(0, len(octets), 2))
 
 
 def quoted(text: str) -> str:
@@ -106,6 +136,7 @@ def quoted(text: str) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, as kubectl prints them."""
+    head, *rows = [[printable(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[index]) for row in (head, *rows)) for index in range(len(head))]
     lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows))
     return "\n".join(line.rstrip() for line in lines)
@@ -117,7 +148,7 @@ def event(level: str, text: str, stream: TextIO | None = None, **fields: Any) ->
     try:
         if stream.isatty():
             extra = "".join(f" ({name}: {value})" for name, value in fields.items())
-            print(f"{text}{extra}", file=stream, flush=True)
+            print(printable(f"{text}{extra}"), file=stream, flush=True)
         else:
             # Here, because the clock brings an event loop along, which `--help` can do without.
             from handfast.runtime import clock
@@ -178,13 +209,13 @@ def show_error(error: BaseException, *, as_json: bool = False) -> Code:
     """Rule 3, on stderr; the exit code."""
     lines, code = describe(error)
     if os.environ.get(DEBUG_VARIABLE):
-        traceback.print_exception(error)
+        print(printable("".join(traceback.format_exception(error)), lines=True), file=sys.stderr, end="")
     try:
         if as_json:
             print(json.dumps(lines), file=sys.stderr, flush=True)
         else:
             for name, text in lines.items():
-                print(f"{name}: {text}", file=sys.stderr, flush=True)
+                print(f"{name}: {printable(text)}", file=sys.stderr, flush=True)
     except OSError:
         return code
     return code

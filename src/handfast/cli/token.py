@@ -86,7 +86,7 @@ def create(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: 
         output.result(command_line or view.token.text)
     if view.expires is None and "authentication" in view.usages:
         limited = view.limits != token_limits.Limits()
-        token_input.warn(token_input.holder_warning(view.token.id, "", limited=limited))
+        output.warn(token_input.holder_warning(view.token.id, "", limited=limited))
 
 
 def _document(asked: dict[str, Any], now: datetime.datetime) -> objects.Document:
@@ -162,7 +162,7 @@ async def _create(kubeconfig: str, document: objects.Document, *, join: bool) ->
             pinned = over_api.ca_pins(cluster.ca)
         limited = "annotations" in document["metadata"]
         if limited and not await over_api.enforces_limits(reached.client):
-            token_input.warn(token_limits.warning())
+            output.warn(token_limits.warning())
         await over_api.create(reached.client, document)
     if cluster is None:
         return ""
@@ -231,8 +231,8 @@ def delete(ctx: click.Context, which: Sequence[str], kubeconfig: str | None, dir
 
     if not which:
         raise output.Usage(
-            f"missing argument; 'token delete' is missing token of form {json.dumps(tokens.ID_PATTERN)} or "
-            f"{json.dumps(tokens.TOKEN_PATTERN)}"
+            f"missing argument; 'token delete' is missing token of form {json.dumps(tokens.TOKEN_PATTERN)} or "
+            f"{json.dumps(tokens.ID_PATTERN)}"
         )
     ids = list(dict.fromkeys(_id(word) for word in which))
     deleted = asyncio.run(_delete(connecting.chosen(ctx, kubeconfig, directory), ids))
@@ -253,7 +253,7 @@ def _id(word: str) -> str:
     text = word if dot else f"{head}.{'0' * 16}"
     if not tokens.is_well_formed(text):
         raise output.Usage(
-            f"given token didn't match pattern {json.dumps(tokens.ID_PATTERN)} or {json.dumps(tokens.TOKEN_PATTERN)}",
+            f"given token didn't match pattern {json.dumps(tokens.TOKEN_PATTERN)} or {json.dumps(tokens.ID_PATTERN)}",
             reason="BadBootstrapToken",
         )
     return head

@@ -124,11 +124,6 @@ def holder_warning(token_id: str, expires: str, *, limited: bool = False) -> str
     )
 
 
-def warn(text: str) -> None:
-    """Something that may turn out badly."""
-    click.echo(f"warning: {text}", err=True)
-
-
 def instant_after(now: datetime.datetime, ttl: datetime.timedelta | None) -> datetime.datetime | None:
     """When a token made now expires."""
     return None if ttl is None else now + ttl

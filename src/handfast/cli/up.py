@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`handfast up`: start a control plane here, say where it is, and keep it running. It does not serve: children do."""
+"""`handfast up`: start a control plane here, say where it is, and keep it running. It does not serve: children do.
+
+What it prints in plain text is for a person at a terminal. Elsewhere it goes to the log of a service, which more people
+read than may join machines: there no token is printed, and none is made that nobody would be told.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +56,6 @@ class _Console:
             told = ("token", "expires", "joinCommand") if command else ()
             output.result(output.document(facts | {key: self.first[key] for key in told}, self.form))
             return
-        join = f"To join a machine, there:\n\n  {command}\n\n" if command else ""
         output.result(
             f"Handfast is ready\n\n"
             f"  API server   {found.apiserver}\n"
@@ -62,9 +65,22 @@ class _Console:
             f"Next, in another terminal:\n\n"
             f"  export KUBECONFIG={output.quoted(str(kubeconfig))}\n"
             f"  kubectl get namespaces\n\n"
-            f"{join}"
+            f"{self._joining()}"
             f"To stop it: Ctrl-C here, or kill {found.supervisor}"
         )
+
+    def _joining(self) -> str:
+        """How machines join, on a first start."""
+        if not self.first.get("new"):
+            return ""
+        command = self.first.get("joinCommand", "")
+        if not command:
+            place = output.quoted(str(self.place.root))
+            return f"To join a machine, get a command for it:\n\n  handfast token create --print-join-command --dir {place}\n\n"
+        if output.to_terminal():
+            return f"To join a machine, there:\n\n  {command}\n\n"
+        hidden = command.replace(f"--token {self.first['token']}", "--token-file FILE")
+        return f"To join a machine, there, with the token that was given in FILE:\n\n  {hidden}\n\n"
 
 
 @click.command(name="up", short_help="Start a control plane here and keep it running.")
@@ -80,13 +96,17 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     """Start a control plane here and keep it running.
 
     The first start creates the data directory: a certificate authority, an administrator's kubeconfig, a configuration
-    file and the store, with a first token, and prints the command by which machines join with it. Later starts go on from
-    there, and make no token. Ctrl-C or SIGTERM stops it.
+    file and the store, with a first token, and prints the command by which machines join with it. Where the output is no
+    terminal, no secret is printed, and without --token or -o no token is made. Later starts go on from there, and make no
+    token. Ctrl-C or SIGTERM stops it.
     """
     place = layout.Layout.at(directory)
     ttl = flags.pop("token_ttl")
     token_input.parse_ttl(ttl, "--token-ttl")
-    token = up.FirstToken(token_input.first_token(flags.pop("token"), flags.pop("token_file")), ttl)
+    given = token_input.first_token(flags.pop("token"), flags.pop("token_file"))
+    if given is None and form == "text" and not output.to_terminal():
+        given = ""
+    token = up.FirstToken(given, ttl)
     # Flags first: a typing mistake should not leave a directory behind.
     settings.load(place, flags, config_file, settings.UP_DEFAULTS)
     with files.otherwise(layout.ELSEWHERE):

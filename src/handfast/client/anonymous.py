@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One GET on a connection of its own, to a server that may not be trusted yet; without an answer, what the trouble was.
 
-It follows no redirect, keeps no cookie, reads no proxy from the environment and sends no credential along, with one
+It follows no redirect, keeps no cookie, unpacks nothing, reads no proxy from the environment and sends no credential along, with one
 exception: a bootstrap token, which goes over verified TLS only. It does not know what an answer means: see `discovery`.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import ssl
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -84,23 +85,41 @@ class Ask(Protocol):
 
 async def ask(url: str, trust: Trust | Unverified, token: tokens.Token | None = None) -> Answer:
     """One GET on a connection of its own: nothing is followed, remembered, or sent along."""
+    target = _target(url)
     headers = {"User-Agent": transport.USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
     if token is not None:
         if not isinstance(trust, Trust):
             raise errors.Misuse("a credential is not sent to a server that is not verified")
         headers["Authorization"] = f"Bearer {token.text}"
-    connector = aiohttp.TCPConnector(ssl=trust.context())
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=trust.context()),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=_SECONDS),
+        auto_decompress=False,
+    )
     try:
-        async with (
-            aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout) as session,
-            session.get(yarl.URL(url, encoded=True), headers=headers, allow_redirects=False) as answer,
-        ):
+        async with session, session.get(target, headers=headers, allow_redirects=False) as answer:
             body = await _body(answer.content)
             said = answer.headers
             return Answer(answer.status, body, said.get("Date", ""), said.get("WWW-Authenticate", ""))
-    except (aiohttp.ClientError, OSError) as error:
+    except (aiohttp.ClientError, OSError, ValueError) as error:
         raise _troubled(error) from error
+
+
+def _target(url: str) -> yarl.URL:
+    try:
+        target = yarl.URL(url, encoded=True)
+        good = target.scheme == "https" and bool(target.host) and url.isprintable()
+    except ValueError:
+        good = False
+    if not good:
+        # Whatever follows the question mark may be a secret.
+        raise errors.Refused(
+            f"{json.dumps(url.partition('?')[0][:200])} is not an https URL",
+            reason="BadEndpoint",
+            hint="write it as in https://192.0.2.1:6443",
+        )
+    return target
 
 
 async def _body(content: aiohttp.StreamReader) -> bytes:
@@ -112,7 +131,7 @@ async def _body(content: aiohttp.StreamReader) -> bytes:
     return bytes(found)
 
 
-def _troubled(error: aiohttp.ClientError | OSError) -> Troubled:
+def _troubled(error: aiohttp.ClientError | OSError | ValueError) -> Troubled:
     trouble = diagnosis.Trouble
     if isinstance(error, TimeoutError):
         return Troubled(trouble.NO_ANSWER)
@@ -128,7 +147,10 @@ def _troubled(error: aiohttp.ClientError | OSError) -> Troubled:
         if inner.errno == errno.ECONNREFUSED:
             return Troubled(trouble.CONNECTION_REFUSED)
         return Troubled(trouble.UNREACHABLE, inner.strerror or str(inner))
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, UnicodeError):
+        # Python's codec for names in DNS.
+        return Troubled(trouble.NAME_NOT_FOUND, "no name in DNS has this form")
+    if isinstance(error, aiohttp.ClientResponseError | ValueError):
         return Troubled(trouble.NOT_HTTP, "its answer is not HTTP")
     return Troubled(trouble.UNREACHABLE, str(error) or type(error).__name__)
 

@@ -8,8 +8,8 @@ It sends no credential, discovers no cluster that is not known yet, and leaves a
 3. New servers and CA certificates are taken over only if, with them, a server answers: the copy is always the last
    good one. One server that is still there is enough.
 4. If none is, the error says what was known and how to begin again, and nothing is written.
-5. The copy is replaced in one step, with mode 0600. The file is read again right before, so that what somebody else
-   has changed meanwhile is kept.
+5. The copy is replaced in one step, and keeps owner, group and mode: root may refresh somebody's kubeconfig. The file is
+   read again right before, so that what somebody else has changed meanwhile is kept.
 
 The servers beside the one in use, and the cluster's id, are in the extension that cluster-info itself has.
 """
@@ -107,7 +107,7 @@ async def refresh(path: pathlib.Path, search: discovery.Discovery, context: str 
                 reason="KubeconfigChanged",
                 hint="nothing was written; try again",
             )
-        files.write_atomically(
+        files.replace_contents(
             target, replaced(_text(target), before.cluster, found.info, found.server).encode("utf-8")
         )
     return Refreshed(

@@ -76,6 +76,8 @@ class Discovery:
         self._timeout = timeout
         self._report = report
         self._ask = ask
+        # Endpoints of which it could not be found out why a token signs nothing.
+        self._unexplained: set[str] = set()
 
     async def by_token(self, typed: Sequence[endpoints.Endpoint], method: discovery.ByToken) -> Found:
         """Signed cluster-info, fetched twice."""
@@ -142,12 +144,19 @@ class Discovery:
     async def _unsigned(
         self, url: str, first: discovery.Published, method: discovery.ByToken, skew: datetime.timedelta | None
     ) -> errors.HandfastError:
-        """Why a token signs nothing: asked only of a server under a pinned certificate, and of no other."""
+        """Why a token signs nothing: asked only of a server under a pinned certificate, and of no other.
+
+        The text is not verified, so that it is read up to a limit, and after one failure not again.
+        """
+        unknown = diagnosis.with_clock(diagnosis.unknown_token(method.token), skew)
+        if url in self._unexplained:
+            return unknown
         try:
-            anchors = discovery.anchors(cluster_info.read(first.kubeconfig), method.pins)
-            answer = await self._ask(_request(url), anonymous.Trust(anchors), method.token)
+            info = cluster_info.read(first.kubeconfig, cluster_info.MAX_UNVERIFIED)
+            answer = await self._ask(_request(url), anonymous.Trust(discovery.anchors(info, method.pins)), method.token)
         except (errors.Refused, anonymous.Troubled):
-            return diagnosis.with_clock(diagnosis.unknown_token(method.token), skew)
+            self._unexplained.add(url)
+            return unknown
         return diagnosis.with_clock(diagnosis.asked_unsigned(method.token, answer.code, answer.challenge), skew)
 
     async def _settled(

@@ -12,7 +12,6 @@ What a token is and how it is shown is in `bootstrap`. It prints nothing, and as
 from __future__ import annotations
 
 import datetime
-import email.utils
 import json
 from collections.abc import Sequence
 from typing import Any, Final
@@ -21,7 +20,7 @@ import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects, status
-from handfast.bootstrap import cluster_info, tokens
+from handfast.bootstrap import cluster_info, diagnosis, tokens
 from handfast.client import anonymous, api, connection
 from handfast.pki import pem, pins
 from handfast.runtime import clock as clocks
@@ -118,7 +117,7 @@ async def clock_difference(used: connection.Connection, clock: clocks.Clock) -> 
     """The server's time minus this machine's, to a second; None where the server does not tell."""
     try:
         answer = await anonymous.ask(f"{used.server.rstrip('/')}/version", anonymous.Trust(used.ca_pem))
-        told = email.utils.parsedate_to_datetime(answer.date)
-    except (anonymous.Troubled, ValueError):
+    except (anonymous.Troubled, errors.Refused):
         return None
-    return told - clock.now().replace(microsecond=0)
+    skew = diagnosis.skew(answer.date, clock.now().replace(microsecond=0))
+    return None if skew is None else -skew

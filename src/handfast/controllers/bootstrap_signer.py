@@ -9,6 +9,8 @@ It does not write the kubeconfig that it signs (`cluster_info`), deletes no toke
 3. Where a ConfigMap cannot hold them all, the tokens that expire last have theirs; the others get a Warning.
 4. Secrets of the type, or named like it, that are no use as tokens get a Warning. It has a key and a worker of its own,
    so that signing does not wait for it.
+5. Among binary data the API would let a signature's key stand in the way of the signature: such keys go. An immutable
+   ConfigMap is told of, and left (`immutable`).
 """
 
 from __future__ import annotations
@@ -17,11 +19,10 @@ from collections.abc import Mapping
 
 from handfast.bootstrap import cluster_info, jws, token_secrets
 from handfast.client import api, cache, partial
-from handfast.controllers import events, loop, signing_tokens, views
+from handfast.controllers import events, immutable, loop, signing_tokens, views
 from handfast.runtime import clock as clocks
 
 NAME = "bootstrap-signer-controller"
-ALIAS = "bootstrapsigner"
 SIGN = "sign"
 TELL = "tell"
 # The wall clock may be set while a timer runs, and timers run on another.
@@ -70,6 +71,7 @@ class BootstrapSigner:
         self._held = held
         self._complaints = complaints
         self._recorder = events.Recorder(client, clock, NAME)
+        self._immutable = immutable.Immutable(self._recorder, NAME)
         self._remembered = _Remembered()
         self._left_out: dict[str, partial.Meta] = {}
 
@@ -88,16 +90,22 @@ class BootstrapSigner:
         if seen is None:
             return None
         # 1. What the watch shows may be old; but if it is right, whatever is newer will be shown, too.
-        wanted = self._wanted(seen.data or {}, seen.binary_data or {})
-        if _signatures(seen.data or {}) != wanted.data:
+        data, binary = seen.data or {}, seen.binary_data or {}
+        wanted = self._wanted(data, binary)
+        if not _is_signed(data, binary, wanted):
             found = await self._client.find(views.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
             if found is None:
                 return None
-            data = found.get("data") or {}
+            data, binary = found.get("data") or {}, found.get("binaryData") or {}
             if found["metadata"]["resourceVersion"] != seen.metadata.resource_version:
-                wanted = self._wanted(data, found.get("binaryData") or {})
-            if _signatures(data) != wanted.data:
+                wanted = self._wanted(data, binary)
+            if not _is_signed(data, binary, wanted):
+                # 5.
+                if await self._immutable.stops(found):
+                    return None
                 found["data"] = {**_without_signatures(data), **wanted.data}
+                if binary:
+                    found["binaryData"] = _without_signatures(binary)
                 await self._client.update(views.CONFIG_MAPS, found)
         # 3.
         self._complain(wanted.left_out)
@@ -113,7 +121,7 @@ class BootstrapSigner:
             return cluster_info.Signatures({}, (), None)
         taken = sum(
             len(key) + len(value.encode("utf-8", "surrogatepass"))
-            for key, value in (*_without_signatures(data).items(), *binary_data.items())
+            for key, value in (*_without_signatures(data).items(), *_without_signatures(binary_data).items())
         )
         self._remembered.begin()
         return cluster_info.signatures(
@@ -133,6 +141,10 @@ class BootstrapSigner:
         for meta in now.values():
             self._complaints.note(signing_tokens.ROOM_FAULT, meta, _NO_ROOM)
         self._left_out = now
+
+
+def _is_signed(data: Mapping[str, str], binary_data: Mapping[str, str], wanted: cluster_info.Signatures) -> bool:
+    return _signatures(data) == wanted.data and not _signatures(binary_data)
 
 
 def _signatures(data: Mapping[str, str]) -> dict[str, str]:

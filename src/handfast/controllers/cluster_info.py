@@ -3,7 +3,7 @@
 
 What was deleted is made again and what was edited is restored: after a restart with other addresses or another CA,
 newcomers learn of them. It touches no other key, so that signatures stay until they are made anew (`bootstrap_signer`),
-and it opens the ConfigMap to nobody: that is policy. The CA bundle and the addresses are given to it; the cluster's
+and it opens the ConfigMap to nobody: that is policy. One that is immutable is told of, and left (`immutable`). The CA bundle and the addresses are given to it; the cluster's
 identifier is the UID of the namespace kube-system.
 """
 
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from handfast.api import status
 from handfast.bootstrap import cluster_info
 from handfast.client import api, cache
-from handfast.controllers import loop, views
+from handfast.controllers import events, immutable, loop, views
+from handfast.runtime import clock as clocks
 
 NAME = "cluster-info-publisher-controller"
-ALIAS = "clusterinfo"
 KEY = "publish"
 _SYSTEM = "kube-system"
 _LOOK_AGAIN_SECONDS = 10.0
@@ -29,6 +29,7 @@ class Publisher:
     def __init__(
         self,
         client: api.Client,
+        clock: clocks.Clock,
         namespaces: cache.Informer[views.Namespace],
         config_maps: cache.Informer[views.ConfigMap],
         *,
@@ -40,6 +41,7 @@ class Publisher:
         self._config_maps = config_maps
         self._servers = tuple(servers)
         self._ca = ca
+        self._immutable = immutable.Immutable(events.Recorder(client, clock, NAME), NAME)
 
     async def reconcile(self, _key: str) -> float | None:
         system = self._namespaces.get("", _SYSTEM)
@@ -60,8 +62,11 @@ class Publisher:
             await self._create(wanted)
             return
         data = found.get("data") or {}
-        if not data.items() >= wanted.items():
+        if not data.items() >= wanted.items() and not await self._immutable.stops(found):
             found["data"] = {**data, **wanted}
+            # One key in both is more than the API allows.
+            if binary := found.get("binaryData"):
+                found["binaryData"] = {key: value for key, value in binary.items() if key not in wanted}
             await self._client.update(views.CONFIG_MAPS, found)
 
     async def _create(self, wanted: dict[str, str]) -> None:
@@ -82,7 +87,7 @@ class Publisher:
 def build(context: loop.Context, *, servers: Sequence[str], ca: bytes) -> loop.Controller[str]:
     namespaces = context.informers.get(views.ALL_NAMESPACES)
     config_maps = context.informers.get(views.CLUSTER_INFO)
-    handler = Publisher(context.client, namespaces, config_maps, servers=servers, ca=ca)
+    handler = Publisher(context.client, context.clock, namespaces, config_maps, servers=servers, ca=ca)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock)
     concerning = {_SYSTEM, cluster_info.NAMESPACE}
     controller.watches(namespaces, lambda item: [KEY] if item.metadata.name in concerning else [])

@@ -8,7 +8,7 @@ workers, metrics and log lines are here; no controller has its own. Nothing here
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -153,43 +153,3 @@ class Controller(Generic[K]):
             wait=round(wait, 3),
             exc_info=trace,
         )
-
-
-def check_names(
-    selection: Sequence[str],
-    known: Sequence[str],
-    *,
-    aliases: Mapping[str, str] | None = None,
-    opt_in: Collection[str] = (),
-) -> Sequence[str]:
-    """The controllers that `*,name,-name` chooses, in the order of `known`.
-
-    1. Every name, with or without a minus, must be known; `aliases` are other names of some.
-    2. `-name` takes one out, whatever else is said of it; `name` takes it in; `*` takes in all the others but those of
-       `opt_in`, which have to be named.
-    3. At least one must be left.
-    """
-    # 1.
-    unknown = [word for word in selection if word != "*" and _named(word.removeprefix("-"), aliases) not in known]
-    if unknown:
-        raise errors.Refused(
-            f"unknown controller {', '.join(map(repr, unknown))}; there are: {', '.join(known)}",
-            reason="UnknownController",
-            hint="write names separated by commas; * means all, -NAME all but that one",
-        )
-    # 2.
-    out = {_named(word[1:], aliases) for word in selection if word.startswith("-")}
-    named = {_named(word, aliases) for word in selection}
-    chosen = [name for name in known if name not in out and (name in named or ("*" in named and name not in opt_in))]
-    # 3.
-    if not chosen:
-        raise errors.Refused(
-            f"no controller is left by {','.join(selection)!r}",
-            reason="NoController",
-            hint="write * before -NAME to run all but that one",
-        )
-    return chosen
-
-
-def _named(word: str, aliases: Mapping[str, str] | None) -> str:
-    return (aliases or {}).get(word, word)

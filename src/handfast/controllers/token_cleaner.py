@@ -25,7 +25,6 @@ from handfast.controllers import loop
 from handfast.runtime import clock as clocks
 
 NAME = "token-cleaner-controller"
-ALIAS = "tokencleaner"
 SECRETS = api.Resource("", "v1", "secrets", True)
 
 

@@ -4,8 +4,9 @@
 `from_here` is asked at every request with the token (check 1), `decide` when a certificate is asked for with it (all):
 
  1. The address is within the token's `allowed-cidrs`, where it has any. No address is within none.
- 2. The caller is `system:bootstrap:<id>`; others are not judged here.
- 3. That token's Secret is still there.
+ 2. The caller is `system:bootstrap:<id>`, with an id of the form of one; others are not judged here. That the caller was
+    known by such a token, and not by a certificate or by impersonation, is the caller's to see to: those use nothing up.
+ 3. That token's Secret is still there, still one of a token, not being deleted, and has not expired.
  4. Its limits, and the list of its uses, can be read.
  5. The request can be read and proves possession of its key. Where neither uses nor nodes are limited, one that cannot is
     let go: whoever signs will not read it either.
@@ -28,6 +29,8 @@ use, so that one key cannot have the names of all nodes.
 | a thief | a token, and a server that asks for reviews | have it vouched for | 1: no address is within none | test_from_elsewhere |
 | a holder | a token without limits | fill the Secret with uses | the list is bounded | test_a_flood_of_uses_is_bounded |
 | a holder | names as long as a request may be | … | only names that nodes can have | test_a_name_no_node_can_have_is_written_down_as_a_digest |
+| who writes Secrets | a Secret of another type under a token's name | have uses written on it | 3 | test_what_is_no_token_any_more_is_refused |
+| a holder | a token that expires in this moment | be let in once more | 3 | test_an_expired_token_is_refused |
 | who writes token Secrets | a limit that nobody can read | have it count as none | 4 | test_what_cannot_be_read_lets_nobody_in |
 """
 
@@ -41,7 +44,7 @@ from typing import Final
 
 from handfast import errors
 from handfast.api import objects
-from handfast.bootstrap import token_limits, tokens
+from handfast.bootstrap import token_limits, token_secrets, tokens
 from handfast.pki import pins, requests
 from handfast.rules import certificate_admission, decision, networks, node_access
 
@@ -50,6 +53,7 @@ NOT_FROM_HERE: Final = "TokenNotFromHere"
 NOT_FOR_THIS_NODE: Final = "TokenNotForThisNode"
 USED_UP: Final = "TokenUsedUp"
 GONE: Final = "TokenGone"
+EXPIRED: Final = "TokenExpired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,8 @@ _HERE = decision.Approve("FromHere", "the token is accepted from this address", 
 
 def token_id(user: str) -> str | None:
     """The id of the token that a user name stands for; None: of none."""
-    return user.removeprefix(tokens.USER_PREFIX) if user.startswith(tokens.USER_PREFIX) else None
+    found = user.removeprefix(tokens.USER_PREFIX)
+    return found if found != user and token_secrets.is_meant(tokens.secret_name(found)) else None
 
 
 def sources(secret: object) -> networks.Networks | None:
@@ -104,7 +109,10 @@ def decide(asked: Asked) -> decision.Decision | Reserve:
         return _OTHER_USER
     # 3.
     if asked.secret is None:
-        return decision.Deny(GONE, f"bootstrap token {token} was deleted; ask for another one", RULE)
+        return _gone(token, "was deleted")
+    ended = _ended(token, asked.secret, asked.now)
+    if ended is not None:
+        return ended
     # 4.
     try:
         limits = token_limits.read(asked.secret)
@@ -116,6 +124,23 @@ def decide(asked: Asked) -> decision.Decision | Reserve:
     allowed = _networks(limits.cidrs)
     here = _HERE if allowed is None else from_here(allowed, asked.source)
     return here if isinstance(here, decision.Deny) else _request(asked, token, limits, uses, used)
+
+
+def _ended(token: str, secret: objects.Document, now: datetime.datetime) -> decision.Deny | None:
+    # 3.
+    fault = token_secrets.fault(secret)
+    if fault is not None:
+        return _gone(token, f"is no token any more ({fault.sentence})")
+    found = tokens.read(secret)
+    if found.deleting:
+        return _gone(token, "is being deleted")
+    if tokens.expired(found.expiration, now):
+        return decision.Deny(EXPIRED, f"bootstrap token {token} has expired; ask for another one", RULE)
+    return None
+
+
+def _gone(token: str, what: str) -> decision.Deny:
+    return decision.Deny(GONE, f"bootstrap token {token} {what}; ask for another one", RULE)
 
 
 def _request(

@@ -4,7 +4,8 @@
 Every failure of the disk leaves here as an error of `errors` that names the path. It does not know what the files
 mean (see `assembly.datadir`), nor by which flag they were chosen (see `otherwise`). What a caller may rely on:
 
-1. A file written here is either the old one or the new one, after any crash; never a part.
+1. A file written here is either the old one or the new one, after any crash; never a part. One that is replaced keeps
+   owner, group and mode, or stays as it is (`replace_contents`).
 2. Nobody but the owner can read a file between its creation and its final mode.
 3. A directory has one owner at a time, also when the owner was killed and its children are still ending.
 4. A directory is locked only if it is the caller's own and no other user may write to it: whoever may put files into
@@ -120,12 +121,27 @@ def require_own_directory(path: pathlib.Path) -> None:
 
 def write_atomically(path: pathlib.Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace `path` by `data`, durably: temporary file beside it, fsync, rename, fsync of the directory."""
+    _write_atomically(path, data, mode, None)
+
+
+def replace_contents(path: pathlib.Path, data: bytes) -> None:
+    """The same for a file that is there, and may be somebody else's: whoever can read it then is who could before."""
+    with _explained("write", path):
+        found = path.lstat()
+        _require_regular("write", path, found)
+    _write_atomically(path, data, stat.S_IMODE(found.st_mode) & 0o777, (found.st_uid, found.st_gid))
+
+
+def _write_atomically(path: pathlib.Path, data: bytes, mode: int, owner: tuple[int, int] | None) -> None:
     with _explained("write", path):
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
+                made = os.fstat(file.fileno())
+                if owner is not None and owner != (made.st_uid, made.st_gid):
+                    os.fchown(file.fileno(), *owner)
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
             pathlib.Path(temporary).replace(path)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from handfast.apiserver import bootstrap_tokens, envelope, identity, replica, states
-from handfast.bootstrap import tokens
+from handfast.bootstrap import token_verdict, tokens
 
 NOW = datetime.datetime(2026, 11, 15, 12, 0, 0, tzinfo=datetime.UTC)
 TOKEN = tokens.Token("foobar", "circumnavigation")
@@ -137,7 +137,7 @@ def test_an_unknown_id(server: Server) -> None:
 
 
 def test_the_decoys_own_token_is_unknown(server: Server) -> None:
-    assert server.why(tokens.read(tokens.decoy()).token.text).why == "UnknownToken"
+    assert server.why(tokens.read(token_verdict.decoy()).token.text).why == "UnknownToken"
 
 
 OTHER_SHAPES = {
@@ -243,18 +243,18 @@ def test_a_copy_that_has_stopped_is_not_believed(server: Server) -> None:
 
 def test_an_unknown_id_takes_the_steps_of_a_wrong_secret(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
-    decode, judge = states.Item.document, tokens.verdict
+    decode, judge = states.Item.document, token_verdict.verdict
 
     def decoded(item: states.Item) -> dict[str, Any]:
         steps.append("decode")
         return decode(item)
 
-    def judged(*args: Any, **kwargs: Any) -> tokens.Accepted | tokens.Rejected:
+    def judged(*args: Any, **kwargs: Any) -> token_verdict.Accepted | token_verdict.Rejected:
         steps.append("judge")
         return judge(*args, **kwargs)
 
     monkeypatch.setattr(states.Item, "document", decoded)
-    monkeypatch.setattr(tokens, "verdict", judged)
+    monkeypatch.setattr(token_verdict, "verdict", judged)
     server.put(secret())
 
     def taken(text: str) -> tuple[str, list[str]]:

@@ -278,9 +278,10 @@ FIXED = {
         f"{token_rules.MIN_SECONDS // 60} minutes to 2{_raised(token_rules.MAX_SECONDS.bit_length() - 1)} seconds"
     ),
     "uses of a token with `--max-uses`": f"1 to {token_limits.MAX_USES}",
-    "uses that are listed of another token": f"the newest {token_limits.KEPT}",
+    "uses that are listed of another token": f"the first {token_limits.KEPT // 2} and the newest {token_limits.KEPT // 2}",
     "tries to write a use down": str(enforcing._TRIES),
     "`kubeconfig` and signatures in `cluster-info`": _bytes(cluster_info.MAX_DATA),
+    "a cluster's description that nobody vouches for": _bytes(cluster_info.MAX_UNVERIFIED),
     "a token's signature that is read": f"{jws._MAX_LENGTH} characters",
     "CAs that pass the handshake without being trusted any more": (
         f"{client_cas.MAX_REMEMBERED}, or {_bytes(client_cas.MAX_REMEMBERED_BYTES)}"

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import pytest
+import structlog
 from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -283,11 +284,14 @@ class TestErrors:
         ],
     )
     async def test_no_http(self, door: Opener, sent: bytes, code: int) -> None:
-        async with door() as opened, opened.line(client()) as line:
-            await line.send(sent)
-            reply = await line.reply()
-            assert (reply.status, reply.json()["code"], reply.json()["kind"]) == (code, code, "Status")
-            assert await line.rest() == b""
+        with structlog.testing.capture_logs() as lines:
+            async with door() as opened, opened.line(client()) as line:
+                await line.send(sent)
+                reply = await line.reply()
+                assert (reply.status, reply.json()["code"], reply.json()["kind"]) == (code, code, "Status")
+                assert await line.rest() == b""
+        told = [entry["source"] for entry in lines if entry["event"] == "request head refused"]
+        assert told == (["127.0.0.1"] if code == 431 else [])
 
     async def test_what_escapes_the_pipeline(self, door: Opener) -> None:
         async def broken(_: web.BaseRequest) -> web.StreamResponse:

@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from handfast import errors
@@ -150,6 +151,24 @@ async def test_a_second_machine_is_told_why(server: Server) -> None:
     )
     assert [cause["reason"] for cause in said["details"]["causes"]] == ["TokenUsedUp"]
     assert len(await server.uses()) == 1
+
+
+@pytest.mark.parametrize("method", ["", "x509", "impersonation", "service-account-token"])
+async def test_another_credential_of_that_name_uses_nothing_up(server: Server, method: str) -> None:
+    await server.put(max_uses="1")
+    await server.ask(csr(), user=msgspec.structs.replace(USER, method=method))
+    assert await server.uses() == []
+    await server.ask(csr())
+    assert len(await server.uses()) == 1
+
+
+async def test_another_kind_of_secret_is_not_written_on(server: Server) -> None:
+    await server.put()
+    found = await server.secret()
+    await server.storage.delete(SECRETS, found)
+    await server.storage.create(SECRETS, {**found.document(), "type": "Opaque"})
+    assert (await server.why(csr())).why == "TokenGone"
+    assert await server.uses() == []
 
 
 async def test_a_retry_writes_nothing(server: Server) -> None:

@@ -83,6 +83,8 @@ def test_boolean_from_the_environment(text, value):
         ("logLevel: loud", "logLevel", "loud", "debug, info, warning, error"),
         ("controllers: []", "controllers", "[]", "controller names"),
         ('controllers: ["A B"]', "controllers", "['A B']", "controller names"),
+        ('controllers: ["*", namspace]', "controllers", "['*', 'namspace']", "controller names"),
+        ("controllers: [-namespace-controller]", "controllers", "['-namespace-controller']", "controller names"),
     ],
 )
 def test_values_refused(line, key, value, allowed):

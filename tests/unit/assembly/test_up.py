@@ -72,7 +72,9 @@ async def run(place, token=None, **changes):
 
 
 async def test_children_are_told_everything(place):
-    console = await run(place, advertise=["a:1", "b:2"], leader_elect=True, controllers="x,-y", log_level="debug")
+    console = await run(
+        place, advertise=["a:1", "b:2"], leader_elect=True, controllers="*,-endpoints-controller", log_level="debug"
+    )
     made = FakeSupervisor.made
     apiserver, controllers = made.roles
     assert [role.name for role in made.roles] == ["apiserver", "controllers"]
@@ -84,7 +86,7 @@ async def test_children_are_told_everything(place):
     for role in (apiserver, made.first, controllers):
         assert [word for word in role.argv if word in {"a:1", "b:2"}] == ["a:1", "b:2"]
     words = list(controllers.argv)
-    assert words[words.index("--controllers") + 1] == "x,-y"
+    assert words[words.index("--controllers") + 1] == "*,-endpoints-controller"
     assert words[words.index("--kubeconfig") + 1] == str(place.controllers_kubeconfig)
     assert "--leader-elect" in words
     assert words[-1] == "debug"

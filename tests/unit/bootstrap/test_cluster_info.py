@@ -92,7 +92,8 @@ def test_other_readers_see_one_cluster_and_nothing_else():
     [
         cluster_info.ClusterInfo(("https://a:1",), None, ""),
         cluster_info.ClusterInfo(("https://a.example/base/",), CA, "1e5"),
-        cluster_info.ClusterInfo(("https://a:", "https://b/'x,{y}"), CA, 'quo"te: #\n'),
+        cluster_info.ClusterInfo(("https://a", "https://b/x%20=y"), CA, "true"),
+        cluster_info.ClusterInfo(("https://[::1]:7",), CA, "a" * 253),
     ],
 )
 def test_reading_undoes_writing(info: cluster_info.ClusterInfo):
@@ -103,6 +104,8 @@ def test_reading_undoes_writing(info: cluster_info.ClusterInfo):
 def test_nothing_that_cannot_be_read_is_written():
     with pytest.raises(errors.Misuse, match="without a server"):
         cluster_info.build(cluster_info.ClusterInfo((), CA, ""))
+    with pytest.raises(errors.Refused, match=r'id: "a b" is no identifier'):
+        cluster_info.build(cluster_info.ClusterInfo(("https://a",), CA, "a b"))
     with pytest.raises(errors.Refused, match=r"servers\[1\]: \"http://a\" is not a URL such as"):
         cluster_info.build(cluster_info.ClusterInfo(("https://a", "http://a"), CA, ""))
 
@@ -250,6 +253,16 @@ def test_not_insecure_is_not():
         (extended(servers=None), "extensions[0].extension.servers: must be a list of URLs"),
         (extended(servers=["https://b", None]), "extensions[0].extension.servers[1]: required, an https URL"),
         (extended(id=True), "extensions[0].extension.id: must be a string"),
+        (
+            extended(id="\x1b[2J"),
+            r'extensions[0].extension.id: "\u001b[2J" is no identifier; allowed: [A-Za-z0-9._-]{1,253}',
+        ),
+        (extended(id="a\n"), "is no identifier"),
+        (extended(id="a" * 254), "is no identifier"),
+        (document(entry(server="https://a\nb")), r'"https://a\nb" is not a URL'),
+        (document(entry(server="https://a/x\ty")), r'"https://a/x\ty" is not a URL'),
+        (document(entry(server=f"https://{'a' * 64}.b")), "is not a URL"),
+        (document(entry(server="https://a/b'c")), "is not a URL"),
     ],
 )
 def test_refused(text: str, says: str):
@@ -365,3 +378,18 @@ def test_what_signs_may_remember():
     made = cluster_info.signatures("é", [secret()], NOW, ROOM, sign=sign)
     assert calls == [("é".encode(), "abc123", "tokenSecret")]
     assert made == cluster_info.signatures("é", [secret()], NOW, ROOM)
+
+
+def test_no_field_of_a_user_reaches_a_terminal_as_it_is():
+    text = 'users: [{name: me, user: {"\\e[2J": x}}]'
+    with pytest.raises(errors.Refused) as caught:
+        cluster_info.read(text)
+    assert r'users[0].user."\u001b[2J": credentials' in caught.value.message
+
+
+def test_a_text_that_nobody_vouches_for_is_read_up_to_a_limit():
+    text = cluster_info.build(cluster_info.ClusterInfo(("https://a",), CA, ""))
+    longer = text + "#" * (cluster_info.MAX_UNVERIFIED + 1 - len(text))
+    assert cluster_info.read(longer) == cluster_info.read(longer[:-1], cluster_info.MAX_UNVERIFIED)
+    with pytest.raises(errors.Refused, match="at most 65536 are read"):
+        cluster_info.read(longer, cluster_info.MAX_UNVERIFIED)

@@ -116,6 +116,7 @@ class TestChoose:
             (FILE_FLAGS, {"discovery_file": "ftp://url/f"}, "Usage", "https"),
             (FILE_FLAGS, {"discovery_file": "https://u r l/f"}, "Usage", "https"),
             (FILE_FLAGS, {"discovery_file": "https://"}, "Usage", "https"),
+            (FILE_FLAGS, {"discovery_file": "https://url:99999/f"}, "Usage", "https"),
             (FILE_FLAGS, {"discovery_file": "https://a:b@url/f"}, "Usage", "https"),
         ],
     )

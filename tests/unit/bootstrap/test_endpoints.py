@@ -65,6 +65,8 @@ def test_parse(text, url):
         ("host:١", "port"),
         ("host:+1", "port"),
         ("host:6443\n", "port"),
+        ("https://a\nb", "is not an https URL"),
+        ("https://a/x\ty", "is not an https URL"),
         ("a b", "neither"),
         ("-a", "neither"),
         ("a..b", "neither"),

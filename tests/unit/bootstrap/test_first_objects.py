@@ -3,9 +3,11 @@
 
 import datetime
 
+import pytest
 import yaml
 
-from handfast.bootstrap import first_objects, tokens
+from handfast.bootstrap import cluster_info, first_objects, tokens
+from tests.unit.pki import making
 
 JOINING = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": first_objects.NODE_GROUP}
 NODES = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}
@@ -117,3 +119,38 @@ def test_differences():
     assert not first_objects.differs(there, wanted)
     assert first_objects.differs({**there, "subjects": [NODES]}, wanted)
     assert not first_objects.differs({"data": {"kubeconfig": "other"}}, first_objects.cluster_info_map("text"))
+
+
+ONE, TWO = making.ca("one").pem, making.ca("two").pem
+
+
+def published(servers=("https://a:1", "https://b"), ca=ONE, cluster_id="x"):
+    return cluster_info.build(cluster_info.ClusterInfo(servers, ca, cluster_id))
+
+
+@pytest.mark.parametrize(
+    ("text", "different"),
+    [
+        (published(), False),
+        # kubeadm writes no identifier; an order, a spelling and blank lines mean nothing.
+        (published(cluster_id=""), False),
+        (published(("https://B:443/", "https://a:1")), False),
+        (published(ca=b"\n" + ONE), False),
+        (published(("https://a:1",)), True),
+        (published(ca=TWO), True),
+        (published(ca=ONE + TWO), True),
+        (published(ca=None), True),
+        (published(ca=b"no certificate"), True),
+        ("theirs", True),
+        ("", True),
+    ],
+)
+def test_a_cluster_info_that_leads_elsewhere_is_told_apart(text, different):
+    wanted = first_objects.cluster_info_map(published())
+    assert wanted.title == first_objects.CLUSTER_INFO
+    assert first_objects.differs({"data": {"kubeconfig": text, "jws-kubeconfig-abcdef": "s"}}, wanted) == different
+    assert first_objects.differs({}, wanted)
+
+
+def test_other_config_maps_are_the_operators():
+    assert not first_objects.differs({"data": {"kubelet": "theirs"}}, first_objects.kubelet_config())

@@ -193,7 +193,8 @@ def test_document_of_cluster_info():
         pytest.param("a: !!python/object/apply:os.system [x]\n", "line 1: YAML tags", id="python tag"),
         pytest.param("<<: {a: b}\n", "line 1: a key must be a string", id="merge key"),
         pytest.param("true: a\n", "line 1: a key must be a string", id="boolean key"),
-        pytest.param("a: {b: 1, b: 2}\n", "line 1: b occurs twice", id="key twice"),
+        pytest.param("a: {b: 1, b: 2}\n", 'line 1: "b" occurs twice', id="key twice"),
+        pytest.param('{"\\e[2J": 1, "\\e[2J": 2}', r'line 1: "\u001b[2J" occurs twice', id="hostile key twice"),
         pytest.param("a: " + "[" * 40, "more than 32 levels deep", id="deep"),
         pytest.param(" " * (kubeconfig.MAX_BYTES + 1), "at most 1048576 are read", id="too large"),
         pytest.param(BASE.replace("v1", "v2"), "apiVersion: 'v2' is not supported; it must be 'v1'", id="version"),
@@ -201,23 +202,23 @@ def test_document_of_cluster_info():
         pytest.param(BASE.replace("kind: Config", "kind: yes"), "kind: must be a string", id="not a string"),
         pytest.param(
             BASE.replace("current-context: one", "current-context: two"),
-            "current-context: there is no context 'two'; the document has: 'anonymous', 'one'",
+            'current-context: there is no context "two"; the document has: "anonymous", "one"',
             id="unknown context",
         ),
         pytest.param(
             BASE.replace("{cluster: c, user", "{cluster: d, user"),
-            "contexts[0].context.cluster: there is no cluster 'd'; the document has: 'c'",
+            'contexts[0].context.cluster: there is no cluster "d"; the document has: "c"',
             id="missing cluster",
         ),
         pytest.param(
             BASE.replace("user: u,", "user: v,"),
-            "contexts[0].context.user: there is no user 'v'; the document has: 'u'",
+            'contexts[0].context.user: there is no user "v"; the document has: "u"',
             id="missing user",
         ),
         pytest.param(
             BASE.replace("cluster: c, user: u, ", ""), "contexts[0].context.cluster: required", id="no cluster named"
         ),
-        pytest.param("current-context: x\n", "there is no context 'x'; the document has: none", id="no contexts"),
+        pytest.param("current-context: x\n", 'there is no context "x"; the document has: none', id="no contexts"),
         pytest.param("current-context: x\ncontexts: {}\n", "contexts: must be a list", id="not a list"),
         pytest.param("current-context: x\ncontexts: [a]\n", "contexts[0]: must be a mapping", id="not a mapping"),
         pytest.param(
@@ -271,7 +272,7 @@ def test_refused(text: str, words: str):
 
 
 def test_unknown_context_by_argument():
-    with pytest.raises(errors.Refused, match="--context: there is no context 'x'"):
+    with pytest.raises(errors.Refused, match='--context: there is no context "x"'):
         kubeconfig.parse(BASE, "x")
 
 

@@ -105,6 +105,13 @@ class TestDirectory:
         assert err == "kept 14 objects that were there already\n"
         assert len(ids(client)) == 1
 
+    def test_other_addresses_than_those_published(self, client, tmp_path, capsys):
+        assert run("--dir", tmp_path, *LISTEN) == 0
+        assert run("--dir", tmp_path, "--listen", "127.0.0.1:7778") == 0
+        assert "cluster-info that is there names other servers or another CA; `handfast up` brings it up" in (
+            capsys.readouterr().err
+        )
+
     def test_no_token(self, client, tmp_path, capsys):
         assert run("--dir", tmp_path, "--token", "") == 0
         out, err = capsys.readouterr()
@@ -216,6 +223,21 @@ class TestCluster:
         reached.put("clusterroles", "kubeadm:get-nodes", rules=[])
         assert run("--kubeconfig", "k") == 0
         assert "kept, though it says something else: ClusterRole kubeadm:get-nodes" in capsys.readouterr().err
+
+    def test_another_cluster_info_is_told(self, reached, capsys):
+        reached.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": "theirs"})
+        assert run("--kubeconfig", "k") == 0
+        err = capsys.readouterr().err
+        assert "kept, though it says something else: ConfigMap kube-public/cluster-info\n" in err
+        assert "warning: the ConfigMap kube-public/cluster-info that is there names other servers or another CA" in err
+        assert "kubectl delete configmap cluster-info --namespace kube-public" in err
+        assert reached.objects["configmaps", "kube-public", "cluster-info"]["data"] == {"kubeconfig": "theirs"}
+        assert run("--kubeconfig", "k", "-o", "json") == 0
+        assert "names other servers or another CA" in capsys.readouterr().err
+
+    def test_its_own_is_not(self, reached, capsys):
+        assert [run("--kubeconfig", "k"), run("--kubeconfig", "k")] == [0, 0]
+        assert "another CA" not in capsys.readouterr().err
 
 
 class TestFirstStart:

@@ -3,6 +3,8 @@
 
 import io
 import json
+import pathlib
+import re
 
 import click
 import pytest
@@ -126,3 +128,62 @@ def test_table():
 
 def test_quoted_for_a_shell():
     assert output.quoted("/a b") == "'/a b'"
+
+
+HOSTILE = "a\x1b]0;evil\x07\x9b31m\x7f\u202eb\U000e0001\udcff\r\n\tc"
+HARMLESS = r"a\u001b]0;evil\u0007\u009b31m\u007f\u202eb\udb40\udc01\udcff\u000d"
+
+
+class TestPrintable:
+    """Nothing that a terminal would obey, or take for another line, comes through."""
+
+    def test_as_numbers(self):
+        assert output.printable(HOSTILE) == HARMLESS + r"\u000a\u0009c"
+        assert output.printable(HOSTILE, lines=True) == HARMLESS + "\n\tc"
+        assert output.printable("Grüße, 世界 …") == "Grüße, 世界 …"
+
+    def test_json_means_the_same(self):
+        assert json.loads(output.printable(json.dumps(HOSTILE, ensure_ascii=False))) == HOSTILE
+
+    @pytest.mark.parametrize("print_", [output.note, output.warn, output.progress])
+    def test_beside_the_result(self, print_, capsys):
+        print_(HOSTILE)
+        assert capsys.readouterr().err.endswith(HARMLESS + r"\u000a\u0009c" + "\n")
+
+    def test_a_result_has_lines(self, capsys):
+        output.result(HOSTILE)
+        assert capsys.readouterr().out == HARMLESS + "\n\tc\n"
+
+    def test_an_error_has_its_own_lines_only(self, capsys):
+        forged = errors.Refused("no\nreason: Fine", reason="Nope", hint=HOSTILE)
+        output.run(failing(forged), [])
+        first, second, third = capsys.readouterr().err.splitlines()
+        assert first == r"error: no\u000areason: Fine"
+        assert second.startswith(f"hint: {HARMLESS}")
+        assert third == "reason: Nope"
+
+    def test_a_trace(self, capsys, monkeypatch):
+        monkeypatch.setenv(output.DEBUG_VARIABLE, "1")
+        output.run(failing(ValueError("\x1b[2J")), [])
+        assert r"ValueError: \u001b[2J" in capsys.readouterr().err
+
+    def test_an_event(self):
+        terminal = Terminal()
+        output.event("info", "x\x1b", terminal, why="y\n")
+        assert terminal.getvalue() == r"x\u001b (why: y\u000a)" + "\n"
+
+    def test_a_cell_stays_in_its_row(self):
+        assert output.table(("A", "B"), [("x\ny", "\x1b[1m")]).splitlines() == ["A          B", r"x\u000ay   \u001b[1m"]
+
+
+def test_only_this_module_prints():
+    """Whatever prints on its own prints without the filter."""
+    for path in sorted(pathlib.Path(output.__file__).parent.glob("*.py")):
+        if path.name != "output.py":
+            assert not re.search(r"\b(click\.s?echo|print|sys\.std(out|err)\.write)\(", path.read_text()), path.name
+
+
+def test_who_reads_the_result(monkeypatch):
+    for stream, terminal in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr("sys.stdout", stream)
+        assert output.to_terminal() is terminal

@@ -57,6 +57,11 @@ def test_preparation_prints_what_it_did(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_an_unknown_controller(tmp_path, capsys):
+    assert run("controllers", "--dir", tmp_path, "--controllers", "nope") == 2
+    assert "there is no controller 'nope' here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kubeconfig", [[], ["--kubeconfig", "/nonexistent/kubeconfig"]])
 def test_controllers_without_a_kubeconfig(tmp_path, capsys, kubeconfig):
     assert run("controllers", "--dir", tmp_path, "--admin-listen", "127.0.0.1:0", *kubeconfig) in {1, 3}

@@ -40,7 +40,15 @@ def test_everything_given():
     chosen = settings.from_flags(
         given(
             *("--listen", "[::1]:1", "--advertise", "a:1", "--advertise", "b:2", "--store", "s"),
-            *("--admin-listen", "c:3", "--controllers", "a,-b", "--leader-elect", "--log-level", "error"),
+            *(
+                "--admin-listen",
+                "c:3",
+                "--controllers",
+                "clusterinfo,-tokencleaner",
+                "--leader-elect",
+                "--log-level",
+                "error",
+            ),
         )
     )
     assert chosen == config.Configuration(
@@ -48,7 +56,7 @@ def test_everything_given():
         advertise=(Address("a", 1), Address("b", 2)),
         store="s",
         admin_listen=Address("c", 3),
-        controllers=("a", "-b"),
+        controllers=("clusterinfo", "-tokencleaner"),
         leader_elect=True,
         log_level="error",
         enable_bootstrap_token_auth=False,

@@ -100,6 +100,14 @@ def test_a_bad_flag_leaves_no_directory(started, tmp_path, capsys):
     assert not started
 
 
+def test_an_unknown_controller_is_refused_before_anything_starts(started, tmp_path, capsys):
+    assert run("--dir", tmp_path / "d", *FREE, "--controllers", "*,bootstrap-singer-controller") == 2
+    err = capsys.readouterr().err
+    assert "there is no controller 'bootstrap-singer-controller' here; there are: namespace-controller, " in err
+    assert not (tmp_path / "d").exists()
+    assert not started
+
+
 def test_a_directory_in_use(started, tmp_path, capsys):
     lock = files.lock_directory(tmp_path)
     assert run("--dir", tmp_path, *FREE, "-o", "json") == 1
@@ -122,7 +130,22 @@ class TestFirstToken:
     def introduced(self):
         return FIRST
 
-    def test_the_join_command_is_told_with_its_warning(self, started, tmp_path, capsys):
+    @pytest.fixture
+    def terminal(self, monkeypatch):
+        monkeypatch.setattr(output, "to_terminal", lambda: True)
+
+    def test_no_secret_goes_to_the_log_of_a_service(self, started, tmp_path, capsys):
+        assert run("--dir", tmp_path, *FREE, "--token", FIRST["token"]) == 0
+        out, err = capsys.readouterr()
+        assert "0123456789abcdef" not in out + err
+        assert "with the token that was given in FILE:\n\n  handfast join a:1 --token-file FILE\n" in out
+        assert "handfast token delete abcdef" in err
+
+    def test_what_nobody_would_be_told_is_not_made(self, started, tmp_path, capsys):
+        assert run("--dir", tmp_path, *FREE) == 0
+        assert started[0][3] == up.FirstToken("", "24h")
+
+    def test_the_join_command_is_told_with_its_warning(self, started, terminal, tmp_path, capsys):
         assert run("--dir", tmp_path, *FREE) == 0
         out, err = capsys.readouterr()
         assert out.count("  handfast join a:1 --token abcdef.0123456789abcdef\n") == 1
@@ -147,11 +170,12 @@ class TestFirstToken:
         ("arguments", "token"),
         [
             ([], up.FirstToken(None, "24h")),
+            (["-o", "json"], up.FirstToken(None, "24h")),
             (["--token", ""], up.FirstToken("", "24h")),
             (["--token", "abcdef.0123456789abcdef", "--token-ttl", "0"], up.FirstToken("abcdef.0123456789abcdef", "0")),
         ],
     )
-    def test_what_is_passed_on(self, started, tmp_path, arguments, token):
+    def test_what_is_passed_on(self, started, terminal, tmp_path, arguments, token):
         assert run("--dir", tmp_path, *FREE, *arguments) == 0
         assert started[0][3] == token
 
@@ -159,6 +183,16 @@ class TestFirstToken:
     def test_a_wrong_one_leaves_no_directory(self, started, tmp_path, capsys, arguments):
         assert run("--dir", tmp_path / "d", *FREE, *arguments) == 2
         assert not (tmp_path / "d").exists()
+
+
+class TestNoToken:
+    @pytest.fixture
+    def introduced(self):
+        return {key: FIRST[key] for key in ("new", "objects")}
+
+    def test_where_to_get_one(self, started, tmp_path, capsys):
+        assert run("--dir", tmp_path / "a b", *FREE) == 0
+        assert f"  handfast token create --print-join-command --dir '{tmp_path}/a b'\n" in capsys.readouterr().out
 
 
 class TestLaterStarts:

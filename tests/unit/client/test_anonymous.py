@@ -63,7 +63,40 @@ async def test_environment_and_redirects_lead_nowhere(ca, monkeypatch):
         assert (await anonymous.ask(server.url, anonymous.UNVERIFIED)).code == 302
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("https://", "https:///x", "nonsense", "ftp://a/", "http://a/", "https://[::1/", "https://a:99999/"),
+        *("https://127.0.0.1:1/\n", "https://a\udcff/", "https://a/\x1b"),
+    ],
+)
+async def test_what_is_no_url_is_refused(url):
+    with pytest.raises(errors.Refused, match="is not an https URL") as caught:
+        await anonymous.ask(f"{url}?hunter2", anonymous.UNVERIFIED)
+    assert caught.value.reason == "BadEndpoint"
+    assert caught.value.message.isprintable()
+    assert "hunter2" not in caught.value.message
+
+
+async def test_nothing_is_unpacked(ca):
+    packed = lambda _: Reply(200, b"packed", {"Content-Encoding": "gzip"})  # noqa: E731
+    async with tls_cluster.listening(ca.context(), packed) as server:
+        assert (await anonymous.ask(server.url, anonymous.UNVERIFIED)).body == b"packed"
+
+
 class TestTrouble:
+    @pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..b"])
+    async def test_no_name(self, host):
+        assert await trouble(f"https://{host}/", anonymous.UNVERIFIED) is TROUBLE.NAME_NOT_FOUND
+
+    async def test_a_header_that_nobody_can_read(self, ca, monkeypatch):
+        def unreadable(*_arguments, **_more):
+            raise ValueError("hunter2")
+
+        monkeypatch.setattr(anonymous, "Answer", unreadable)
+        async with tls_cluster.listening(ca.context(), hello) as server:
+            assert await trouble(server.url, anonymous.UNVERIFIED) is TROUBLE.NOT_HTTP
+
     async def test_nobody_listens(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]

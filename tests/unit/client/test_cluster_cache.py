@@ -75,7 +75,8 @@ class TestRefresh:
         assert (found.changed, found.server, found.info) == (("servers", "id"), A, INFO)
         assert servers.asked == [("a", True, False)]
         assert cluster_cache.load(path).info == INFO
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        # It is its owner's to say who may read it.
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
     async def test_nothing_new_writes_nothing(self, clock, path):
         servers = Servers(clock, a=document(), b=document())

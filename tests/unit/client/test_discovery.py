@@ -305,6 +305,24 @@ class TestWhyATokenDoesNotSign:
         assert (await refusal(by_token(servers, "a", pins=()))).reason == "UnknownTokenID"
         assert {token for _, _, token in servers.asked} == {False}
 
+    async def test_after_one_failure_not_again(self, clock):
+        """Asked for half a minute, by a server that has nothing to lose."""
+
+        def a(*, verified, token):
+            return document(INFO, OTHER) if token is None else TROUBLE.NO_ANSWER
+
+        servers = Servers(clock, a=a)
+        assert (await refusal(by_token(servers, "a"))).reason == "UnknownTokenID"
+        assert servers.asked.count(("a", False, False)) > 10
+        assert servers.asked.count(("a", True, True)) == 1
+
+    async def test_a_long_text_is_not_read(self, clock):
+        text = cluster_info.build(INFO)
+        long = text + "#" * (cluster_info.MAX_UNVERIFIED + 1 - len(text))
+        servers = Servers(clock, a=msgspec.json.encode(tls_cluster.signed(long, OTHER)))
+        assert (await refusal(by_token(servers, "a"))).reason == "UnknownTokenID"
+        assert ("a", True, True) not in servers.asked
+
     async def test_not_with_another_ca(self, clock):
         servers = Servers(clock, a=document(dataclasses.replace(INFO, ca=NEXT.pem), OTHER))
         servers.cas["a"] = NEXT.pem

@@ -154,6 +154,18 @@ class TestClockDifference:
         monkeypatch.setattr(anonymous, "ask", ask)
         assert await tokens.clock_difference(USED, MovableClock(NOW)) is None
 
+    @pytest.mark.parametrize("date", ["Sun, 15 Nov 2026 12:00:00 -0000", "yesterday", "Sun, 99 Nov 2026 12:00:00 GMT"])
+    async def test_told_in_another_form(self, monkeypatch, date):
+        async def ask(url, trust, token=None):
+            return anonymous.Answer(200, b"", date)
+
+        monkeypatch.setattr(anonymous, "ask", ask)
+        assert await tokens.clock_difference(USED, MovableClock(NOW)) is None
+
+    async def test_an_address_that_is_none(self):
+        used = dataclasses.replace(USED, server="https://a:99999")
+        assert await tokens.clock_difference(used, MovableClock(NOW)) is None
+
     async def test_no_answer(self, monkeypatch):
         async def ask(url, trust, token=None):
             raise anonymous.Troubled(diagnosis.Trouble.NO_ANSWER)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
 from handfast.api import status
 from handfast.bootstrap import jws, tokens
@@ -282,3 +283,50 @@ async def test_a_secret_that_is_no_use_gets_a_warning_that_says_why():
         assert event["source"] == {"component": "bootstrap-signer-controller"}
         assert TOKEN.secret not in f"{event}"
         assert base64.b64encode(TOKEN.secret.encode()).decode() not in f"{event}"
+
+
+async def test_binary_keys_of_that_name_do_not_stand_in_the_way():
+    """A ConfigMap with one key in both is refused by the API, whoever has put it there."""
+    world = World()
+    binary = {KEY: "AAAA", "jws-kubeconfig-zzzzzz": "AAAA", "mine": "BBBB"}
+    world.config_map({"kubeconfig": "payload"}, binaryData=binary)
+    world.token()
+    await world.sign()
+    jws.verify(world.data()[KEY], b"payload", TOKEN)
+    assert world.client.objects[AT]["binaryData"] == {"mine": "BBBB"}
+    world.see()
+    await world.sign()
+    assert len(world.client.calls) == 1
+    # Also where nothing else is to be done.
+    world.config_map(world.data(), binaryData=binary)
+    await world.sign()
+    assert world.client.objects[AT]["binaryData"] == {"mine": "BBBB"}
+
+
+async def test_binary_keys_that_go_take_no_room():
+    world = World()
+    world.config_map({"kubeconfig": "payload"}, binaryData={"jws-kubeconfig-zzzzzz": "A" * (1 << 20)})
+    world.token()
+    await world.sign()
+    assert KEY in world.data()
+
+
+async def test_an_immutable_one_is_told_of_once_and_left():
+    world = World()
+    world.config_map({"kubeconfig": "payload"}, immutable=True)
+    world.token(seconds=10)
+    with structlog.testing.capture_logs() as lines:
+        # Nobody asks to be called again: only a new ConfigMap helps, and the watch shows it.
+        assert [await world.sign(), await world.sign()] == [None, None]
+    assert world.data() == {"kubeconfig": "payload"}
+    assert await world.told() == [("Warning", "ImmutableConfigMap", "cluster-info")]
+    assert [call[:2] for call in world.client.calls] == [("create", "events")]
+    assert [(line["log_level"], line["reason"]) for line in lines] == [("warning", "ImmutableConfigMap")]
+    assert "delete it, so that it can be made anew" in lines[0]["event"]
+    # Another one is another matter.
+    world.config_map({"kubeconfig": "payload"}, immutable=True, metadata={"uid": "next"})
+    await world.sign()
+    world.config_map({"kubeconfig": "payload"})
+    assert await world.sign() == 10.0
+    assert KEY in world.data()
+    assert sum(call[1] == "events" for call in world.client.calls) == 2

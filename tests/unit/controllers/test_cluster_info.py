@@ -11,6 +11,7 @@ from handfast.bootstrap import cluster_info as documents
 from handfast.client import cache
 from handfast.controllers import cluster_info, views
 from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock
 
 AT = ("configmaps", "kube-public", "cluster-info")
 SERVERS = ("https://192.0.2.1:6443", "https://192.0.2.2:6443")
@@ -26,7 +27,9 @@ class World:
         self.restart(servers, ca)
 
     def restart(self, servers: tuple[str, ...], ca: bytes) -> None:
-        self.handler = cluster_info.Publisher(self.client, self.namespaces, self.config_maps, servers=servers, ca=ca)
+        self.handler = cluster_info.Publisher(
+            self.client, MovableClock(), self.namespaces, self.config_maps, servers=servers, ca=ca
+        )
 
     def see(self) -> None:
         self.config_maps.put(msgspec.convert(self.client.objects[AT], views.ConfigMap))
@@ -123,3 +126,21 @@ async def test_a_create_that_is_refused(error: Any, quiet: bool):
     else:
         with pytest.raises(status.StatusError):
             await world.publish()
+
+
+async def test_a_binary_key_of_the_same_name_does_not_stand_in_the_way():
+    world = World()
+    world.client.put(AT[0], AT[2], AT[1], binaryData={"kubeconfig": "AAAA", "mine": "BBBB"})
+    await world.publish()
+    assert world.info().servers == SERVERS
+    assert world.client.objects[AT]["binaryData"] == {"mine": "BBBB"}
+
+
+async def test_an_immutable_one_is_told_of_once_and_left():
+    world = World()
+    world.client.put(AT[0], AT[2], AT[1], data={"kubeconfig": "old"}, immutable=True)
+    world.see()
+    for _ in range(2):
+        assert await world.publish() == 10.0
+    assert [call[:2] for call in world.client.calls] == [("create", "events")]
+    assert world.client.objects[AT]["data"] == {"kubeconfig": "old"}

@@ -179,33 +179,3 @@ async def test_workers_work_side_by_side_but_never_on_the_same_key():
         gate.set()
         await settle(20)
         assert len(running.controller.queue) == 0
-
-
-def test_names_are_chosen():
-    known = ("a", "b", "c")
-    assert loop.check_names(["*"], known) == ["a", "b", "c"]
-    assert loop.check_names(["*", "-b"], known) == ["a", "c"]
-    assert loop.check_names(["c", "a"], known) == ["a", "c"]
-    for nothing in (["a", "-a"], ["-a"], []):
-        with pytest.raises(errors.Refused, match="no controller is left"):
-            loop.check_names(nothing, known)
-    with pytest.raises(errors.Refused, match=r"unknown controller 'd', '-e'; there are: a, b, c"):
-        loop.check_names(["a", "d", "-e"], known)
-
-
-def test_names_have_aliases_and_some_must_be_named():
-    known, aliases, opt_in = ("a", "b", "c"), {"old-b": "b", "old-c": "c"}, {"b", "c"}
-
-    def chosen(*selection: str) -> list[str]:
-        return list(loop.check_names(selection, known, aliases=aliases, opt_in=opt_in))
-
-    assert chosen("*") == ["a"]
-    assert chosen("*", "old-b") == ["a", "b"]
-    assert chosen("c", "*", "old-b") == ["a", "b", "c"]
-    assert chosen("old-c") == ["c"]
-    assert chosen("*", "b", "c", "-old-c") == ["a", "b"]
-    assert chosen("*", "old-b", "-b") == ["a"]
-    with pytest.raises(errors.Refused, match="no controller is left"):
-        chosen("*", "-a")
-    with pytest.raises(errors.Refused, match=r"unknown controller 'old-a'; there are: a, b, c"):
-        chosen("old-a")

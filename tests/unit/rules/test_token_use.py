@@ -66,7 +66,13 @@ def test_a_use_is_written_down() -> None:
     )
 
 
-@pytest.mark.parametrize("user", ["jane", "system:node:worker-1", "system:bootstrappers:foobar", "xsystem:bootstrap:a"])
+@pytest.mark.parametrize(
+    "user",
+    [
+        *("jane", "system:node:worker-1", "system:bootstrappers:foobar", "xsystem:bootstrap:a"),
+        *("system:bootstrap:", "system:bootstrap:fooba", "system:bootstrap:FOOBAR", "system:bootstrap:foobar\n"),
+    ],
+)
 def test_others_are_not_judged(user: str) -> None:
     assert token_use.token_id(user) is None
     assert isinstance(decide(secret(max_uses="1", use_count="1"), csr(), user=user), decision.NotMine)
@@ -74,6 +80,37 @@ def test_others_are_not_judged(user: str) -> None:
 
 def test_a_token_that_is_gone() -> None:
     assert "foobar was deleted" in refused(decide(None, csr()), "TokenGone")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"type": "Opaque"}, "type: must be"),
+        ({"data": None}, "data: must be a mapping"),
+        ({"metadata": {"name": "bootstrap-token-barfoo", "namespace": "kube-system"}}, "the name must be"),
+        ({"metadata": {"name": "bootstrap-token-foobar", "namespace": "default"}}, "bootstrap tokens are only"),
+    ],
+)
+def test_what_is_no_token_any_more_is_refused(change: dict[str, Any], word: str) -> None:
+    assert f"is no token any more ({word}" in refused(decide({**secret(), **change}, csr()), "TokenGone")
+
+
+def test_a_token_that_is_being_deleted() -> None:
+    made = secret()
+    made["metadata"]["deletionTimestamp"] = "2026-11-15T12:00:00Z"
+    assert "foobar is being deleted" in refused(decide(made, csr()), "TokenGone")
+
+
+@pytest.mark.parametrize(("seconds", "good"), [(1, True), (0, False), (-1, False)])
+def test_an_expired_token_is_refused(seconds: int, good: bool) -> None:
+    made = secret()
+    until = (NOW + datetime.timedelta(seconds=seconds)).isoformat().encode()
+    made["data"]["expiration"] = base64.b64encode(until).decode()
+    verdict = decide(made, csr())
+    if good:
+        assert isinstance(verdict, token_use.Reserve)
+    else:
+        assert "foobar has expired" in refused(verdict, "TokenExpired")
 
 
 def test_a_second_key_is_refused() -> None:
@@ -230,5 +267,7 @@ def test_a_flood_of_uses_is_bounded() -> None:
         made = used(made, csr(f"system:node:worker-{number}"))
     assert len(token_limits.uses(made)) == token_limits.KEPT
     assert token_limits.count(made) == token_limits.KEPT + 5
+    # Who came first is not flushed out by who comes last.
+    assert token_limits.uses(made)[0].node == "worker-0"
     # Asking again and again for the same adds nothing.
     assert isinstance(decide(made, csr(f"system:node:worker-{number}")), decision.Approve)

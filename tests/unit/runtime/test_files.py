@@ -75,6 +75,56 @@ class TestWriteAtomically:
         assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", "a"]
 
 
+class TestReplaceContents:
+    @pytest.mark.parametrize("before", [0o600, 0o640, 0o644, 0o4755])
+    def test_the_mode_stays(self, tmp_path, before):
+        path = tmp_path / "f"
+        path.write_bytes(b"old")
+        path.chmod(before)
+        files.replace_contents(path, b"new")
+        assert path.read_bytes() == b"new"
+        assert mode(path) == before & 0o777
+
+    def test_the_owner_stays(self, tmp_path, monkeypatch):
+        """Whoever runs the tests may not be root: so what is asked of the system is looked at, not what it does."""
+        path = tmp_path / "f"
+        path.write_bytes(b"old")
+        asked = []
+        monkeypatch.setattr(os, "fchown", lambda _, *owner: asked.append(owner))
+        files.replace_contents(path, b"own")
+        assert asked == []
+        real = pathlib.Path.lstat
+
+        def anothers(self):
+            fields = list(real(self))
+            fields[4:6] = [1234, 5678]
+            return os.stat_result(fields)
+
+        monkeypatch.setattr(pathlib.Path, "lstat", anothers)
+        files.replace_contents(path, b"new")
+        assert asked == [(1234, 5678)]
+
+        def not_allowed(descriptor, *owner):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(os, "fchown", not_allowed)
+        with pytest.raises(errors.Refused, match=r"cannot write .*: operation not permitted"):
+            files.replace_contents(path, b"newer")
+        assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"new"]
+
+    @pytest.mark.parametrize("kind", ["missing", "link", "directory"])
+    def test_only_a_file_that_is_there(self, tmp_path, kind):
+        path = tmp_path / "f"
+        if kind == "link":
+            (tmp_path / "g").write_bytes(b"old")
+            path.symlink_to(tmp_path / "g")
+        elif kind == "directory":
+            path.mkdir()
+        with pytest.raises(errors.Refused):
+            files.replace_contents(path, b"new")
+        assert kind != "link" or (tmp_path / "g").read_bytes() == b"old"
+
+
 class TestCreateDirectory:
     def test_new_ones_are_private_and_known_as_new(self, tmp_path):
         path = tmp_path / "x" / "y"

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of the controllers, and which of them `--controllers` chooses.
+
+It builds none, and loads none: so a supervisor can tell a wrong name before anything starts. What each name stands for is
+in `controllers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from handfast import errors
+
+NAMES: Final = (
+    "namespace-controller",
+    "garbage-collector-controller",
+    "serviceaccount-controller",
+    "root-ca-certificate-publisher-controller",
+    "endpointslice-controller",
+    "endpoints-controller",
+    "event-ttl-controller",
+    "clusterrole-aggregation-controller",
+    "serviceaccount-token-controller",
+    "cluster-info-publisher-controller",
+    "bootstrap-signer-controller",
+    "token-cleaner-controller",
+)
+# Names from before controllers were called controllers, which kubeadm still uses.
+ALIASES: Final[Mapping[str, str]] = {
+    "bootstrapsigner": "bootstrap-signer-controller",
+    "clusterinfo": "cluster-info-publisher-controller",
+    "tokencleaner": "token-cleaner-controller",
+}
+# `*` does not mean these: a cluster that is not joined with tokens does not want them, and another may have its own.
+OPT_IN: Final = frozenset({"bootstrap-signer-controller", "token-cleaner-controller"})
+
+
+def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[str]:
+    """The controllers that `*,name,-name` chooses of those that can run, in their order.
+
+    1. Every name, with or without a minus, must be one of them, or another name for it.
+    2. `-name` takes one out, whatever else is said of it; `name` takes it in; `*` takes in all the others but those of
+       `OPT_IN`, which have to be named.
+    3. At least one must be left.
+    """
+    # 1.
+    unknown = [word for word in selection if word != "*" and _named(word.removeprefix("-")) not in able]
+    if unknown:
+        raise errors.Refused(
+            f"there is no controller {', '.join(map(repr, unknown))} here; there are: {', '.join(able)}",
+            reason="UnknownController",
+            hint="write names separated by commas; * means all, -NAME all but that one",
+        )
+    # 2.
+    out = {_named(word[1:]) for word in selection if word.startswith("-")}
+    named = {_named(word) for word in selection}
+    found = [name for name in able if name not in out and (name in named or ("*" in named and name not in OPT_IN))]
+    # 3.
+    if not found:
+        raise errors.Refused(
+            f"no controller is left by {','.join(selection)!r}",
+            reason="NoController",
+            hint="write * before -NAME to run all but that one",
+        )
+    return found
+
+
+def _named(word: str) -> str:
+    return ALIASES.get(word, word)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells that a ConfigMap is immutable which a controller would have to change: once, by an Event and in the log.
+
+It changes nothing, and asks for no retry: the API refuses every change, and only whoever made it so knows whether that was
+meant. Once it is deleted, the watch shows it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from handfast.api import objects
+from handfast.controllers import events
+
+REASON: Final = "ImmutableConfigMap"
+
+_log = structlog.get_logger("handfast.controller")
+
+
+class Immutable:
+    """One controller's complaint about one ConfigMap, and about whatever takes its place."""
+
+    def __init__(self, recorder: events.Recorder, controller: str) -> None:
+        self._recorder = recorder
+        self._controller = controller
+        self._told: object = None
+
+    async def stops(self, found: objects.Document) -> bool:
+        """Can the ConfigMap not be changed? Then that has been told."""
+        if found.get("immutable") is not True:
+            return False
+        meta = objects.metadata(found)
+        if self._told != meta["uid"]:
+            self._told = meta["uid"]
+            where = f"{meta['namespace']}/{meta['name']}"
+            message = (
+                f"the ConfigMap {where} has to be changed, and is immutable: delete it, so that it can be made anew"
+            )
+            _log.warning(message, controller=self._controller, reason=REASON)
+            regarding = events.Regarding(
+                api_version="v1",
+                kind="ConfigMap",
+                name=meta["name"],
+                namespace=meta["namespace"],
+                uid=meta["uid"],
+                resource_version=meta["resourceVersion"],
+            )
+            await self._recorder.record(regarding, REASON, message, severity=events.WARNING)
+        return True

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which controllers run: the names, and what `--controllers` chooses of them."""
+
+import pytest
+
+from handfast import errors
+from handfast.assembly import controller_names, controllers
+from handfast.pki import jwt, keys
+
+ABLE = ("namespace-controller", "endpoints-controller", "bootstrap-signer-controller", "token-cleaner-controller")
+NAMESPACE, ENDPOINTS, SIGNER, CLEANER = ABLE
+
+
+def test_these_are_all():
+    """Who adds a controller adds its name here, or nobody could choose it."""
+    builds = controllers.known(b"ca", jwt.Signer(keys.generate()), ["https://a"])
+    assert tuple(builds) == controller_names.NAMES
+    assert set(controller_names.ALIASES.values()) | controller_names.OPT_IN <= set(controller_names.NAMES)
+
+
+@pytest.mark.parametrize(
+    ("selection", "chosen"),
+    [
+        (["*"], [NAMESPACE, ENDPOINTS]),
+        (["*", f"-{ENDPOINTS}"], [NAMESPACE]),
+        ([ENDPOINTS, NAMESPACE], [NAMESPACE, ENDPOINTS]),
+        (["*", "bootstrapsigner"], [NAMESPACE, ENDPOINTS, SIGNER]),
+        ([CLEANER, "*", "bootstrapsigner"], [*ABLE]),
+        (["tokencleaner"], [CLEANER]),
+        (["*", SIGNER, CLEANER, "-tokencleaner"], [NAMESPACE, ENDPOINTS, SIGNER]),
+        (["*", "bootstrapsigner", f"-{SIGNER}"], [NAMESPACE, ENDPOINTS]),
+    ],
+)
+def test_chosen(selection, chosen):
+    assert controller_names.chosen(selection, ABLE) == chosen
+
+
+@pytest.mark.parametrize(
+    "selection", [[NAMESPACE, f"-{NAMESPACE}"], [f"-{NAMESPACE}"], [], ["*", f"-{NAMESPACE}", f"-{ENDPOINTS}"]]
+)
+def test_nothing_is_left(selection):
+    with pytest.raises(errors.Refused, match="no controller is left") as caught:
+        controller_names.chosen(selection, ABLE)
+    assert caught.value.reason == "NoController"
+
+
+def test_unknown():
+    with pytest.raises(
+        errors.Refused, match=r"no controller 'd', '-e' here; there are: namespace-controller, "
+    ) as caught:
+        controller_names.chosen(["*", "d", "-e"], ABLE)
+    assert caught.value.reason == "UnknownController"
+    # There is one of that name; here it cannot run.
+    with pytest.raises(errors.Refused, match="no controller 'clusterinfo' here"):
+        controller_names.chosen(["clusterinfo"], ABLE)
