@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 
-from bench import access, decisions, discovery, growth, lists, measure, requests, servers, settings, watches
+from bench import access, decisions, discovery, growth, joins, lists, measure, requests, servers, settings, watches
 
 # These share one control plane and one floor.
 _PAIRED: dict[str, Callable[[settings.Pair, settings.Sizes], Awaitable[list[measure.Figure]]]] = {
@@ -37,6 +37,9 @@ _ALONE: dict[str, Callable[[settings.Run], Awaitable[list[measure.Figure]]]] = {
     "start": growth.start,
     "discovery": discovery.discovery,
     "tokens": discovery.many_tokens,
+    "joins": joins.joins,
+    "crowded": joins.crowded,
+    "storm": joins.storm,
 }
 _NAMES = (*_PAIRED, *_ALONE)
 _LATEST = pathlib.Path(__file__).parent / "results" / "latest.json"

@@ -13,23 +13,18 @@ import datetime
 import itertools
 import pathlib
 import time
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from bench import load, measure, servers, settings
-from handfast.api import kinds, objects
-from handfast.apiserver import envelope
-from handfast.assembly import apiserver, datadir, endpoints, layout
+from bench import load, measure, preload, servers, settings
+from handfast.assembly import layout
 from handfast.bootstrap import cluster_info as info
 from handfast.bootstrap import tokens
 from handfast.controllers import bootstrap_signer, token_cleaner
 from handfast.controllers import cluster_info as publisher
-from handfast.pki import seal
-from handfast.runtime import clock, tls
-from handfast.store import sqlite_file, sqlite_writer
+from handfast.runtime import tls
 
 CONNECTION_LIMIT_RATIO = 1.15
 GET_LIMIT_MICROSECONDS = 60.0
@@ -316,27 +311,13 @@ def _left(until: datetime.datetime) -> float:
 
 def _fill(directory: pathlib.Path, count: int, signing: int) -> None:
     """A data directory whose store holds tokens, of which the first ones sign; the publisher is off in it."""
-    place = layout.Layout.at(directory)
-    now = clock.SystemClock().now()
-    datadir.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=now)
+    preload.write(directory, (_stored(number, signing) for number in range(count)))
     names = ["*", bootstrap_signer.NAME, token_cleaner.NAME, f"-{publisher.NAME}"]
-    with place.config.open("a") as config:
+    with layout.Layout.at(directory).config.open("a") as config:
         config.write(f"controllers: {msgspec.json.encode(names).decode()}\n")
-    kind = kinds.Table(kinds.builtin()).find("", "v1", "secrets")
-    if kind is None:
-        raise LookupError("no kind secrets")
-    envelopes = envelope.Envelopes(seal.Sealer.from_text(place.encryption_key.read_text()), apiserver.SEALED)
-    file = sqlite_file.OpenFile(str(place.store("store.db")))
-    try:
-        file.writing.execute("BEGIN IMMEDIATE")
-        transaction = sqlite_writer.Transaction(file.writing)
-        for number in range(count):
-            usages = tokens.USAGES if number < signing else ("authentication",)
-            expires = now + datetime.timedelta(days=1, seconds=number)
-            made = tokens.secret_document(_token("t", number), expiration=expires, usages=usages)
-            made["metadata"] |= {"uid": str(uuid.uuid4()), "creationTimestamp": objects.timestamp(now)}
-            key = kind.key(tokens.NAMESPACE, made["metadata"]["name"])
-            transaction.create(key, envelopes.wrap(key, kind.storage_api_version, envelope.encode_document(made)))
-        file.writing.execute("COMMIT")
-    finally:
-        file.close()
+
+
+def _stored(number: int, signing: int) -> preload.Stored:
+    usages = tokens.USAGES if number < signing else ("authentication",)
+    expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1, seconds=number)
+    return ("", "v1", "secrets"), tokens.secret_document(_token("t", number), expiration=expires, usages=usages)

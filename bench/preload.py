@@ -7,8 +7,10 @@ server finds is what it would have written. It does not measure anything.
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 import uuid
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,6 +21,9 @@ from handfast.assembly import apiserver, datadir, endpoints, layout
 from handfast.pki import seal
 from handfast.runtime import clock
 from handfast.store import sqlite_file, sqlite_writer
+
+# Group, version and plural, and the document.
+Stored = tuple[tuple[str, str, str], objects.Document]
 
 NAMESPACE = "default"
 COLLECTION = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -114,29 +119,60 @@ def fill(directory: pathlib.Path, count: int, *, mixed: bool = False) -> None:
 
     They are ConfigMaps; `mixed`: half of them Pods, thirty to a node, and a fifth RoleBindings.
     """
+    write(directory, (_one_of_many(number, count, number % 10 if mixed else 9) for number in range(count)))
+
+
+def _one_of_many(number: int, count: int, row: int) -> Stored:
+    if row < 5:
+        return ("", "v1", "pods"), pod(number, number // 60, "Running")
+    if row < 7:
+        return (_RBAC, "v1", "rolebindings"), _binding(number)
+    return ("", "v1", "configmaps"), _config_map(number, count)
+
+
+def fill_nodes(directory: pathlib.Path, count: int) -> None:
+    """Make a data directory whose store holds `count` nodes, each with its Lease."""
+    write(directory, (made for number in range(count) for made in _node(f"node-{number:05d}")))
+
+
+def _node(name: str) -> Iterator[Stored]:
+    address = {"type": "Hostname", "address": name}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
+        "status": {"addresses": [address], "conditions": [ready]},
+    }
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40},
+    }
+    yield ("", "v1", "nodes"), node
+    yield ("coordination.k8s.io", "v1", "leases"), lease
+
+
+def write(directory: pathlib.Path, documents: Iterable[Stored]) -> None:
+    """Make a data directory whose store holds these."""
     place = layout.Layout.at(directory)
     now = clock.SystemClock().now()
     datadir.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=now)
     table = kinds.Table(kinds.builtin())
     envelopes = envelope.Envelopes(seal.Sealer.from_text(place.encryption_key.read_text()), apiserver.SEALED)
     file = sqlite_file.OpenFile(str(place.store("store.db")))
+    left = iter(documents)
     try:
-        for start in range(0, count, _BATCH):
+        while batch := tuple(itertools.islice(left, _BATCH)):
             file.writing.execute("BEGIN IMMEDIATE")
             transaction = sqlite_writer.Transaction(file.writing)
-            for number in range(start, min(start + _BATCH, count)):
-                row = number % 10 if mixed else 9
-                if row < 5:
-                    plural, made = ("", "v1", "pods"), pod(number, number // 60, "Running")
-                elif row < 7:
-                    plural, made = (_RBAC, "v1", "rolebindings"), _binding(number)
-                else:
-                    plural, made = ("", "v1", "configmaps"), _config_map(number, count)
-                kind = table.find(*plural)
+            for resource, made in batch:
+                kind = table.find(*resource)
                 if kind is None:
-                    raise LookupError(f"no kind {plural}")
+                    raise LookupError(f"no kind {resource}")
                 made["metadata"] |= {"uid": str(uuid.uuid4()), "creationTimestamp": objects.timestamp(now)}
-                key = kind.key(made["metadata"]["namespace"], made["metadata"]["name"])
+                key = kind.key(made["metadata"].get("namespace", ""), made["metadata"]["name"])
                 payload = envelope.encode_document(made)
                 transaction.create(key, envelopes.wrap(key, kind.storage_api_version, payload))
             file.writing.execute("COMMIT")

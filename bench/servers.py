@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes that are measured: a real `handfast up` in a directory of its own, and the floor beside it.
 
-Nothing is lifted or tuned for the measurement: the control plane runs with its defaults, rate limits included.
+Nothing is tuned for the measurement: the control plane runs with its defaults, and with rate limits unless a case says.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 @contextlib.asynccontextmanager
-async def launched(directory: pathlib.Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def launched(directory: pathlib.Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """`handfast up`, just started. Its log goes to a file beside its directory."""
     log = directory.with_suffix(".log")
     with log.open("ab") as file:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "handfast", "up", "--dir", str(directory)),
             # As JSON, because only who asks for it gets a first token without a terminal.
-            *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "-o", "json"),
+            *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "-o", "json", *flags),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=file,
@@ -92,9 +92,9 @@ def described(directory: pathlib.Path) -> Server:
 
 
 @contextlib.asynccontextmanager
-async def plane(directory: pathlib.Path) -> AsyncIterator[Server]:
+async def plane(directory: pathlib.Path, *flags: str) -> AsyncIterator[Server]:
     """A control plane that is ready and has nothing left to do."""
-    async with launched(directory) as process:
+    async with launched(directory, *flags) as process:
         server = await wait_ready(process, directory)
         await server.settle()
         yield server

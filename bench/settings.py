@@ -41,6 +41,12 @@ class Sizes:
     signing_tokens: int
     new_tokens: int
     expiring_tokens: int
+    joins: int
+    joins_alone: int
+    joins_in_all: int
+    few_nodes: int
+    many_nodes: int
+    storm_seconds: float
 
 
 FULL = Sizes(
@@ -71,6 +77,12 @@ FULL = Sizes(
     signing_tokens=1000,
     new_tokens=200,
     expiring_tokens=100,
+    joins=500,
+    joins_alone=100,
+    joins_in_all=5000,
+    few_nodes=100,
+    many_nodes=10_000,
+    storm_seconds=30.0,
 )
 QUICK = Sizes(
     rounds=2,
@@ -100,6 +112,12 @@ QUICK = Sizes(
     signing_tokens=1000,
     new_tokens=40,
     expiring_tokens=50,
+    joins=100,
+    joins_alone=20,
+    joins_in_all=500,
+    few_nodes=100,
+    many_nodes=2000,
+    storm_seconds=5.0,
 )
 
 

@@ -5,6 +5,7 @@ set -euo pipefail
 missing=()
 command -v kubectl >/dev/null 2>&1 || missing+=(kubernetes-client)
 command -v openssl >/dev/null 2>&1 || missing+=(openssl)
+command -v strace >/dev/null 2>&1 || missing+=(strace)
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then

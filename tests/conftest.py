@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping
 
 import hypothesis
@@ -22,5 +23,14 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 @pytest.fixture(autouse=True)
 def fresh_logging() -> Iterator[None]:
     """What one test configures must not decide which lines the next one sees."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     yield
     structlog.reset_defaults()
+    # pytest's own handlers come and go with each test; those of `telemetry.log` must not stay.
+    root.handlers[:] = [handler for handler in root.handlers if handler in handlers or not _is_ours(handler)]
+    root.setLevel(level)
+
+
+def _is_ours(handler: logging.Handler) -> bool:
+    return type(handler).__module__.startswith("handfast.")

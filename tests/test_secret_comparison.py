@@ -79,6 +79,10 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "secret['metadata'].get('resourceVersion') != seen.metadata.resource_version",
     ): "the version of a Secret",
     ("rules/flow.py", "tokens.DEFAULT_GROUP in groups"): "the name of a group",
+    (
+        "rules/node_recovery.py",
+        "(entry.requester, entry.token_id) == asked_by",
+    ): "who asked, by name, and by the id of a token or the fingerprint of a key, as the ledger shows them",
     ("pki/pins.py", "len(value) // 2 != hashlib.sha256().digest_size"): "a size",
     ("rules/pod_service_account.py", "secret not in secrets"): _NAME,
     ("rules/pod_service_account.py", "(secret := jsonpath.text(reference, 'name')) not in pull"): _NAME,

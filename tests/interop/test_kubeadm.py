@@ -3,7 +3,7 @@
 
 Proves that tokens go both ways, that kubeadm finds, verifies and reads this cluster as it does its own, that it refuses in
 its own words what it should refuse, and that `handfast join` trusts a cluster-info that kubeadm wrote. No kubelet runs:
-certificates are requested elsewhere. Where there is no kubeadm nothing is proven: see `tools`.
+see `test_kubelet`. Where there is no kubeadm nothing is proven: see `tools`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 from handfast.bootstrap import cluster_info, first_objects, jws, tokens
 from handfast.controllers import cluster_info as publisher
-from handfast.pki import pins
+from handfast.pki import pairs, pins
 from tests.interop import running, tools
 from tests.interop.tools import Tool, listed
 
@@ -245,15 +245,18 @@ class TestPreparedByKubeadm:
         jws.verify(data[f"{cluster_info.SIGNATURE_PREFIX}{KUBEADM[:6]}"], text.encode(), tokens.parse(KUBEADM))
         ca = (plane.pki / "ca.crt").read_bytes()
         assert cluster_info.read(text) == cluster_info.ClusterInfo((plane.server,), ca, "")
-        # The rights are kubeadm's, too.
+        # The rights are kubeadm's, too: to ask for a certificate, and to have it approved.
         pinned = ("--discovery-token-ca-cert-hash", pin_of(plane), "--bootstrap-kubeconfig", tmp_path / "b.conf")
-        done = Tool(tools.HANDFAST)("join", address(plane), "--token", KUBEADM, *pinned)
-        assert "found the cluster, and it is the right one" in done.stdout
+        machine = ("--node-name", "newcomer", "--cert-dir", tmp_path / "pki", "--kubeconfig", tmp_path / "k.conf")
+        join = Tool((*tools.HANDFAST, "join", address(plane), "--token", KUBEADM, *map(str, (*pinned, *machine))))
+        done = join()
+        assert "this machine has joined the cluster as node newcomer" in done.stdout
         assert "cluster id  not published" in done.stdout
+        current = pairs.read((tmp_path / "pki" / "kubelet-client-current.pem").read_bytes())
+        assert str(current.leaf.subject) == "CN=system:node:newcomer,O=system:nodes"
         shown = tools.handfast_token(plane)
         assert listed(shown)[KUBEADM]["groups"] == [first_objects.NODE_GROUP]
         # One that goes on signing: without it nobody could tell a deleted token from a signer that does not run.
         shown("create", "others.0123456789abcdef")
         assert shown("delete", KUBEADM).stdout == 'bootstrap token "kubead" deleted\n'
-        again = Tool(tools.HANDFAST)("join", address(plane), "--token", KUBEADM, *pinned, "--timeout", "5s", code=1)
-        assert "reason: UnknownTokenID" in again.stderr
+        assert "reason: UnknownTokenID" in join("--timeout", "5s", code=1).stderr

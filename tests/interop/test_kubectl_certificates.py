@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kubectl with client certificates, `handfast node revoke` against them, and kubectl certificate approve and deny.
 
-Nothing signs requests here: certificates are made with the CA of the data directory.
+Certificates to log in with are made with the CA of the data directory; those of requests by the signer that `up` runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from handfast.pki import keys, names, profiles, requests
+from handfast.pki import certificates, keys, names, pem, profiles, requests
 from tests.interop import manifests, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubectl]
@@ -207,9 +207,61 @@ def test_approve_and_deny(kubectl, unique):
     assert kubectl("certificate", "deny", no).out == f"{shown}-no denied\n"
     assert _conditions(kubectl, yes) == [("Approved", "KubectlApprove")]
     assert _conditions(kubectl, no) == [("Denied", "KubectlDeny")]
+    text = running.eventually(
+        lambda: kubectl("get", "csr", yes, "-o", "jsonpath={.status.certificate}").out, "the request is signed"
+    )
     states = {line.split()[0]: line.split()[-1] for line in kubectl("get", "csr", yes, no).lines[1:]}
-    assert states == {yes: "Approved", no: "Denied"}
+    assert states == {yes: "Approved,Issued", no: "Denied"}
+    issued = certificates.read(pem.one(base64.b64decode(text), pem.CERTIFICATE))
+    assert (issued.subject, issued.usages) == (
+        names.Subject(common_name="ann", organizations=("ops",)),
+        frozenset({"client auth"}),
+    )
+    # What was decided stays, signed or not.
+    assert kubectl("certificate", "approve", yes).out == f"{shown}-yes approved\n"
+    assert _conditions(kubectl, yes) == [("Approved", "KubectlApprove")]
+    assert f'certificate signing request "{no}" is already Denied' in kubectl.fails("certificate", "approve", no)
     assert "not found" in kubectl.fails("certificate", "approve", unique)
+
+
+def test_a_certificate_that_was_requested_logs_in(kubectl, control_plane, tmp_path, unique):
+    """From a key to a login: request, approval and signature by kubectl alone."""
+    kubectl.needs(19, "certificate approve in certificates.k8s.io/v1")
+    key = keys.generate()
+    subject = names.Subject(common_name=unique, organizations=("ops",))
+    document = json.loads(_request(unique))
+    document["spec"]["request"] = base64.b64encode(requests.build(subject, names.Sans(), key)).decode()
+    kubectl("create", "-f", "-", stdin=json.dumps(document))
+    kubectl("certificate", "approve", unique)
+    text = running.eventually(
+        lambda: kubectl("get", "csr", unique, "-o", "jsonpath={.status.certificate}").out, "the request is signed"
+    )
+    (tmp_path / "own.crt").write_bytes(base64.b64decode(text))
+    (tmp_path / "own.key").write_bytes(key.to_pem())
+    flags = (f"--client-certificate={tmp_path / 'own.crt'}", f"--client-key={tmp_path / 'own.key'}")
+    who = kubectl.presenting(control_plane, *flags)
+    assert f'User "{unique}" cannot list resource "pods"' in who.fails("get", "pods")
+
+
+def test_a_failure_of_the_signer_is_shown(kubectl, unique):
+    kubectl.needs(19, "certificate approve in certificates.k8s.io/v1")
+    document = json.loads(_request(unique))
+    document["spec"]["usages"] = ["server auth"]
+    kubectl("create", "-f", "-", stdin=json.dumps(document))
+    kubectl("certificate", "approve", unique)
+    running.eventually(lambda: len(_conditions(kubectl, unique)) == 2, "the signer says no")
+    assert _conditions(kubectl, unique)[1] == ("Failed", "SignerValidationFailure")
+    assert kubectl("get", "csr", unique).lines[1].split()[-1] == "Approved,Failed"
+
+
+def test_why_a_nodes_request_waits_is_described(kubectl, unique):
+    node = json.loads(_request(unique, signer="kubernetes.io/kube-apiserver-client-kubelet"))
+    kubectl("create", "-f", "-", stdin=json.dumps(node))
+    text = running.eventually(
+        lambda: kubectl("get", "events", "-n", "default", f"--field-selector=involvedObject.name={unique}").out,
+        "the reason is told",
+    )
+    assert "NotRecognised" in text
 
 
 def test_who_asked_is_written_down(kubectl, presenting, unique):

@@ -36,7 +36,7 @@ def test_uses_survive_being_written(numbers: list[int], limited: bool) -> None:
         token_limits.Use(time=NOW, node=f"n{number}", key=f"sha256:{number:064x}", source="::1") for number in numbers
     ]
     for use in uses:
-        made = token_limits.with_use(made, use)
+        made = token_limits.written(made, token_limits.record(made).with_use(use))
     assert token_limits.count(made) == len(uses)
     half = token_limits.KEPT // 2
     all_listed = limited or len(uses) <= token_limits.KEPT

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from handfast.api import objects
 from handfast.pki import authority, keys, names, requests
 from tests.scenarios import granting
 from tests.world import world as worlds
@@ -93,7 +94,9 @@ async def test_a_certificate_is_one_and_stays(staffed: worlds.World) -> None:
     # A client that spells times its own way changes nothing of the approval.
     spelt = {**approved, "lastUpdateTime": "2026-06-01T12:00:00Z", "reason": "Other"}
     assert await put(staffed, "status", "signer", conditions=[spelt], certificate=issued) == (200, "")
-    assert (await staffed.get(f"{CSRS}/x")).json()["status"] == {"conditions": [approved], "certificate": issued}
+    (stored,) = (await staffed.get(f"{CSRS}/x")).json()["status"]["conditions"]
+    assert stored == {**approved, "lastTransitionTime": stored["lastTransitionTime"]}
+    assert (await staffed.get(f"{CSRS}/x")).json()["status"]["certificate"] == issued
     for other in (junk, base64.b64encode(base64.b64decode(issued) * 2).decode(), ""):
         code, message = await put(staffed, "status", "signer", conditions=[approved], certificate=other)
         assert (code, "updates may not modify existing certificate content" in message) == (422, True)
@@ -121,3 +124,96 @@ async def test_what_is_no_request_is_not_stored(world: worlds.World) -> None:
     spec = {"request": base64.b64encode(block.encode()).decode(), "signerName": "a.b/c", "usages": ["client auth"]}
     answer = await world.request("POST", CSRS, {"metadata": {"name": "x"}, "spec": spec})
     assert (answer.status, "not a PKCS#10 certificate request in DER" in answer.message) == (422, True)
+
+
+async def test_the_server_dates_conditions(staffed: worlds.World) -> None:
+    """Who leaves the times out gets them from the server; a signer cannot date an approval anew."""
+    begun = staffed.clock.now()
+    assert await put(staffed, "approval", "approver", conditions=[condition("Approved")]) == (200, "")
+    (approved,) = (await staffed.get(f"{CSRS}/x")).json()["status"]["conditions"]
+    assert approved["lastUpdateTime"] == approved["lastTransitionTime"]
+    assert abs((objects.parse_timestamp(approved["lastUpdateTime"]) - begun).total_seconds()) < 60
+    old = {**approved, "lastUpdateTime": "2020-01-01T00:00:00Z", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    sent = [old, condition("Failed")]
+    assert await put(staffed, "status", "signer", conditions=sent) == (200, "")
+    kept, failed = (await staffed.get(f"{CSRS}/x")).json()["status"]["conditions"]
+    assert (kept, failed["type"]) == (approved, "Failed")
+    assert objects.parse_timestamp(failed["lastTransitionTime"]) >= objects.parse_timestamp(kept["lastTransitionTime"])
+    # An approver who finds better words keeps the transition of the same type and status.
+    better = {"type": "Approved", "status": "True", "reason": "Better"}
+    assert await put(staffed, "approval", "approver", conditions=[better, failed]) == (200, "")
+    again, _ = (await staffed.get(f"{CSRS}/x")).json()["status"]["conditions"]
+    assert (again["reason"], again["lastTransitionTime"]) == ("Better", approved["lastTransitionTime"])
+
+
+@functools.cache
+def request_text() -> str:
+    return base64.b64encode(requests.build(names.Subject(common_name="boss"), names.Sans(), key())).decode()
+
+
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        pytest.param({}, "", id="good"),
+        pytest.param({"request": ""}, "spec.request: Required value", id="empty request"),
+        pytest.param({"request": "anVuaw=="}, "PEM block type must be CERTIFICATE REQUEST", id="invalid request"),
+        pytest.param({"usages": []}, "spec.usages: Required value", id="no usages"),
+        pytest.param({"usages": ["flying"]}, 'spec.usages[0]: Unsupported value: "flying"', id="unknown usage"),
+        pytest.param(
+            {"usages": ["client auth"] * 2}, 'spec.usages[1]: Duplicate value: "client auth"', id="duplicate usage"
+        ),
+        pytest.param({"signerName": ""}, "spec.signerName: Required value", id="no signer"),
+        pytest.param({"signerName": "noslash"}, "must be a fully qualified domain", id="no slash"),
+        pytest.param({"signerName": "a.b/c/d"}, "must be a fully qualified domain", id="two slashes"),
+        pytest.param({"signerName": "notqualified/x"}, "at least two segments", id="domain of one label"),
+        pytest.param({"signerName": "example.com/"}, 'validating label ""', id="empty path"),
+        pytest.param({"signerName": "example.com/something-"}, 'label "something-"', id="dash at the end of the path"),
+        pytest.param({"signerName": "example.com/."}, 'validating label ""', id="dot as the path"),
+        pytest.param(
+            {"signerName": "kubernetes.io/legacy-unknown"}, "the legacy signerName is not allowed", id="legacy signer"
+        ),
+        *(
+            pytest.param({"expirationSeconds": seconds}, "less than 600 seconds (10 minutes)", id=f"{seconds} s")
+            for seconds in (-1, 0, 1, 599)
+        ),
+        pytest.param({"expirationSeconds": 600}, "", id="600 s"),
+    ],
+)
+async def test_new_requests(world: worlds.World, changes: dict[str, Any], why: str) -> None:
+    spec = {"request": request_text(), "signerName": CLIENT, "usages": ["client auth"], **changes}
+    answer = await world.request("POST", CSRS, {"metadata": {"name": "x"}, "spec": spec})
+    assert (answer.status, why in answer.message if why else True) == (422 if why else 201, True), answer.body
+
+
+async def test_conditions_sent_with_a_new_request_are_not_taken(world: worlds.World) -> None:
+    spec = {"request": request_text(), "signerName": CLIENT, "usages": ["client auth"], "username": "root", "uid": "0"}
+    status = {"conditions": [condition("Approved")], "certificate": "anVuaw=="}
+    answer = await world.request("POST", CSRS, {"metadata": {"name": "x"}, "spec": spec, "status": status})
+    assert answer.status == 201, answer.body
+    found = answer.json()
+    assert ("status" in found, "uid" in found["spec"], found["spec"]["username"] == "root") == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    "held, sent, approval, status",
+    [
+        pytest.param((), ("Approved",), 200, 422, id="add Approved"),
+        pytest.param((), ("Denied",), 200, 422, id="add Denied"),
+        pytest.param((), ("Failed",), 200, 200, id="add Failed"),
+        pytest.param((), ("Approved", "Denied"), 422, 422, id="add both"),
+        pytest.param(("Approved",), ("Approved", "Failed"), 200, 200, id="approved, then failed"),
+        pytest.param(("Approved",), (), 422, 422, id="remove Approved"),
+        pytest.param(("Denied",), (), 422, 422, id="remove Denied"),
+        pytest.param(("Failed",), (), 422, 422, id="remove Failed"),
+        pytest.param(("Approved",), ("Denied",), 422, 422, id="turn it round"),
+    ],
+)
+async def test_changes_by_each_door(
+    staffed: worlds.World, held: tuple[str, ...], sent: tuple[str, ...], approval: int, status: int
+) -> None:
+    if held:
+        assert (await put(staffed, "approval", "approver", conditions=[condition(kind) for kind in held]))[0] == 200
+    conditions = [condition(kind) for kind in sent]
+    assert (await put(staffed, "status", "signer", conditions=conditions))[0] == status
+    if status == 422:
+        assert (await put(staffed, "approval", "approver", conditions=conditions))[0] == approval

@@ -68,7 +68,7 @@ class Joinable:
         return await asyncio.to_thread(output.run, main.command, arguments)
 
     async def join(self, *words: object) -> int:
-        return await self.run("join", *words, "--bootstrap-kubeconfig", self.kubeconfig)
+        return await self.run("join", "--discovery-only", *words, "--bootstrap-kubeconfig", self.kubeconfig)
 
     async def search(self, *, pinned: bool = True) -> searching.Found:
         """With the world's own clock, which tests move."""
@@ -193,7 +193,14 @@ class TestDocuments:
         text = cluster_info.build(info).replace("users: []", f"users: [{{name: me, user: {{{user}}}}}]")
         written = tmp_path / "bootstrap.conf"
         async with self.given(kind, text, tmp_path, monkeypatch) as words:
-            arguments = ["join", "--tls-bootstrap-token", TOKEN.text, "--discovery-file", *map(str, words)]
+            arguments = [
+                "join",
+                "--discovery-only",
+                "--tls-bootstrap-token",
+                TOKEN.text,
+                "--discovery-file",
+                *map(str, words),
+            ]
             arguments += ["--bootstrap-kubeconfig", str(written)]
             code = await asyncio.to_thread(output.run, main.command, arguments)
         out, err = capfd.readouterr()
@@ -319,7 +326,14 @@ async def test_the_machine_starts_before_the_cluster(tmp_path, capfd):
 
 @pytest.mark.slow
 async def test_the_cluster_never_comes(capfd):
-    words = ["join", "127.0.0.1:1", "--token", TOKEN.text, "--discovery-token-unsafe-skip-ca-verification"]
+    words = [
+        "join",
+        "--discovery-only",
+        "127.0.0.1:1",
+        "--token",
+        TOKEN.text,
+        "--discovery-token-unsafe-skip-ca-verification",
+    ]
     assert await asyncio.to_thread(output.run, main.command, [*words, "--timeout", "1s", "--dry-run"]) == 3
     err = capfd.readouterr().err
     assert "error: gave up after 1s: https://127.0.0.1:1 refuses connections\n" in err

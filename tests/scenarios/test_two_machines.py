@@ -143,7 +143,16 @@ def cluster(machines: tuple[Machine, Machine], tmp_path_factory: pytest.TempPath
     def heard(text: str) -> None:
         up_world.until(lambda: text in said.read_text(), SECONDS, f"{text!r} from join")
 
-    words = [*command[1:], "--bootstrap-kubeconfig", written, "-o", "json", "--timeout", f"{SECONDS}s"]
+    words = [
+        *command[1:],
+        "--discovery-only",
+        "--bootstrap-kubeconfig",
+        written,
+        "-o",
+        "json",
+        "--timeout",
+        f"{SECONDS}s",
+    ]
     with newcomer.running(said, *words) as join:
         heard("Network is unreachable")
         newcomer.ip("link", "set", CABLE, "up")
@@ -158,7 +167,7 @@ def cluster(machines: tuple[Machine, Machine], tmp_path_factory: pytest.TempPath
 def joined(cluster: Cluster, file: pathlib.Path, *endpoints: str, pin: str = "") -> subprocess.CompletedProcess[str]:
     pinned = ("--discovery-token-ca-cert-hash", pin or cluster.pin)
     words = ("--token", TOKEN, *pinned, "--bootstrap-kubeconfig", file, "--timeout", f"{SECONDS // 2}s", "-o", "json")
-    return cluster.newcomer.run("join", *endpoints, *words)
+    return cluster.newcomer.run("join", "--discovery-only", *endpoints, *words)
 
 
 def require_good(cluster: Cluster, facts: dict[str, Any], file: pathlib.Path) -> None:

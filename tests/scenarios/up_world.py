@@ -21,6 +21,7 @@ from handfast.runtime import tls
 
 COMMAND = (sys.executable, "-m", "handfast")
 FREE = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+ENDED = ""
 
 
 def environment() -> dict[str, str]:
@@ -72,13 +73,14 @@ class Up:
             if line == "}\n":
                 self._lines.put(text)
                 text = ""
+        self._lines.put(ENDED)
 
     def ready(self) -> Self:
-        try:
-            self.facts = json.loads(self._lines.get(timeout=60))
-        except queue.Empty:
-            raise AssertionError(f"not ready:\n{self.log.read_text()}") from None
-        return self
+        with contextlib.suppress(queue.Empty):
+            if (text := self._lines.get(timeout=60)) != ENDED:
+                self.facts = json.loads(text)
+                return self
+        raise AssertionError(f"not ready:\n{self.log.read_text()}")
 
     def pids(self) -> dict[str, int]:
         found: dict[str, int] = json.loads((self.directory / "endpoints.json").read_bytes())["pids"]

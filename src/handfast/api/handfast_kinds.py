@@ -3,7 +3,7 @@
 
 The rows have the form of custom resources, so that checking, printing, `explain` and apply need no code of their own;
 `definition` gives the same kind as a CustomResourceDefinition, for a cluster whose API server is another. What an
-object of such a kind brings about is elsewhere: revocation is `rules.revocation`.
+object of such a kind brings about is elsewhere: revocation is `rules.revocation`, the issuance ledger `rules.ledger`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from handfast.api import kinds
 
 GROUP: Final = "handfast.dev"
 REVOCATIONS: Final = (GROUP, "revocations")
+ISSUANCE_LOGS: Final = (GROUP, "issuancelogs")
 # What a Revocation gives as its reason when nobody gave one: the word of RFC 5280, section 5.3.1.
 UNSPECIFIED: Final = "unspecified"
 # What a Revocation can name; at least one.
@@ -90,6 +91,46 @@ _SCHEMA: Final[Mapping[str, Any]] = {
     },
 }
 
+_HASH: Final = "^[0-9a-f]{64}$"
+_LOG_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": (
+        "IssuanceLog is one segment of the issuance ledger: a line for every certificate issued, chained by hashes, "
+        "written by signers. Lines are only ever added; a sealed segment never changes."
+    ),
+    "required": ["spec"],
+    "properties": {
+        "apiVersion": _text("Version of this form of the object."),
+        "kind": _text("IssuanceLog."),
+        "metadata": {"type": "object"},
+        "spec": {
+            "type": "object",
+            "description": "The segment.",
+            "required": ["sequence", "previous", "entries", "sealed"],
+            "properties": {
+                "sequence": {
+                    "type": "integer",
+                    "format": "int64",
+                    "description": "Which segment this is, counted from 1.",
+                    "minimum": 1,
+                },
+                "previous": _text("The hash of the segment before; zeros where there was none.", pattern=_HASH),
+                "entries": {
+                    "type": "array",
+                    "description": (
+                        "One line for each certificate: the SHA-256 that chains it to the line before, its number, "
+                        "and a JSON object that says who asked, how they had authenticated, by which rule they were "
+                        "allowed to, and what was issued."
+                    ),
+                    "items": {"type": "string"},
+                },
+                "sealed": {"type": "boolean", "description": "Whether it is closed for good."},
+                "hash": _text("Of a sealed segment, the SHA-256 of its last line.", pattern=_HASH),
+            },
+        },
+    },
+}
+
 
 def _column(name: str, path: str, about: str, *, kind: str = "string", priority: int = 0) -> dict[str, Any]:
     more = {"priority": priority} if priority else {}
@@ -104,6 +145,12 @@ _COLUMNS: Final = (
     _column("Reason", ".spec.reason", "Why."),
     _column("Expires", ".spec.expires", "When it ends."),
     _column("Age", ".metadata.creationTimestamp", "Time since it was created.", kind="date"),
+)
+
+_LOG_COLUMNS: Final = (
+    _column("Sealed", ".spec.sealed", "Whether it is closed for good.", kind="boolean"),
+    _column("Hash", ".spec.hash", "What the next segment is chained to."),
+    _column("Age", ".metadata.creationTimestamp", "Time since it was begun.", kind="date"),
 )
 
 
@@ -125,7 +172,22 @@ def rows() -> tuple[kinds.Kind, ...]:
         schema=_SCHEMA,
         columns=_COLUMNS,
     )
-    return (revocation,)
+    issuance_log = kinds.Kind(
+        group=GROUP,
+        version="v1alpha1",
+        kind="IssuanceLog",
+        plural="issuancelogs",
+        singular="issuancelog",
+        namespaced=False,
+        short_names=("il",),
+        categories=("handfast",),
+        listed_as="IssuanceLogList",
+        needs_resource_version=True,
+        has_generation=True,
+        schema=_LOG_SCHEMA,
+        columns=_LOG_COLUMNS,
+    )
+    return revocation, issuance_log
 
 
 def definition(kind: kinds.Kind) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 
 1. A certificate is looked at first: the chain must verify as a client's against the current client-CA bundle, at this
    instant; then the subject's CN is the user and its O values are the groups. The server's own groups, those of 4 and 5,
-   are dropped from them.
+   and that of nodes that recover, are dropped from them.
 2. Then an Authorization header, which must be a bearer token that one of the token authenticators knows, presented from
    where it is accepted. A certificate that is refused does not spoil a good token, nor the other way round; the
-   certificate wins when both are good.
+   certificate wins when both are good. With no token beside it, a node's expired certificate may still be good for
+   asking for the next one, and for nothing else: see `node_recovery`.
 3. Whoever presented something and was not believed gets 401. A credential that is not good is never anonymous.
 4. Nothing presented: `system:anonymous`, in the group `system:unauthenticated`, from the networks where that is allowed.
    This machine (loopback) always counts as one of them.
@@ -34,17 +35,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from handfast.apiserver import identity, token_limits
+from handfast.apiserver import identity, node_recovery, request, token_limits
 from handfast.apiserver import peer as peer_module
-from handfast.pki import bundles, chains, pins
-from handfast.rules import decision, networks
+from handfast.pki import bundles, chains
+from handfast.rules import decision, networks, user_names
 
 _REMEMBERED = 4096
 # Bounds what is looked at, before anything is hashed or parsed.
 TOKEN_BYTES = 16 << 10
 _LOOPBACK = networks.Networks.parse("127.0.0.0/8,::1/128")
 # Only the server itself puts callers into these.
-_SERVERS_OWN = frozenset({identity.AUTHENTICATED, identity.UNAUTHENTICATED})
+_SERVERS_OWN = frozenset({identity.AUTHENTICATED, identity.UNAUTHENTICATED, user_names.NODE_RECOVERY})
 
 
 class DenyList(Protocol):
@@ -73,12 +74,14 @@ class Authenticator:
         audiences: tuple[str, ...] = (),
         deny_list: DenyList | None = None,
         anonymous_from: networks.Networks | None = None,
+        recovery: node_recovery.NodeRecovery | None = None,
     ) -> None:
         self._bundle = client_cas
         self._tokens = tuple(tokens)
         self.audiences = audiences
         self._deny_list = deny_list
         self._anonymous_from = anonymous_from
+        self._recovery = recovery
         self._verified: dict[bytes, tuple[chains.Verified, identity.User]] = {}
         # Called when the bundle has changed.
         self.changed: list[Callable[[], None]] = []
@@ -99,14 +102,23 @@ class Authenticator:
         token = authorization.partition(" ")[2]
         return len(token) <= TOKEN_BYTES and any(row.judge.remembers(token) for row in self._tokens)
 
-    def authenticate(self, peer: peer_module.Peer, authorization: str | None, now: datetime.datetime) -> identity.User:
-        """The user, or 401. The refusal does not tell the caller which check failed; `why` tells the log."""
+    def authenticate(
+        self,
+        peer: peer_module.Peer,
+        authorization: str | None,
+        now: datetime.datetime,
+        info: request.RequestInfo | None = None,
+    ) -> identity.User:
+        """The user, or 401. The refusal does not tell the caller which check failed; `why` tells the log.
+
+        `info` is what is asked; without it, an expired certificate is good for nothing.
+        """
         # 1.
         known = self._verified.get(peer.chain_hash) if peer.chain else None
         if known is not None and known[0].valid_from <= now <= known[0].valid_until:
             user = known[1]
         elif peer.chain or authorization is not None:
-            user = self._credential(peer, authorization, now)
+            user = self._credential(peer, authorization, now, info)
         else:
             # 4.
             return self._nobody(peer.address)
@@ -157,7 +169,13 @@ class Authenticator:
                 raise identity.Unauthorized("AnonymousElsewhere", verdict.sentence)
         return identity.ANONYMOUS
 
-    def _credential(self, peer: peer_module.Peer, authorization: str | None, now: datetime.datetime) -> identity.User:
+    def _credential(
+        self,
+        peer: peer_module.Peer,
+        authorization: str | None,
+        now: datetime.datetime,
+        info: request.RequestInfo | None,
+    ) -> identity.User:
         refusal: identity.Unauthorized | None = None
         if peer.chain:
             try:
@@ -170,6 +188,8 @@ class Authenticator:
                 return self.token(_bearer(authorization), self.audiences, now, peer.address)[0]
             except identity.Unauthorized as refused:
                 refusal = refusal or refused
+        elif self._recovery is not None and refusal is not None and _is_recovering(refusal, info):
+            return self._recovery.authenticate(peer, self._bundle, now)
         # 3.
         raise refusal or identity.Unauthorized("NoCredential", "nothing was presented")
 
@@ -189,12 +209,16 @@ class Authenticator:
             method="x509",
             until=verified.valid_until,
             serial=verified.serial,
-            key_fingerprint=pins.of_certificate(peer.chain[0]).sha256,
+            key_fingerprint=verified.key_fingerprint,
         )
         if len(self._verified) >= _REMEMBERED:
             self._verified.clear()
         self._verified[peer.chain_hash] = (verified, user)
         return user
+
+
+def _is_recovering(refusal: identity.Unauthorized, info: request.RequestInfo | None) -> bool:
+    return refusal.why == "Expired" and info is not None and node_recovery.concerns(info)
 
 
 def _bearer(authorization: str) -> str:

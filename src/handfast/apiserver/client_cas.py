@@ -4,7 +4,8 @@
 1. `client-ca-file` in ConfigMap kube-system/extension-apiserver-authentication is the bundle that client certificates
    are judged by. A change counts in the very step in which it reaches the copy of the store.
 2. The ConfigMap is made where it is absent, with the CA of the data directory. If it is deleted, that CA counts again
-   at once, and the ConfigMap is made anew.
+   at once, and the ConfigMap is made anew. That CA may be replaced by others while the server runs (`begin_with`); a
+   ConfigMap that is there is not changed by it.
 3. Content that is no bundle of CA certificates changes nothing: the last good bundle stays in force (at start: the CA
    of the data directory), and `trouble` says so until it is mended.
 4. Every CA that was ever trusted goes on passing the TLS handshake, so that certificates of one that was removed are
@@ -113,6 +114,16 @@ class ClientCAs:
             self._remember(_readable(history))
         self._take(collection.get(NAMESPACE, NAME))
         collection.listen(self, self._note)
+
+    def begin_with(self, initial: bundles.TrustBundle) -> None:
+        """The CA file says something else now (2.)."""
+        for number, der in enumerate(initial.ders, start=1):
+            _require_usable(number, der)
+        self._initial = initial
+        self._remember(initial)
+        if self._replica.collection(_PREFIX).get(NAMESPACE, NAME) is None:
+            self._take(None)
+        self._work.set()
 
     async def ensure(self) -> None:
         """Make what is absent, and write down what was trusted."""

@@ -10,6 +10,7 @@
    in this server's memory; that one has kept its chain.)
 5. A request head has a deadline and a size, so a client that sends one byte a minute does not keep a connection, nor
    one that sends headers without end the memory.
+6. A client that does not read its answer is given up after a while.
 
 It authenticates nobody.
 """
@@ -37,6 +38,8 @@ from handfast.runtime import crowd
 _NO_CHECK_TIME = 0x200000
 # _ssl.ENCODING_DER
 _DER = 2
+# So much of an answer is written at once: uvloop notices a peer that does not read only between two writes.
+_PART = 256 << 10
 # How long what is left of a refused body is read and thrown away.
 _LINGERING_SECONDS = 2.0
 # How aiohttp's parser says that a line is too long, or that there are too many.
@@ -134,24 +137,38 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: Any, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send the answer; True if there is nobody to take it. A whole one goes out in a single write."""
-        if not isinstance(resp, answers.Answer):
-            return await super().finish_response(request, resp, start_time)
-        if self._upgraded:
-            # The client wished for another protocol, which aiohttp alone knows how to go on from.
-            return await super().finish_response(request, resp.stepwise(), start_time)
+        """Send the answer; True if there is nobody to take it. A whole one goes out in a single write, unless it is long."""
+        if not isinstance(resp, answers.Answer) or self._upgraded:
+            # The client of an upgrade wished for another protocol, which aiohttp alone knows how to go on from.
+            stepwise = resp.stepwise() if isinstance(resp, answers.Answer) else resp
+            try:
+                async with asyncio.timeout(self._limits.write_seconds):
+                    return await super().finish_response(request, stepwise, start_time)
+            except TimeoutError:
+                return self._give_up(stepwise)
         request._finish()
         answered = cast("web.StreamResponse", resp)
         transport = self.transport
         if transport is None or transport.is_closing():
             return answered, True
-        transport.write(resp.bytes_for(request))
-        if self._paused:
-            try:
-                await self._drain_helper()
-            except ConnectionError:
-                return answered, True
+        data = resp.bytes_for(request)
+        for start in range(0, len(data), _PART):
+            transport.write(data[start : start + _PART])
+            if self._paused:
+                try:
+                    async with asyncio.timeout(self._limits.write_seconds):
+                        await self._drain_helper()
+                except ConnectionError:
+                    return answered, True
+                except TimeoutError:
+                    return self._give_up(answered)
         return answered, False
+
+    def _give_up(self, response: web.StreamResponse) -> tuple[web.StreamResponse, bool]:
+        """6."""
+        if self.transport is not None:
+            self.transport.abort()
+        return response, True
 
     def handle_error(
         self,
@@ -272,8 +289,13 @@ class Listener:
         self._context.load_verify_locations(cadata=client_cas)
 
     def renew(self, certificate_file: str, key_file: str) -> None:
-        """Serve new connections with another pair."""
-        self._context.load_cert_chain(certificate_file, key_file)
+        """Serve new connections with another pair; where it cannot be used, ssl.SSLError, and the old one stays.
+
+        A context of its own: a pair that is replaced in place stays beside the new one where the kinds of key differ,
+        and is half gone where the new one does not fit together.
+        """
+        known = "".join(map(ssl.DER_cert_to_PEM_cert, self._context.get_ca_certs(binary_form=True)))
+        self._context = server_context(certificate_file, key_file, known)
 
     @property
     def connections(self) -> int:

@@ -6,7 +6,7 @@
 2. The key set is below the issuer, so at an https URL: whoever could change it on the way could sign tokens.
 3. Only public keys are told.
 
-Bodies are made once; whoever may read them is decided by authorisation before.
+Bodies are made once for each set of keys; whoever may read them is decided by authorisation before.
 """
 
 from __future__ import annotations
@@ -49,9 +49,15 @@ class OpenId:
             "jwks_uri": issuer.rstrip("/") + JWKS_PATH,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": keys.algorithms,
         }
-        self.pages: Mapping[str, Page] = {
+        self._configuration = configuration
+        self.pages: Mapping[str, Page] = {}
+        self.publish(keys)
+
+    def publish(self, keys: jwt.KeySet) -> None:
+        """Tell these keys from now on."""
+        configuration = {**self._configuration, "id_token_signing_alg_values_supported": keys.algorithms}
+        self.pages = {
             CONFIGURATION_PATH: _page(configuration, "application/json"),
             # 3.
             JWKS_PATH: _page(keys.jwks(), "application/jwk-set+json"),

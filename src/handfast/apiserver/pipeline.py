@@ -133,7 +133,7 @@ class Pipeline:
         asked.info = request.parse(http.method, http._message.path)
         # 2 authenticate
         try:
-            asked.user = self._authenticator.authenticate(peer, authorization, self._clock.now())
+            asked.user = self._authenticator.authenticate(peer, authorization, self._clock.now(), asked.info)
         except identity.Unauthorized:
             # Bad credentials cost more than none: they are counted like requests without one.
             if peer.chain or authorization is not None:

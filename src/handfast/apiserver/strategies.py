@@ -26,6 +26,8 @@ _SCHEDULED = "PodScheduled"
 _REPLICAS = ".spec.replicas"
 _CSR = ("certificates.k8s.io", "certificatesigningrequests")
 _VERDICTS = ("Approved", "Denied")
+# The doors through which the conditions of a certificate request change.
+_CONDITION_DOORS = frozenset({"approval", "status"})
 
 Strategy = Callable[[kinds.Kind, objects.Document, objects.Document], objects.Document]
 
@@ -235,12 +237,48 @@ SUBRESOURCES: dict[str, Strategy] = {
 COUNTED = frozenset({"", "scale"})
 
 
-def strategy(subresource: str) -> Strategy:
-    """What a write through `subresource` may change. One that has no row changes nothing: it is refused."""
+def strategy(subresource: str, now: datetime.datetime) -> Strategy:
+    """What a write through `subresource` may change. One that has no row changes nothing: it is refused.
+
+    The conditions of certificate requests get the times that whoever wrote them left out: `now`.
+    """
     found = SUBRESOURCES.get(subresource)
     if found is None:
         raise status.StatusError("MethodNotAllowed", f'nothing can be written through the subresource "{subresource}"')
-    return found
+    if subresource not in _CONDITION_DOORS:
+        return found
+    row, stamp = found, objects.timestamp(now)
+
+    def stamped(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
+        written = row(kind, document, old)
+        if kind.resource == _CSR:
+            _stamp_conditions(written, old, stamp)
+        return written
+
+    return stamped
+
+
+def _stamp_conditions(document: objects.Document, old: objects.Document, now_text: str) -> None:
+    """lastUpdateTime: now. lastTransitionTime: that of a condition with this type and status, or now."""
+    conditions = jsonpath.sequence(document, "status", "conditions")
+    if not conditions:
+        return
+    since = {
+        (row.get("type"), row.get("status")): row.get("lastTransitionTime")
+        for row in jsonpath.mappings(old, "status", "conditions")
+    }
+    made = [_stamped(row, since, now_text) if isinstance(row, dict) else row for row in conditions]
+    # The stored conditions are shared with `old`, so that they are replaced and never changed.
+    document["status"] = {**document["status"], "conditions": made}
+
+
+def _stamped(condition: dict[str, Any], since: dict[tuple[Any, Any], Any], now_text: str) -> dict[str, Any]:
+    before = since.get((condition.get("type"), condition.get("status")))
+    return {
+        **condition,
+        "lastUpdateTime": condition.get("lastUpdateTime") or now_text,
+        "lastTransitionTime": condition.get("lastTransitionTime") or before or now_text,
+    }
 
 
 def replicas_path(kind: kinds.Kind) -> str:

@@ -7,7 +7,9 @@ A use is written on the token's Secret by compare-and-swap before the request fo
 2. what fails afterwards, and an answer that is lost, cost nothing: the use belongs to the key, which may ask again;
 3. a dry run is judged and reserves nothing;
 4. who was known by something else than a token, as by impersonation, is not judged, whatever the name;
-5. the row runs last of the built-in ones, so that what they refuse uses nothing up.
+5. the row runs last of the built-in ones, so that what they refuse uses nothing up;
+6. while the uses of one token are being written, those that come meanwhile gather, and are judged one after the other
+   and written together: a thousand machines that join with one token at once are a few writes.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_token_limits.py |
 |---|---|---|---|---|
@@ -23,14 +25,17 @@ A use is written on the token's Secret by compare-and-swap before the request fo
 from __future__ import annotations
 
 import asyncio
+import datetime
 import weakref
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from handfast import errors
 from handfast.api import kinds, objects, status
-from handfast.apiserver import admission, bootstrap_tokens, identity, storage
-from handfast.bootstrap import token_limits, tokens
+from handfast.apiserver import admission, bootstrap_tokens, identity, states, storage
+from handfast.bootstrap import token_limits as bootstrap_limits
+from handfast.bootstrap import tokens
 from handfast.rules import certificate_admission, decision, networks, token_use
 from handfast.store import protocol
 
@@ -38,6 +43,7 @@ NAME: Final = "BootstrapTokenLimits"
 _RESOURCES: Final = frozenset({(certificate_admission.GROUP, "certificatesigningrequests")})
 # Only writers in other processes, and of other things on the Secret, get in between.
 _TRIES: Final = 16
+_REMEMBERED: Final = 1024
 
 
 def require_source(user: identity.User, allowed: networks.Networks, address: str) -> None:
@@ -45,6 +51,27 @@ def require_source(user: identity.User, allowed: networks.Networks, address: str
     verdict = token_use.from_here(allowed, address)
     if isinstance(verdict, decision.Deny):
         raise identity.Unauthorized(verdict.reason, f"{user.name}: {verdict.sentence}")
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """One request that wants to use a token; `refusal` is why it may not."""
+
+    asked: admission.Attributes
+    request: objects.Document
+    now: Callable[[], datetime.datetime]
+    done: bool = False
+    refusal: errors.HandfastError | None = None
+
+
+class _Line:
+    """Those who wait to use one token."""
+
+    __slots__ = ("__weakref__", "turn", "waiting")
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.waiting: list[_Waiting] = []
 
 
 class TokenLimits:
@@ -55,7 +82,9 @@ class TokenLimits:
         self._secrets = next(row for row in kinds.builtin() if row.resource == ("", "secrets"))
         # For each token that is being used now. Conflicts decide between servers; between requests they would only
         # cost attempts.
-        self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._lines: weakref.WeakValueDictionary[str, _Line] = weakref.WeakValueDictionary()
+        # What the Secret of a token says, by its name and version: reading it costs more than judging by it.
+        self._records: dict[str, tuple[int, bootstrap_limits.Record]] = {}
 
     @property
     def row(self) -> admission.Row:
@@ -68,37 +97,102 @@ class TokenLimits:
         token = token_use.token_id(asked.user.name) if asked.user.method == bootstrap_tokens.METHOD else None
         if token is None or asked.subresource or asked.document is None:
             return None
-        return self._reserve(asked, asked.document, tokens.secret_name(token), context)
+        return self._reserve(_Waiting(asked, asked.document, context.now), tokens.secret_name(token))
 
-    async def _reserve(
-        self, asked: admission.Attributes, request: objects.Document, name: str, context: admission.Context
-    ) -> None:
-        turn = self._turns.setdefault(name, asyncio.Lock())
-        async with turn:
+    async def _reserve(self, mine: _Waiting, name: str) -> None:
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = _Line()
+        line.waiting.append(mine)
+        try:
+            # 6. Who gets the turn judges everybody who waits.
+            async with line.turn:
+                if not mine.done:
+                    await self._judge(line, name)
+        finally:
+            if mine in line.waiting:
+                line.waiting.remove(mine)
+        if mine.refusal is not None:
+            raise mine.refusal
+
+    async def _judge(self, line: _Line, name: str) -> None:
+        batch, line.waiting = line.waiting, []
+        try:
             for _ in range(_TRIES):
-                if await self._tried(asked, request, name, context):
+                if await self._tried(batch, name):
                     return
-        raise errors.Unavailable(
-            f"the use of {name} could not be written down: others change this Secret all the time; please try again",
-            reason="TokenContended",
-        )
+            for item in batch:
+                item.done, item.refusal = True, _contended(name)
+        finally:
+            # After a failure or a cancellation the others are judged by whoever has the next turn.
+            line.waiting[:0] = [item for item in batch if not item.done]
 
-    async def _tried(
-        self, asked: admission.Attributes, request: objects.Document, name: str, context: admission.Context
-    ) -> bool:
-        """Judge by the Secret as it is, and write the use; false: somebody else has changed it since."""
+    async def _tried(self, batch: Sequence[_Waiting], name: str) -> bool:
+        """Judge by the Secret as it is, and write the uses; false: somebody else has changed it since."""
         found = await self._storage.find(self._secrets, tokens.NAMESPACE, name)
-        user, secret = asked.user, None if found is None else found.document()
-        verdict = token_use.decide(
-            token_use.Asked(user=user.name, source=user.source, request=request, secret=secret, now=context.now())
-        )
-        if isinstance(verdict, decision.Deny):
-            # The word is among the causes, too, for whoever joins.
-            raise admission.Refusal(asked, verdict, (status.Cause(verdict.reason, verdict.sentence),))
-        # 1., 3.
-        if isinstance(verdict, token_use.Reserve) and found is not None and not asked.dry_run:
+        secret = None if found is None else found.document()
+        before = after = self._record(name, found, secret)
+        for item in batch:
+            verdict = _verdict(item, secret, after)
+            if isinstance(verdict, decision.Deny):
+                # The word is among the causes, too, for whoever joins.
+                cause = status.Cause(verdict.reason, verdict.sentence)
+                item.refusal = admission.Refusal(item.asked, verdict, (cause,))
+            else:
+                item.refusal = None
+                # 1., 3.
+                if isinstance(verdict, token_use.Reserve) and after is not None and not item.asked.dry_run:
+                    after = after.with_use(verdict.use)
+        if found is not None and secret is not None and after is not None and after is not before:
             try:
-                await self._storage.replace(self._secrets, token_limits.with_use(found.document(), verdict.use), found)
+                stored = await self._storage.replace(self._secrets, bootstrap_limits.written(secret, after), found)
             except protocol.Mismatch:
                 return False
+            self._remember(name, stored.version, after)
+        for item in batch:
+            item.done = True
         return True
+
+    def _record(
+        self, name: str, found: states.Item | None, secret: objects.Document | None
+    ) -> bootstrap_limits.Record | None:
+        """What the Secret says; None: there is none, or it cannot be read, of which the rule tells."""
+        if found is None:
+            return None
+        version, known = self._records.get(name, (0, None))
+        if version == found.version:
+            return known
+        try:
+            read = bootstrap_limits.record(secret)
+        except errors.Refused:
+            return None
+        self._remember(name, found.version, read)
+        return read
+
+    def _remember(self, name: str, version: int, read: bootstrap_limits.Record) -> None:
+        if len(self._records) >= _REMEMBERED:
+            self._records.clear()
+        self._records[name] = (version, read)
+
+
+def _verdict(
+    item: _Waiting, secret: objects.Document | None, record: bootstrap_limits.Record | None
+) -> decision.Decision | token_use.Reserve:
+    user = item.asked.user
+    return token_use.decide(
+        token_use.Asked(
+            user=user.name,
+            source=user.source,
+            request=item.request,
+            secret=secret,
+            now=item.now(),
+            record=record,
+        )
+    )
+
+
+def _contended(name: str) -> errors.Unavailable:
+    return errors.Unavailable(
+        f"the use of {name} could not be written down: others change this Secret all the time; please try again",
+        reason="TokenContended",
+    )

@@ -51,6 +51,10 @@ class TokenRequests:
         self._maximum = max_expiration or None
         self._new_id = new_id
 
+    def sign_with(self, signer: jwt.Signer) -> None:
+        """Sign with another key from the next request on."""
+        self._signer = signer
+
     def answer(self, document: objects.Document, namespace: str, name: str) -> tuple[objects.Document, list[str]]:
         """The TokenRequest with its status, and the warnings to send. `document` is left as it is."""
         account = self._lookups.find("ServiceAccount", namespace, name)

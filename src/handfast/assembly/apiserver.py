@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server, put together: store, copy in memory, stations, listener. Names concrete classes and decides nothing."""
+"""The API server, put together: store, copy in memory, stations, listener. Names concrete classes and decides nothing.
+
+Files that change while it runs are taken up within seconds, without a connection being dropped: see `served_files`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib.metadata
 import ipaddress
 import math
 import pathlib
 import resource
 import socket
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -42,10 +46,10 @@ from handfast.apiserver import (
     writes,
 )
 from handfast.assembly import guard as guard_module
-from handfast.assembly import layout
-from handfast.pki import keys, seal
+from handfast.assembly import layout, served_files
+from handfast.pki import seal
 from handfast.runtime import clock as clock_module
-from handfast.runtime import files, tasks
+from handfast.runtime import collector, files, tasks
 from handfast.store import protocol, sqlite
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
@@ -81,6 +85,8 @@ class ApiServerOptions:
     limits: limits.Limits = field(default_factory=limits.Limits)
     guard: guard_module.GuardOptions = field(default_factory=guard_module.GuardOptions)
     audit: AuditOptions | None = None
+    # Certificate and key files that are served instead of the directory's own pair.
+    tls_files: tuple[str, str] | None = None
 
 
 class ApiServer:
@@ -98,7 +104,9 @@ class ApiServer:
         limits_ = options.limits
         sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
         envelopes = envelope.Envelopes(sealer, SEALED)
-        client_cas = files.read(place.ca_certificate, limit=_FILE_BYTES)
+        # First, so that a file that changes from here on is one that has changed.
+        self._files = served_files.ServedFiles(place, clock, options.tls_files)
+        client_cas = self._files.client_cas()
         self._clock = clock
         self._store = store
         self._advertise = options.advertise
@@ -110,15 +118,15 @@ class ApiServer:
         self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits_.watch_buffer_bytes, limits_.write_seconds)
         self.customs = customs.Customs(self.table, self.storage, self.discovery, clock)
-        context = listener.server_context(
-            str(place.apiserver_certificate), str(place.apiserver_key), client_cas.decode()
-        )
+        context = self._files.server_context(client_cas)
+        signing_key, token_keys = self._files.token_keys()
         self.guard = guard_module.Guard(
             options.guard,
             self.storage,
             clock,
             initial_cas=client_cas,
-            signing_key=keys.private_from_pem(files.read_private(place.service_account_key, limit=_FILE_BYTES)),
+            signing_key=signing_key,
+            token_keys=token_keys,
             admit_cas=self._admit_cas,
             table=self.table,
             count=lambda name, outcome: self.metrics.webhooks.labels(name, outcome).inc(),
@@ -201,7 +209,12 @@ class ApiServer:
         await self.guard.ensure()
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")
+        self._group.start(self._files.follow(self.listener, self.guard, self.hub.end_all), name="served-files")
         self.listener.start()
+
+    def also(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Do `work` for as long as the server runs."""
+        self._group.start(work, name=name)
 
     async def wait(self) -> None:
         """Until something essential fails."""
@@ -274,19 +287,19 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _calm_the_collector() -> None:
-    """What start-up made stays for good: cycles are looked for among newer objects only, and less often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
+async def run(options: ApiServerOptions, renew: Callable[[], float] | None = None) -> None:
+    """Serve until cancelled, then drain.
 
-
-async def run(options: ApiServerOptions) -> None:
-    """Serve until cancelled, then drain."""
+    `renew` looks after the directory's certificates and says in how many seconds to do so again; where a supervisor does
+    that, there is none.
+    """
     _allow_many_files()
-    server = await open_server(options, clock_module.SystemClock())
+    clock = clock_module.SystemClock()
+    server = await open_server(options, clock)
     await server.start()
-    _calm_the_collector()
+    if renew is not None:
+        server.also(served_files.keep_renewed(renew, clock), name="renewal")
+    collector.calm()
     _log.info("serving", address=f"{server.address[0]}:{server.address[1]}")
     try:
         await server.wait()

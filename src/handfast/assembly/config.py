@@ -7,6 +7,7 @@ It does not open the file: the caller hands over its bytes.
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import json
 import re
@@ -23,6 +24,8 @@ API_VERSION: Final = "handfast.dev/v1alpha1"
 KIND: Final = "Configuration"
 LEVELS: Final = ("debug", "info", "warning", "error")
 MAX_BYTES: Final = 1 << 20
+# As long as the issuance ledger is usually kept after its certificates have expired: what is forgotten is not on record.
+LONGEST_WINDOW: Final = datetime.timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,8 @@ class Configuration:
     service_account_issuer: str
     api_audiences: tuple[str, ...]
     service_account_max_token_seconds: int
+    node_recovery_window: datetime.timedelta
+    ledger_retention_days: int
     audit_log_path: str
     audit_log_max_mib: int
     audit_log_max_files: int
@@ -149,6 +154,17 @@ def _whole(least: int, most: int) -> Callable[[Any], int]:
     return read
 
 
+def _window(value: Any) -> datetime.timedelta:
+    """A time in hours or days, as in 720h; 0 is none."""
+    found = re.fullmatch(r"([0-9]{1,4})([hd])|0", str(value), re.ASCII)
+    if found is None:
+        raise ValueError("is not a number of hours or days")
+    length = datetime.timedelta(hours=int(found[1] or 0) * (24 if found[2] == "d" else 1))
+    if length > LONGEST_WINDOW:
+        raise ValueError("is longer than 90 days")
+    return length
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One key: how it is read, what it is when nobody says, and how to write it."""
@@ -220,6 +236,20 @@ SETTINGS: Final = (
         0,
         "3600 to 4294967296, or 0 for no limit",
         "how long a requested service account token may live",
+    ),
+    Setting(
+        "nodeRecoveryWindow",
+        _window,
+        0,
+        "0 for never, or hours or days up to 90d, as in 720h; 720h in `up` unless said otherwise",
+        "how long ago a node's certificate may have expired for the node to come back by itself",
+    ),
+    Setting(
+        "ledgerRetentionDays",
+        _whole(1, 36_500),
+        90,
+        "1 to 36500, or 0 for ever",
+        "how long the issuance ledger is kept after the certificates in it have expired",
     ),
     Setting(
         "auditLogPath",

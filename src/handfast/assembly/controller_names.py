@@ -21,6 +21,10 @@ NAMES: Final = (
     "endpoints-controller",
     "event-ttl-controller",
     "clusterrole-aggregation-controller",
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+    "issuance-log-cleaner-controller",
     "serviceaccount-token-controller",
     "cluster-info-publisher-controller",
     "bootstrap-signer-controller",
@@ -30,6 +34,9 @@ NAMES: Final = (
 ALIASES: Final[Mapping[str, str]] = {
     "bootstrapsigner": "bootstrap-signer-controller",
     "clusterinfo": "cluster-info-publisher-controller",
+    "csrapproving": "certificatesigningrequest-approving-controller",
+    "csrcleaner": "certificatesigningrequest-cleaner-controller",
+    "csrsigning": "certificatesigningrequest-signing-controller",
     "tokencleaner": "token-cleaner-controller",
 }
 # `*` does not mean these: a cluster that is not joined with tokens does not want them, and another may have its own.

@@ -7,36 +7,44 @@ each controller does is in its own module.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from handfast.assembly import controller_names, endpoints
+from handfast.assembly import controller_files, controller_names, endpoints
 from handfast.client import api, cache, connection, transport
 from handfast.controllers import (
     bootstrap_signer,
+    certificate_requests,
     cluster_info,
+    csr_approver,
+    csr_cleaner,
+    csr_signer,
     endpoint_slices,
     event_ttl,
     garbage_collector,
     leader,
+    ledger_retention,
     loop,
     namespace,
     role_aggregation,
     root_ca,
     service_account_tokens,
     service_accounts,
+    signing_authorities,
     token_cleaner,
 )
 from handfast.controllers import endpoints as classic_endpoints
 from handfast.pki import jwt, keys
 from handfast.runtime import clock as clocks
-from handfast.runtime import files, tasks
+from handfast.runtime import collector, files, tasks
 from handfast.telemetry import admin, health
 
 Build = Callable[[loop.Context], loop.Controller[Any]]
@@ -47,12 +55,35 @@ _LEASE = "handfast-controllers"
 _DRAIN_SECONDS = 5.0
 
 
-def known(root_ca_pem: bytes, signer: jwt.Signer | None = None, servers: Sequence[str] = ()) -> Mapping[str, Build]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signing:
+    """With which files each signer signs certificates, for how long at most, and how long the ledger of them is kept."""
+
+    files: Mapping[str, signing_authorities.Files]
+    longest: datetime.timedelta = csr_signer.DURATION
+    ledger_days: int = ledger_retention.DAYS
+
+
+def known(
+    root_ca_pem: bytes,
+    signer: jwt.Signer | None = None,
+    servers: Sequence[str] = (),
+    *,
+    authorities: signing_authorities.SigningAuthorities | None = None,
+    longest: datetime.timedelta = csr_signer.DURATION,
+    ledger_days: int = ledger_retention.DAYS,
+) -> Mapping[str, Build]:
     """Every controller by the name that `--controllers` takes; all names are in `controller_names`.
 
-    Without a key to sign with there are no tokens; without addresses and a CA nothing is said of where the cluster is.
+    Without a key to sign with there are no tokens; without addresses and a CA nothing is said of where the cluster is;
+    without a CA to sign with no certificates are signed.
     """
     able: dict[str, Build] = {}
+    feed = certificate_requests.Feed()
+    if authorities is not None:
+        able[csr_signer.NAME] = functools.partial(csr_signer.build, feed=feed, authorities=authorities, longest=longest)
+        # Whoever signs writes the ledger, and sees to it that it does not grow for ever.
+        able[ledger_retention.NAME] = functools.partial(ledger_retention.build, days=ledger_days)
     if signer is not None:
         able[service_account_tokens.NAME] = functools.partial(
             service_account_tokens.build, signer=signer, root_ca_pem=root_ca_pem
@@ -68,6 +99,8 @@ def known(root_ca_pem: bytes, signer: jwt.Signer | None = None, servers: Sequenc
         classic_endpoints.NAME: classic_endpoints.build,
         event_ttl.NAME: event_ttl.build,
         role_aggregation.NAME: role_aggregation.build,
+        csr_approver.NAME: functools.partial(csr_approver.build, feed=feed),
+        csr_cleaner.NAME: functools.partial(csr_cleaner.build, feed=feed),
         **able,
         bootstrap_signer.NAME: bootstrap_signer.build,
         token_cleaner.NAME: token_cleaner.build,
@@ -75,30 +108,46 @@ def known(root_ca_pem: bytes, signer: jwt.Signer | None = None, servers: Sequenc
 
 
 class _Role:
-    """One process of controllers; started anew for each term of leadership."""
+    """One process of controllers; started anew for each term of leadership, and when what they are made from changes."""
 
-    def __init__(self, client: api.Client, clock: clocks.Clock, builds: Sequence[Build]) -> None:
+    def __init__(self, client: api.Client, clock: clocks.Clock, builds: Callable[[], Sequence[Build]]) -> None:
         self._client = client
         self._clock = clock
         self._builds = builds
         self._controllers: Sequence[loop.Controller[Any]] = ()
         self.lock: leader.Lock | None = None
+        self._group: tasks.Group | None = None
+        self._anew = False
+
+    def remake(self) -> None:
+        """Make the controllers anew; what they are made from must be readable, else this raises and they stay."""
+        self._builds()
+        if self._group is not None:
+            self._anew = True
+            self._group.end()
 
     async def work(self) -> None:
         """Run every controller until cancelled; a watch left over from an earlier term would only cost memory."""
+        self._anew = True
+        while self._anew:
+            self._anew = False
+            await self._term()
+
+    async def _term(self) -> None:
         informers = cache.Informers(self._client, self._clock)
         context = loop.Context(client=self._client, informers=informers, clock=self._clock)
-        controllers = [build(context) for build in self._builds]
+        controllers = [build(context) for build in self._builds()]
         self._controllers = controllers
         try:
             async with tasks.Group("controllers") as group:
+                self._group = group
                 informers.start(group)
                 for controller in controllers:
                     group.start(controller.run(), name=controller.name)
                 _log.info("controllers started", controllers=[controller.name for controller in controllers])
                 await group.wait()
         finally:
-            self._controllers = ()
+            self._controllers, self._group = (), None
 
     def not_ready(self) -> str | None:
         """What keeps the role from being ready; one that waits for its turn is ready."""
@@ -116,34 +165,53 @@ async def run(
     selection: Sequence[str] = ("*",),
     admin_listen: tuple[str, int],
     leader_elect: bool,
-    root_ca_pem: bytes | None,
-    service_account_key: bytes | None = None,
+    root_ca_pem: controller_files.Given,
+    service_account_key: controller_files.Given = None,
     servers: Sequence[str] = (),
+    signing: Signing | None = None,
     clock: clocks.Clock,
 ) -> None:
     """Run the selected controllers until cancelled. Without `root_ca_pem` the kubeconfig's own CA is published.
 
-    `servers` are the URLs that newcomers are told; without any, the ConfigMap that tells them is left to others.
+    `servers` are the URLs that newcomers are told; without any, the ConfigMap that tells them is left to others. Without
+    `signing` nothing is signed. Credentials and files that change are taken up while it runs.
     """
+    credentials = controller_files.Credentials(kubeconfig_path, clock)
     with files.otherwise("name another kubeconfig with --kubeconfig"):
         place = connection.load(kubeconfig_path)
-    signer = None if service_account_key is None else jwt.Signer(keys.private_from_pem(service_account_key))
-    builds = known(root_ca_pem or place.ca_pem or b"", signer, servers)
-    wanted = controller_names.chosen(selection, tuple(builds))
-    if not (root_ca_pem or place.ca_pem):
+    given = (root_ca_pem, service_account_key)
+    # It follows its files itself, so that a new CA counts from the next certificate on.
+    signed_by = None if signing is None else signing_authorities.SigningAuthorities(signing.files, clock)
+
+    def made() -> Mapping[str, Build]:
+        key = controller_files.content(service_account_key, private=True)
+        signer = None if key is None else jwt.Signer(keys.private_from_pem(key))
+        return known(
+            controller_files.content(root_ca_pem) or place.ca_pem or b"",
+            signer,
+            servers,
+            authorities=signed_by,
+            longest=csr_signer.DURATION if signing is None else signing.longest,
+            ledger_days=ledger_retention.DAYS if signing is None else signing.ledger_days,
+        )
+
+    wanted = controller_names.chosen(selection, tuple(made()))
+    if not (controller_files.content(root_ca_pem) or place.ca_pem):
         _log.warning("no CA is known, so none is published", controller=root_ca.NAME)
         wanted = [name for name in wanted if name != root_ca.NAME]
     link = transport.Transport(place, clock=clock)
     client = api.Client(link)
-    role = _Role(client, clock, [builds[name] for name in wanted])
+    role = _Role(client, clock, lambda: [build for name, build in made().items() if name in wanted])
     doors = admin.Admin(health.Health(ready={"controllers": role.not_ready}))
     try:
         with endpoints.listen(endpoints.Address(*admin_listen), "--admin-listen") as listener:
             await doors.start(listener)
-            if leader_elect:
-                await _take_turns(role, client, clock)
-            else:
-                await role.work()
+            collector.calm()
+            async with controller_files.followed(credentials, link, given, role.remake, clock):
+                if leader_elect:
+                    await _take_turns(role, client, clock)
+                else:
+                    await role.work()
     finally:
         await doors.stop()
         await link.close()

@@ -6,7 +6,8 @@ Names concrete classes in their order and decides nothing: the order of the rows
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import datetime
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from handfast.api import kinds
@@ -20,12 +21,15 @@ from handfast.apiserver import (
     client_cas,
     default_policy,
     identity,
+    ledger_admission,
     namespace_lifecycle,
     node_feed,
+    node_recovery,
     node_restriction,
     openid,
     policy,
     rbac_admission,
+    replica,
     revocations,
     service_account_admission,
     service_account_tokens,
@@ -37,6 +41,7 @@ from handfast.apiserver import (
 )
 from handfast.pki import bundles, jwt, keys
 from handfast.rules import access, networks, node_access, rbac_policy
+from handfast.rules import node_recovery as recovering
 from handfast.runtime import clock as clock_module
 
 
@@ -49,6 +54,8 @@ class GuardOptions:
     issuer: str = "https://kubernetes.default.svc.cluster.local"
     audiences: tuple[str, ...] = ()
     max_token_seconds: int = 0
+    # How long ago a node's certificate may have expired for it to come back by itself; nothing: it may not.
+    node_recovery_window: datetime.timedelta = datetime.timedelta()
 
 
 # Admission plugins that are asked before mutating webhooks, and again when one of those changed something.
@@ -64,10 +71,18 @@ def validating(policy_: rbac_policy.Policy, store: storage.Storage) -> tuple[adm
     return (
         *certificate_admission.ROWS,
         client_ca_admission.ROW,
+        ledger_admission.ROW,
+        node_recovery.ROW,
         *rbac_admission.rows(policy_),
         # Last: what another row refuses must not use a token up.
         token_limits.TokenLimits(store).row,
     )
+
+
+def _recovery(
+    copy: replica.Replica, deny_list: revocations.Revocations, window: datetime.timedelta
+) -> node_recovery.NodeRecovery | None:
+    return node_recovery.NodeRecovery(copy, deny_list, window) if window else None
 
 
 class Guard:
@@ -81,6 +96,7 @@ class Guard:
         *,
         initial_cas: bytes,
         signing_key: keys.PrivateKey,
+        token_keys: Sequence[keys.PublicKey],
         admit_cas: Callable[[str], None],
         table: kinds.Table,
         count: webhooks.Count,
@@ -89,10 +105,10 @@ class Guard:
         self._storage = store
         self._clock = clock
         audiences = options.audiences or (options.issuer,)
-        key_set = jwt.KeySet([signing_key.public])
+        key_set = jwt.KeySet(token_keys)
         self.revocations = revocations.Revocations(copy)
         self.token_use = token_use.TokenUse(store, clock)
-        accounts = service_account_tokens.ServiceAccountTokens(
+        self._accounts = accounts = service_account_tokens.ServiceAccountTokens(
             key_set, issuers=(options.issuer,), replica=copy, api_audiences=audiences, used=self.token_use.note
         )
         rows = [authn.TokenRow(accounts, explains=True)]
@@ -105,11 +121,18 @@ class Guard:
             audiences=audiences,
             deny_list=self.revocations,
             anonymous_from=networks.Networks.parse(options.anonymous_from),
+            recovery=_recovery(copy, self.revocations, options.node_recovery_window),
         )
         self.client_cas = client_cas.ClientCAs(store, clock, initial, self.authenticator.trust, admit_cas)
         self.policy = policy.PolicyFeed(copy)
         self._nodes = node_feed.NodeFeed(copy)
-        self.authorizers = access.Authorizers((node_access.NodeAuthorizer(self._nodes.graph), self.policy.policy))
+        self.authorizers = access.Authorizers(
+            (
+                recovering.Authorizer(node_recovery.owner_of(copy)),
+                node_access.NodeAuthorizer(self._nodes.graph),
+                self.policy.policy,
+            )
+        )
         self.webhooks = webhooks.Webhooks(copy, clock, table=table, count=count)
         self.tokens = token_requests.TokenRequests(
             jwt.Signer(signing_key),
@@ -142,6 +165,13 @@ class Guard:
         """Make what must be there before anybody can be judged."""
         await default_policy.ensure(self._storage, self._clock)
         await self.client_cas.ensure()
+
+    def sign_with(self, signing_key: keys.PrivateKey, token_keys: Sequence[keys.PublicKey]) -> None:
+        """Believe service account tokens of these keys, tell the world so, and sign with this one, from now on."""
+        key_set = jwt.KeySet(token_keys)
+        self._accounts.trust(key_set)
+        self.openid.publish(key_set)
+        self.tokens.sign_with(jwt.Signer(signing_key))
 
     def require_not_denied(self, user: identity.User) -> None:
         """What an open watch is asked again when somebody was revoked."""

@@ -14,12 +14,15 @@ It does not serve anything. What it keeps:
 5. No child outlives the supervisor. Each holds one end of a socket pair (`cli.supervised` is the other half): when
    the supervisor dies, however it dies, the kernel closes the other end and the child ends itself. Unlike
    PR_SET_PDEATHSIG this has no race at start, is not Linux alone, and a child that is stuck ends as well.
+6. The child that prepares runs again, beside the roles, after as many seconds as its output asks for; where it fails,
+   that is told, nobody stops, and it is tried again after `Timing.again` seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import signal
 import socket
@@ -49,17 +52,22 @@ class Timing:
     give_up: int = 5
     stop_each: float = 4.0
     stop: float = 9.0
+    again: float = 60.0
     restart: backoff.Schedule = field(default_factory=lambda: backoff.Schedule(initial=0.2, cap=10.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What a child runs; `ready` tells whether it does its work, and None that there is nothing to wait for."""
+    """What a child runs; `ready` tells whether it does its work, and None that there is nothing to wait for.
+
+    `again` are the words that are added when a child that has done its work is run once more.
+    """
 
     name: str
     argv: Sequence[str]
     descriptors: Sequence[int] = ()
     ready: Callable[[], Awaitable[bool]] | None = None
+    again: Sequence[str] = ()
 
 
 class Events(Protocol):
@@ -67,8 +75,11 @@ class Events(Protocol):
 
     def event(self, level: str, text: str, **fields: Any) -> None: ...
 
-    def prepared(self, printed: bytes) -> None:
-        """Called with the output of the child that runs before the roles, if there is one."""
+    def prepared(self, printed: bytes) -> float | None:
+        """Called with the output of the child that runs before the roles, if there is one, each time it has run.
+
+        The answer is after how many seconds it is to run again; None: never.
+        """
         ...
 
     def started(self, pids: Mapping[str, int]) -> None:
@@ -160,6 +171,7 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._stopping = asyncio.Event()
         self._failure: errors.HandfastError | None = None
+        self._again: float | None = None
 
     def interrupt(self, number: signal.Signals) -> None:
         """What a signal does: the first one stops, a second SIGINT kills."""
@@ -189,7 +201,9 @@ class Supervisor:
                 await self._unless_stopped(group, self._until_ready(role))
             if not self._stopping.is_set():
                 self._events.ready()
+            again = group.create_task(self._prepare_again())
             await self._stopping.wait()
+            again.cancel()
             await self._stop_children()
         if self._failure is not None:
             raise self._failure
@@ -208,7 +222,21 @@ class Supervisor:
         except errors.HandfastError as error:
             self._fail(error)
         else:
-            self._events.prepared(printed)
+            self._again = self._events.prepared(printed)
+
+    async def _prepare_again(self) -> None:
+        """Rule 6."""
+        while self._first is not None and self._again is not None:
+            await self._pause(self._again)
+            # A wait that ends in the moment in which it is cancelled ends well, so that the cancellation is not seen here.
+            if self._stopping.is_set():
+                return
+            role = dataclasses.replace(self._first, argv=(*self._first.argv, *self._first.again))
+            try:
+                self._again = self._events.prepared(await run_once(role))
+            except errors.HandfastError as error:
+                self._again = self._timing.again
+                self._events.event("warning", f"the {role.name} failed: {error.message}", reason=error.reason)
 
     def _fail(self, error: errors.HandfastError) -> None:
         self._failure = self._failure or error

@@ -3,7 +3,8 @@
 
 The order is chosen so that what can be wrong is found out before anything starts: the directory and its owner, the
 configuration, the ports; then keys and certificates, in a child of their own, so that the supervisor never loads the
-crypto library. The objects that a new cluster needs to be joined are made by another such child, `handfast init`, over
+crypto library. That child runs again every hour, and when the first certificate is due to be renewed: whoever uses a
+file notices that it has changed. The objects that a new cluster needs to be joined are made by another such child, `handfast init`, over
 the API, while the controllers start. It does not keep the children running: see `supervisor`.
 """
 
@@ -12,16 +13,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import json
 import os
 import pathlib
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from handfast import errors
 from handfast.assembly import config, endpoints, layout, supervisor
 from handfast.runtime import files, tls
+
+_HOUR: Final = 3600.0
+_LEAST: Final = 5.0
 
 
 class Console(Protocol):
@@ -29,7 +34,9 @@ class Console(Protocol):
 
     def event(self, level: str, text: str, **fields: Any) -> None: ...
 
-    def prepared(self, printed: bytes) -> None: ...
+    def prepared(self, printed: bytes) -> None:
+        """Called each time the directory was looked after, with what `handfast serve prepare` printed."""
+        ...
 
     def introduced(self, printed: bytes) -> None:
         """Called before `ready` with what `handfast init` printed, where it could do its work."""
@@ -57,8 +64,10 @@ class _Running:
     def event(self, level: str, text: str, **fields: Any) -> None:
         self.console.event(level, text, **fields)
 
-    def prepared(self, printed: bytes) -> None:
+    def prepared(self, printed: bytes) -> float | None:
         self.console.prepared(printed)
+        # A little late, since a renewal a moment too early is none; and not without a pause, however short the lives.
+        return min(_HOUR, max(_LEAST, float(json.loads(printed)["seconds"]) + 1.0))
 
     def started(self, pids: Mapping[str, int]) -> None:
         self.found = dataclasses.replace(self.found, pids=dict(pids))
@@ -158,6 +167,7 @@ async def run(
                 "serve", "prepare", *directory, "--listen", str(api), *advertise, "--store", chosen.store
             ),
             descriptors=shared,
+            again=("--again",),
         )
         apiserver = supervisor.Role(
             name="apiserver",
@@ -174,6 +184,7 @@ async def run(
             argv=supervisor.command(
                 *("serve", "controllers", *directory, "--kubeconfig", str(place.controllers_kubeconfig)),
                 *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
+                *("--ledger-retention-days", str(chosen.ledger_retention_days)),
                 *(*told, "--leader-elect" if chosen.leader_elect else "--no-leader-elect", *level),
             ),
             descriptors=shared,

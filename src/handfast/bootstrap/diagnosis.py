@@ -310,7 +310,7 @@ def lost(known: cluster_info.ClusterInfo, failed: Mapping[str, errors.HandfastEr
         "TOKEN --discovery-token-ca-cert-hash PIN --dry-run --print-kubeconfig"
     )
     for error in failed.values():
-        if error.reason == "OtherCluster":
+        if error.reason in {"OtherCluster", "AllRootsChanged"}:
             return error
     if any(error.reason == "TLSInterception" for error in failed.values()):
         return errors.Refused(

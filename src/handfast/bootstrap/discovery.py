@@ -26,6 +26,13 @@ What was fetched without verified TLS (`read_config_map`, `check`, `require_same
     certificates that are pinned (`anchors`): somebody with the token could sign a bundle of the real CA and their own.
     That fetch is the caller's.
 
+What a known cluster says of itself later (`adopt`, `common_roots`), over TLS that is verified with what is known:
+
+ 8. It has the id that is known.
+ 9. A bundle that gives up every root that is known at once is refused. The server that is used from then on verifies by a
+    root of both bundles, the known one and the new: whoever may write cluster-info and holds no key of the CA cannot
+    name their own CA and server in one step. A rotation publishes both CAs before the servers change over.
+
 | who | holding | tries | stopped by | shown in tests/unit/bootstrap/test_discovery.py |
 |---|---|---|---|---|
 | a man in the middle | nothing | another kubeconfig, its signature kept | 4 | test_a_changed_kubeconfig_is_refused |
@@ -34,6 +41,9 @@ What was fetched without verified TLS (`read_config_map`, `check`, `require_same
 | a man in the middle | the token | signs another CA | 6 | test_another_ca_is_refused |
 | a man in the middle | the token | signs the real CA and another | 7: anchors | test_only_pinned_certificates_are_anchors |
 | a published document | a reader | brings credentials along | 5 | test_credentials_are_refused |
+| another cluster | a root in common | leaves its id out | 8 | test_whoever_leaves_the_id_out_is_not_adopted |
+| a writer of cluster-info | a CA of their own | names it instead | 9 | test_no_root_is_left |
+| a writer of cluster-info | a CA of their own | names it beside | 9 | test_only_what_both_have_counts |
 """
 
 from __future__ import annotations
@@ -311,7 +321,11 @@ def require_same(first: Published, second: Published) -> None:
 
 
 def adopt(known: cluster_info.ClusterInfo, fresh: cluster_info.ClusterInfo) -> cluster_info.ClusterInfo:
-    """What is known from now on, where `fresh` came over TLS that was verified with `known`; another cluster: Refused."""
+    """What is known from now on, where `fresh` came over TLS that was verified with `known`; another cluster: Refused.
+
+    It counts once a server verifies by `common_roots`.
+    """
+    # 8.
     if known.id and fresh.id and known.id != fresh.id:
         raise errors.Refused(
             f"this is another cluster: its id is {fresh.id}, and {known.id} was known until now",
@@ -326,4 +340,27 @@ def adopt(known: cluster_info.ClusterInfo, fresh: cluster_info.ClusterInfo) -> c
             hint="if the cluster is managed by something else now, discover it anew with `handfast join`",
         )
     # A CA is never given up for the roots of the system because a document is silent on it.
-    return dataclasses.replace(fresh, ca=fresh.ca if fresh.ca is not None else known.ca, id=fresh.id or known.id)
+    found = dataclasses.replace(fresh, ca=fresh.ca if fresh.ca is not None else known.ca, id=fresh.id or known.id)
+    # 9.
+    common_roots(known, found)
+    return found
+
+
+def common_roots(known: cluster_info.ClusterInfo, fresh: cluster_info.ClusterInfo) -> tuple[bytes | None, ...]:
+    """9. The bundles, PEM or None for the roots of the system, by each of which a server has to verify.
+
+    Keys are compared, not certificates: a CA that was renewed with its key is the same one.
+    """
+    if known.ca is None or fresh.ca is None:
+        return (None,) if known.ca == fresh.ca else (known.ca, fresh.ca)
+    keys = {pins.of_certificate(der) for der in pem.certificates_from_pem(known.ca)}
+    common = [der for der in pem.certificates_from_pem(fresh.ca) if pins.of_certificate(der) in keys]
+    if not common:
+        raise errors.Refused(
+            "the cluster publishes none of the CA certificates any more that were known until now: its CA was replaced at "
+            "once, or somebody changed what it publishes",
+            reason="AllRootsChanged",
+            hint="the copy that is here was left as it is; a rotation publishes both CAs for a while; if the CA was "
+            "replaced on purpose, discover the cluster anew with `handfast join`",
+        )
+    return (pem.certificates_to_pem(common),)

@@ -70,13 +70,34 @@ class Use:
     source: str
 
 
-class _Row(msgspec.Struct):
+class _Row(msgspec.Struct, frozen=True):
     """A use as it is written."""
 
     time: str
     node: str
     key: str
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The limits of a token and who has used it, read once. `count` is that of all uses, also those no longer listed."""
+
+    limits: Limits
+    rows: tuple[_Row, ...]
+    count: int
+
+    def lists(self, key: str, node: str) -> bool:
+        """Whether this key's asking for this node is among the uses."""
+        return any(row.key == key and row.node == node for row in self.rows)
+
+    def with_use(self, use: Use) -> Record:
+        """With one more use: the count is exact, the list is bounded."""
+        half = (KEPT if self.limits.max_uses is None else MAX_USES) // 2
+        rows = (*self.rows, _Row(objects.timestamp(use.time), use.node, use.key, use.source))
+        if len(rows) > 2 * half:
+            rows = rows[:half] + rows[-half:]
+        return Record(self.limits, rows, self.count + 1)
 
 
 _decode_rows = msgspec.json.Decoder(list[_Row]).decode
@@ -152,24 +173,38 @@ def matches(pattern: str, name: str) -> bool:
     return not pattern[at:].strip("*")
 
 
+def record(document: object) -> Record:
+    """All that a token's Secret says; Refused if some of it cannot be read."""
+    rows = tuple(_rows(document))
+    return Record(read(document), rows, _count(document, len(rows)))
+
+
 def uses(document: object) -> list[Use]:
     """The uses listed on a token's Secret, oldest first; Refused if the list cannot be read."""
-    text = _annotation(document, USES_KEY)
-    if text is None:
-        return []
-    try:
-        rows = _decode_rows(text)
-        return [_use(row) for row in rows]
-    except (ValueError, OverflowError, RecursionError):
-        raise _refused(
-            f"{USES_KEY}: must be a JSON list of uses, each with time (RFC 3339), node, key (sha256:<hex>) and source"
-        ) from None
+    return [_use(row) for row in _rows(document)]
 
 
 def count(document: object) -> int:
     """How many uses there were, with those no longer listed; Refused if that cannot be read."""
+    return _count(document, len(_rows(document)))
+
+
+def uses_left(document: object) -> int | None:
+    """How many more keys may use the token; None: any number."""
+    found = record(document)
+    return None if found.limits.max_uses is None else max(0, found.limits.max_uses - found.count)
+
+
+def written(document: objects.Document, found: Record) -> objects.Document:
+    """The Secret with these uses on it."""
+    metadata = objects.metadata(document)
+    said = {USES_KEY: _encode(found.rows).decode(), COUNT_KEY: str(found.count)}
+    noted = {**jsonpath.mapping(metadata, "annotations"), **said}
+    return {**document, "metadata": {**metadata, "annotations": noted}}
+
+
+def _count(document: object, listed: int) -> int:
     text = _annotation(document, COUNT_KEY)
-    listed = len(uses(document))
     if text is None:
         return listed
     if not _NUMBER.fullmatch(text):
@@ -177,23 +212,19 @@ def count(document: object) -> int:
     return max(int(text), listed)
 
 
-def uses_left(document: object) -> int | None:
-    """How many more keys may use the token; None: any number."""
-    limit = read(document).max_uses
-    return None if limit is None else max(0, limit - count(document))
-
-
-def with_use(document: objects.Document, use: Use) -> objects.Document:
-    """The Secret with one more use: the count is exact, the list is bounded."""
-    half = (KEPT if read(document).max_uses is None else MAX_USES) // 2
-    listed = [*uses(document), use]
-    if len(listed) > 2 * half:
-        listed = listed[:half] + listed[-half:]
-    rows = [_Row(objects.timestamp(each.time), each.node, each.key, each.source) for each in listed]
-    metadata = objects.metadata(document)
-    written = {USES_KEY: _encode(rows).decode(), COUNT_KEY: str(count(document) + 1)}
-    noted = {**jsonpath.mapping(metadata, "annotations"), **written}
-    return {**document, "metadata": {**metadata, "annotations": noted}}
+def _rows(document: object) -> list[_Row]:
+    text = _annotation(document, USES_KEY)
+    if text is None:
+        return []
+    try:
+        rows = _decode_rows(text)
+        for row in rows:
+            _use(row)
+    except (ValueError, OverflowError, RecursionError):
+        raise _refused(
+            f"{USES_KEY}: must be a JSON list of uses, each with time (RFC 3339), node, key (sha256:<hex>) and source"
+        ) from None
+    return rows
 
 
 def warning() -> str:

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`handfast join`: find a cluster, prove that it is the right one, and write the kubeconfig to log in with.
+"""`handfast join`: find a cluster, prove that it is the right one, log in, and get this machine a certificate of its own.
 
-What may be combined is decided in `bootstrap.discovery`, and the finding is done in `client.discovery`. It asks for no
-certificate: whoever has the bootstrap kubeconfig does.
+What may be combined is decided in `bootstrap.discovery`, and the finding is done in `client.discovery`. What follows the
+bootstrap kubeconfig is in `join_node`.
 """
 
 from __future__ import annotations
 
 import pathlib
-import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from handfast.cli import output, token_input
+from handfast.assembly import node_config
+from handfast.cli import durations, join_node, output, token_input
 
 if TYPE_CHECKING:
     from handfast.bootstrap import discovery as rules
@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 # As kubeadm names them.
-DEFAULT_FILE: Final = "/etc/kubernetes/bootstrap-kubelet.conf"
+DEFAULT_FILE: Final = node_config.BOOTSTRAP_KUBECONFIG
 USER: Final = "tls-bootstrap-token-user"
 CLUSTER: Final = "kubernetes"
 _MAX_BYTES: Final = 1 << 20
 _STDIN: Final = "-"
-_DURATION: Final = re.compile(r"(?:[0-9]{1,6}[hms])+", re.ASCII)
-_UNITS: Final = {"h": 3600, "m": 60, "s": 1}
 _TOKENS: Final = {
     "token": "The token for discovery and for logging in.",
     "discovery-token": "The token that cluster-info is signed with.",
@@ -46,7 +44,7 @@ def _token_options(function: _F) -> _F:
     return function
 
 
-@click.command(name="join", short_help="Find a cluster and prepare to log in to it.")
+@click.command(name="join", short_help="Make this machine a node of a cluster.")
 @click.argument("endpoints", metavar="[ENDPOINT]...", nargs=-1)
 @_token_options
 @click.option(
@@ -71,27 +69,41 @@ def _token_options(function: _F) -> _F:
     metavar="FILE",
     help=f"Where the bootstrap kubeconfig is written.  [default: {DEFAULT_FILE}]",
 )
-@click.option("--timeout", default="5m", show_default=True, metavar="DURATION", help="How long to wait for a cluster.")
-@click.option("--dry-run", is_flag=True, help="Do all but write.")
+@join_node.options
+@click.option(
+    "--discovery-only",
+    is_flag=True,
+    help="Stop after the bootstrap kubeconfig is written, for a kubelet that asks for its own certificate.",
+)
+@click.option(
+    "--timeout",
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long to wait for a cluster, and then for a certificate.",
+)
+@click.option("--dry-run", is_flag=True, help="Find the cluster and check the token; write and request nothing.")
 @click.option(
     "--print-kubeconfig",
     is_flag=True,
-    help="Print the bootstrap kubeconfig, token included; it is written only if --bootstrap-kubeconfig is given.",
+    help="Print the bootstrap kubeconfig, token included, and stop; it is written only if its place was named.",
 )
 @output.format_option
 def command(**given: Any) -> None:
-    """Find a cluster, prove that it is the right one, and write the kubeconfig to log in to it with.
+    """Make this machine a node: find the cluster, prove that it is the right one, and get a certificate from it.
 
     Each ENDPOINT is host, host:port, [v6]:port or https://host:port; without a port it is 6443. The first that answers
     counts, with preference for the order given. Servers that are not up yet are waited for.
 
-    Certificates are not requested yet: the kubeconfig that is written holds the bootstrap token.
+    The certificate is renewed while `handfast node run --rotate-certificates` runs; --systemd sees to that.
     """
     from handfast.bootstrap import discovery as rules
 
-    seconds = _seconds(given["timeout"])
+    seconds = durations.parse(given["timeout"], "--timeout", "168h").total_seconds()
     if given["print_kubeconfig"] and given["form"] != "text":
         raise output.Usage("--print-kubeconfig is YAML and does not go with -o", hint="leave one of them out")
+    ends_early = given["print_kubeconfig"] or given["discovery_only"]
+    node = None if ends_early else join_node.plan(given)
     given |= _read_tokens(given)
     plan = rules.choose(
         rules.Flags(
@@ -115,17 +127,24 @@ def command(**given: Any) -> None:
         output.note(text)
     if not accepted:
         output.note(f"{found.server} did not say whether it lets the token {plan.tls_token.id} log in")
-    _deliver(found, plan, given, accepted=accepted)
-
-
-def _seconds(text: str) -> float:
-    if _DURATION.fullmatch(text) is not None:
-        found = sum(int(count) * _UNITS[unit] for count, unit in re.findall(r"([0-9]+)([hms])", text))
-        if 0 < found <= 7 * 86400:
-            return float(found)
-    raise output.Usage(
-        f'--timeout: "{text}" is no duration', hint="give numbers with h, m or s, as in 5m or 1h30m, of at most 168h"
-    )
+    if node is not None:
+        join_node.require_same_cluster(node, found)
+    facts = _deliver(found, plan, given, accepted=accepted)
+    if node is None:
+        return
+    if given["dry_run"]:
+        _tell(
+            facts, _found(facts) + join_node.would(node, given["bootstrap_kubeconfig"] or DEFAULT_FILE), given["form"]
+        )
+        return
+    bootstrap = pathlib.Path(facts["bootstrapKubeconfig"]).absolute()
+    joined = asyncio.run(join_node.obtain(node, bootstrap, seconds))
+    facts |= joined.facts()
+    # Whoever has joined has no use for the token, and others should not find it here.
+    bootstrap.unlink(missing_ok=True)
+    facts["bootstrapKubeconfig"] = None
+    facts |= join_node.install(node)
+    _tell(facts, join_node.story(facts, _table(facts)), given["form"])
 
 
 def _read_tokens(given: dict[str, Any]) -> dict[str, str | None]:
@@ -208,7 +227,8 @@ def bootstrap_kubeconfig(found: discovery.Found, token: tokens.Token) -> str:
     return cluster_cache.replaced(text, CLUSTER, found.info, found.server)
 
 
-def _deliver(found: discovery.Found, plan: rules.Plan, given: dict[str, Any], *, accepted: bool) -> None:
+def _deliver(found: discovery.Found, plan: rules.Plan, given: dict[str, Any], *, accepted: bool) -> dict[str, Any]:
+    """Write or print the bootstrap kubeconfig; what is known now."""
     from handfast.runtime import files
 
     text = bootstrap_kubeconfig(found, plan.tls_token)
@@ -223,10 +243,13 @@ def _deliver(found: discovery.Found, plan: rules.Plan, given: dict[str, Any], *,
     facts = {**_facts(found, plan, path if written else None), "tokenAccepted": accepted or None}
     if given["print_kubeconfig"]:
         output.result(text.rstrip("\n"))
-    elif given["form"] == "text":
-        output.result(_story(facts, path, dry_run=given["dry_run"]))
-    else:
-        output.result(output.document(facts, given["form"]))
+    elif given["discovery_only"]:
+        _tell(facts, _found(facts) + _next(path, dry_run=given["dry_run"]), given["form"])
+    return facts
+
+
+def _tell(facts: dict[str, Any], text: str, form: str) -> None:
+    output.result(text if form == "text" else output.document(facts, form))
 
 
 def _facts(found: discovery.Found, plan: rules.Plan, written: pathlib.Path | None) -> dict[str, Any]:
@@ -244,16 +267,24 @@ def _facts(found: discovery.Found, plan: rules.Plan, written: pathlib.Path | Non
     }
 
 
-def _story(facts: dict[str, Any], path: pathlib.Path | None, *, dry_run: bool) -> str:
+def _table(facts: dict[str, Any]) -> str:
     trusted = ", ".join(facts["caPins"]) or "the roots of this system"
-    wrote = f"would write {path}" if dry_run else f"wrote {path}, mode 0600"
     return (
-        "found the cluster, and it is the right one\n\n"
         f"  server      {facts['server']}\n"
         f"  servers     {', '.join(facts['servers'])}\n"
         f"  CA          {trusted}\n"
         f"  cluster id  {facts['clusterID'] or 'not published'}\n"
-        f"  token       {facts['tokenID']}, {'accepted' if facts['tokenAccepted'] else 'not checked'} for logging in\n\n"
+        f"  token       {facts['tokenID']}, {'accepted' if facts['tokenAccepted'] else 'not checked'} for logging in\n"
+    )
+
+
+def _found(facts: dict[str, Any]) -> str:
+    return f"found the cluster, and it is the right one\n\n{_table(facts)}\n"
+
+
+def _next(path: pathlib.Path | None, *, dry_run: bool) -> str:
+    wrote = f"would write {path}" if dry_run else f"wrote {path}, mode 0600"
+    return (
         f"{wrote}\n"
         "This machine has not joined yet: no certificate was requested. A kubelet that is started with\n"
         "--bootstrap-kubeconfig and that file requests its own."

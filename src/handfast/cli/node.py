@@ -1,37 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`handfast node`: refuse a node, or let it in again. It says what came of it; the work is in `revocation`."""
+"""`handfast node`: the words there are, and refusing a node or letting it in again.
+
+It says what came of it: the work of refusing is in `revocation`, and what is about this machine's own agent is in
+`node_agent`.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import os
-import pathlib
-import re
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from handfast import errors
-from handfast.assembly import layout
-from handfast.cli import output, settings
+from handfast.cli import connecting, durations, node_agent, output
 
 if TYPE_CHECKING:
     from handfast.cli import revocation
-    from handfast.client import api
-
-_VARIABLE: Final = "KUBECONFIG"
-# Where kubeadm puts it.
-_SYSTEM: Final = pathlib.Path("/etc/kubernetes/admin.conf")
-_DURATION: Final = re.compile(r"(?:[0-9]{1,6}[dhms])+", re.ASCII)
-_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-_CHOOSE: Final = "choose another credential with --kubeconfig"
 
 
-@click.group(name="node", short_help="Refuse a node, or let it in again.")
+@click.group(name="node", short_help="Run a node's agent, see how it does, refuse a node.")
 def command() -> None:
-    """Refuse a node, or let it in again."""
+    """Run this machine's node agent and see how it does, or refuse a node."""
+
+
+for _command in node_agent.COMMANDS:
+    command.add_command(_command)
 
 
 @command.command(short_help="Refuse a node from now on.")
@@ -39,13 +32,7 @@ def command() -> None:
 @click.option("--reason", default=None, help="Why, for people; it is in the object and in the server's log.")
 @click.option("--for", "duration", metavar="DURATION", default=None, help="For how long, as in 90m, 12h or 7d.")
 @click.option("--undo", is_flag=True, help="Let the node in again.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(),
-    default=None,
-    help="How to reach the API.  [default: $KUBECONFIG, else admin.conf of --dir, else /etc/kubernetes/admin.conf]",
-)
-@settings.directory_option("./handfast-data")
+@connecting.options
 @output.format_option
 @click.pass_context
 def revoke(
@@ -66,14 +53,12 @@ def revoke(
         raise output.Usage("--undo takes neither --reason nor --for")
     if reason == "":
         raise output.Usage("--reason is empty", hint="leave it out, or say why")
-    length = None if duration is None else _length(duration)
-    if kubeconfig is None:
-        explicit = ctx.get_parameter_source("directory") is click.core.ParameterSource.COMMANDLINE
-        kubeconfig = _found_kubeconfig(layout.Layout.at(directory).admin_kubeconfig, explicit=explicit)
+    length = None if duration is None else durations.parse(duration, "--for", "36500d")
+    chosen = connecting.chosen(ctx, kubeconfig, directory)
 
     import asyncio
 
-    outcome = asyncio.run(_carry_out(kubeconfig, name, undo=undo, reason=reason or "", length=length))
+    outcome = asyncio.run(_carry_out(chosen, name, undo=undo, reason=reason or "", length=length))
     if form == "text":
         output.result(_undone(outcome) if undo else _revoked(outcome))
     else:
@@ -81,75 +66,19 @@ def revoke(
     _notes(outcome)
 
 
-def _length(text: str) -> datetime.timedelta:
-    if _DURATION.fullmatch(text) is not None:
-        parts = re.findall(r"([0-9]+)([dhms])", text)
-        found = sum((datetime.timedelta(**{_UNITS[unit]: int(count)}) for count, unit in parts), datetime.timedelta())
-        if datetime.timedelta() < found <= datetime.timedelta(days=36500):
-            return found
-    raise output.Usage(
-        f'--for: "{text}" is no duration', hint="give numbers with d, h, m or s, as in 7d or 1h30m, of at most 36500d"
-    )
-
-
-def _found_kubeconfig(own: pathlib.Path, *, explicit: bool) -> str:
-    """The kubeconfig that counts where none was named; a data directory that was named goes before the environment."""
-    named = os.environ.get(_VARIABLE, "")
-    if explicit:
-        return str(own)
-    if os.pathsep in named:
-        raise errors.Refused(
-            f"${_VARIABLE} names several files: {named}",
-            reason="BadKubeconfig",
-            hint="name one of them with --kubeconfig",
-        )
-    if named:
-        return named
-    for path in (own, _SYSTEM):
-        if path.exists():
-            return str(path)
-    raise errors.Refused(
-        f"no kubeconfig: ${_VARIABLE} is not set, and there is neither {own} nor {_SYSTEM}",
-        reason="NoKubeconfig",
-        hint="name one with --kubeconfig, or the data directory of a control plane with --dir",
-    )
-
-
-@contextlib.asynccontextmanager
-async def _connected(kubeconfig: str) -> AsyncIterator[api.Client]:
-    from handfast.client import api, connection, transport
-    from handfast.runtime import clock, files
-
-    with files.otherwise("name another file with --kubeconfig"):
-        found = connection.load(kubeconfig)
-    opened = transport.Transport(found, clock=clock.SystemClock())
-    try:
-        yield api.Client(opened)
-    finally:
-        await opened.close()
-
-
 async def _carry_out(
     kubeconfig: str, node: str, *, undo: bool, reason: str, length: datetime.timedelta | None
 ) -> revocation.Outcome:
-    from handfast.api import objects, status
+    from handfast.api import objects
     from handfast.cli import revocation
     from handfast.runtime import clock
-    from handfast.telemetry import log
 
-    # What goes wrong is told as an error; the client's own remarks would come on top of it.
-    log.configure(level="error")
     revocation.name_of(node)
     expires = "" if length is None else objects.timestamp(clock.SystemClock().now() + length)
-    try:
-        async with _connected(kubeconfig) as client:
-            if undo:
-                return await revocation.undo(client, node)
-            return await revocation.revoke(client, node, reason, expires)
-    except status.StatusError as error:
-        if error.reason in {"Forbidden", "Unauthorized"}:
-            error.hint = _CHOOSE
-        raise
+    async with connecting.connected(kubeconfig) as reached:
+        if undo:
+            return await revocation.undo(reached.client, node)
+        return await revocation.revoke(reached.client, node, reason, expires)
 
 
 def _revoked(outcome: revocation.Outcome) -> str:

@@ -6,18 +6,16 @@ A role that `handfast up` started has the hidden flags: its listening socket and
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import functools
 import json
-import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from handfast import errors
 from handfast.assembly import config, endpoints, layout
-from handfast.cli import output, settings, supervised
+from handfast.cli import output, settings, signing_flags, supervised
 from handfast.runtime import clock, files
 
 if TYPE_CHECKING:
@@ -41,35 +39,6 @@ class _Roles(click.Group):
 @click.group(name="serve", cls=_Roles, short_help="Run one role in the foreground.")
 def command() -> None:
     """Run one role in the foreground, until SIGTERM or Ctrl-C stops it."""
-
-
-async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`; a signal cancels it, which is a good end. Only a second Ctrl-C also cuts the stopping short."""
-    task = asyncio.current_task()
-    if task is None:
-        raise errors.Misuse("a role runs inside a task")
-    seen: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        if not seen or number is signal.SIGINT:
-            task.cancel()
-        seen.append(number)
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
-    with contextlib.suppress(asyncio.CancelledError):
-        await work
-
-
-def _run(work: Coroutine[Any, Any, None], log_level: str) -> None:
-    import uvloop
-
-    from handfast.telemetry import log
-
-    log.configure(level=log_level)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_stopped(work))
 
 
 def _configuration(
@@ -97,25 +66,39 @@ def _owned(place: layout.Layout, tie: int | None) -> Iterator[layout.Layout]:
 @settings.directory_option(_DIRECTORY)
 @settings.config_option
 @settings.setting_options("listen", "advertise", "store", "logLevel", *settings.APISERVER)
+@click.option(
+    "--tls-cert-file",
+    type=click.Path(),
+    help="Serve with this certificate, and what follows it in the file, instead of the data directory's own.",
+)
+@click.option("--tls-private-key-file", type=click.Path(), help="The private key of --tls-cert-file.")
 @click.option("--listen-fd", type=int, hidden=True, help="A socket that listens already.")
 @supervised.option
 def apiserver_command(
     directory: str, config_file: str | None, listen_fd: int | None, tie: int | None, **flags: Any
 ) -> None:
-    """Serve the Kubernetes API from a data directory, which is made if it is not there."""
+    """Serve the Kubernetes API from a data directory, which is made if it is not there.
+
+    Certificates of the directory are renewed in time, and files that are replaced meanwhile are taken up within seconds.
+    """
+    tls_files = _tls_files(flags.pop("tls_cert_file"), flags.pop("tls_private_key_file"))
     with (
         supervised.tied(tie),
         _owned(layout.Layout.at(directory), tie) as place,
         contextlib.ExitStack() as stack,
     ):
         chosen = _configuration(place, flags, config_file, tie)
+        renew = None
         if listen_fd is None:
             sock = stack.enter_context(endpoints.listen(chosen.listen, "--listen"))
-            _prepare(place, endpoints.bound(sock, chosen.listen), chosen)
+            bound = endpoints.bound(sock, chosen.listen)
+            _prepare(place, bound, chosen)
+            renew = functools.partial(_renew, place, bound, chosen)
             # From here on it is the server's to close.
             listen_fd = sock.detach()
         from handfast.apiserver import limits
         from handfast.assembly import apiserver, guard
+        from handfast.cli import foreground
 
         options = apiserver.ApiServerOptions(
             directory=str(place.root),
@@ -130,41 +113,56 @@ def apiserver_command(
                 issuer=chosen.service_account_issuer,
                 audiences=chosen.api_audiences,
                 max_token_seconds=chosen.service_account_max_token_seconds,
+                node_recovery_window=chosen.node_recovery_window,
             ),
             audit=_audit(place, chosen),
+            tls_files=tls_files,
         )
-        _run(apiserver.run(options), chosen.log_level)
+        foreground.run(apiserver.run(options, renew), chosen.log_level)
 
 
 @command.command(name="controllers", short_help="The controllers, against any Kubernetes API.")
 @settings.directory_option(_DIRECTORY)
 @settings.config_option
 @click.option("--kubeconfig", type=click.Path(), help="How to reach the API.  [default: controllers.conf of --dir]")
-@settings.setting_options("advertise", "adminListen", "controllers", "leaderElect", "logLevel")
+@settings.setting_options("advertise", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays")
+@signing_flags.options
 @supervised.option
 def controllers_command(
     directory: str, config_file: str | None, kubeconfig: str | None, tie: int | None, **flags: Any
 ) -> None:
     """Run controllers against the API that a kubeconfig names: this program's own, or any cluster's.
 
-    Addresses given with --advertise are published in the ConfigMap kube-public/cluster-info.
+    Addresses given with --advertise are published in the ConfigMap kube-public/cluster-info. Certificates are signed with
+    the CA of --dir, or with the files that are given; without either, none are.
     """
+    signing = signing_flags.taken(flags)
     with supervised.tied(tie):
         place = layout.Layout.at(directory)
         chosen = _configuration(place, flags, config_file, tie)
         from handfast.assembly import controllers
+        from handfast.cli import foreground
 
         work = controllers.run(
             kubeconfig_path=kubeconfig or str(place.controllers_kubeconfig),
             selection=chosen.controllers,
             admin_listen=(chosen.admin_listen.host, chosen.admin_listen.port),
             leader_elect=chosen.leader_elect,
-            service_account_key=_signing_key(place),
+            service_account_key=place.service_account_key,
             servers=[address.url("https") for address in chosen.advertise],
-            root_ca_pem=files.read(place.ca_certificate, limit=1 << 20) if place.ca_certificate.exists() else None,
+            root_ca_pem=place.ca_certificate,
+            signing=signing_flags.signing(signing, place, chosen.ledger_retention_days),
             clock=clock.SystemClock(),
         )
-        _run(work, chosen.log_level)
+        foreground.run(work, chosen.log_level)
+
+
+def _tls_files(certificate: str | None, key: str | None) -> tuple[str, str] | None:
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise output.Usage("--tls-cert-file and --tls-private-key-file are given together, or not at all")
+    return certificate, key
 
 
 def _audit(place: layout.Layout, chosen: config.Configuration) -> apiserver.AuditOptions | None:
@@ -181,26 +179,30 @@ def _audit(place: layout.Layout, chosen: config.Configuration) -> apiserver.Audi
     )
 
 
-def _signing_key(place: layout.Layout) -> bytes | None:
-    """The key of service account tokens; without it Secrets of that type are left alone, as on a cluster they must be."""
-    path = place.service_account_key
-    return files.read_private(path, limit=1 << 20) if path.exists() else None
-
-
-def _prepare(place: layout.Layout, server: endpoints.Address, chosen: config.Configuration) -> list[tuple[str, str]]:
+def _prepare(
+    place: layout.Layout, server: endpoints.Address, chosen: config.Configuration, *, again: bool = False
+) -> dict[str, Any]:
+    """What was done, after how many seconds there is something to do again, and what the operator should know."""
     from handfast.assembly import datadir
 
-    return datadir.prepare(
-        place, server=server, advertise=chosen.advertise, store=chosen.store, now=clock.SystemClock().now()
-    )
+    now = clock.SystemClock().now()
+    done = datadir.prepare(place, server=server, advertise=chosen.advertise, store=chosen.store, now=now, again=again)
+    seconds, warning = datadir.outlook(place, now)
+    return {"done": done, "seconds": seconds, "warning": warning}
+
+
+def _renew(place: layout.Layout, server: endpoints.Address, chosen: config.Configuration) -> float:
+    """Look after the directory of a server that runs; in how many seconds to do so again."""
+    return float(_prepare(place, server, chosen, again=True)["seconds"])
 
 
 @command.command(name="prepare", hidden=True)
 @settings.directory_option(_DIRECTORY)
 @settings.setting_options("listen", "advertise", "store")
+@click.option("--again", is_flag=True, hidden=True, help="The directory is being served.")
 @supervised.option
-def prepare_command(directory: str, tie: int | None, **flags: Any) -> None:
+def prepare_command(directory: str, again: bool, tie: int | None, **flags: Any) -> None:
     """Make the data directory of `handfast up` whole, and print what was done."""
     with supervised.tied(tie), _owned(layout.Layout.at(directory), tie) as place:
         chosen = settings.from_flags(flags)
-        output.result(json.dumps(_prepare(place, chosen.listen, chosen)))
+        output.result(json.dumps(_prepare(place, chosen.listen, chosen, again=again)))

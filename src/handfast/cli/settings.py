@@ -30,6 +30,8 @@ _METAVARS = {
     "serviceAccountIssuer": "URL",
     "apiAudiences": "NAME,…",
     "serviceAccountMaxTokenSeconds": "SECONDS",
+    "nodeRecoveryWindow": "DURATION",
+    "ledgerRetentionDays": "DAYS",
     "auditLogPath": "PATH",
     "auditLogMaxMib": "MIB",
     "auditLogMaxFiles": "COUNT",
@@ -42,6 +44,7 @@ APISERVER = (
     "serviceAccountIssuer",
     "apiAudiences",
     "serviceAccountMaxTokenSeconds",
+    "nodeRecoveryWindow",
     "auditLogPath",
     "auditLogMaxMib",
     "auditLogMaxFiles",
@@ -51,6 +54,7 @@ APISERVER = (
 # What `up` has as defaults of its own: a control plane that is started whole is there to be joined.
 UP_DEFAULTS: Mapping[str, Any] = {
     "enableBootstrapTokenAuth": True,
+    "nodeRecoveryWindow": "720h",
     "controllers": ["*", "bootstrapsigner", "tokencleaner"],
 }
 # Names that flags had in older documents, which are still understood.

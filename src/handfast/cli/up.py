@@ -33,8 +33,11 @@ class _Console:
         output.event(level, text, **fields)
 
     def prepared(self, printed: bytes) -> None:
-        for path, verb in json.loads(printed):
+        found = json.loads(printed)
+        for path, verb in found["done"]:
             output.event("info", f"{verb} {self.place.root / path}")
+        if found["warning"]:
+            output.event("warning", found["warning"])
 
     def introduced(self, printed: bytes) -> None:
         self.first = json.loads(printed)
@@ -87,7 +90,8 @@ class _Console:
 @settings.directory_option("./handfast-data")
 @settings.config_option
 @settings.setting_options(
-    *("listen", "advertise", "store", "adminListen", "controllers", "leaderElect", "logLevel", *settings.APISERVER),
+    *("listen", "advertise", "store", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays"),
+    *settings.APISERVER,
     defaults=settings.UP_DEFAULTS,
 )
 @token_input.first_token_options

@@ -132,7 +132,7 @@ class Client:
     ) -> objects.Document:
         """One object; with `metadata` only its metadata."""
         at = path(resource, namespace=namespace, name=name, subresource=subresource)
-        return _documents.decode(await self.transport.request("GET", at, accept=METADATA if metadata else JSON))
+        return _document(at, await self.transport.request("GET", at, accept=METADATA if metadata else JSON))
 
     async def find(
         self, resource: Addressable, name: str, *, namespace: str = "", metadata: bool = False
@@ -239,9 +239,12 @@ class Client:
         namespace: str = "",
         subresource: str = "",
         params: Mapping[str, str] | None = None,
+        metadata: bool = False,
     ) -> objects.Document:
+        """PATCH; with `metadata` only the metadata of the result comes back."""
         at = path(resource, namespace=namespace, name=name, subresource=subresource)
-        return await self._write("PATCH", at, patch, content_type=content_type, params=params)
+        accept = METADATA if metadata else JSON
+        return await self._write("PATCH", at, patch, content_type=content_type, params=params, accept=accept)
 
     async def delete(
         self,
@@ -280,8 +283,17 @@ class Client:
         *,
         content_type: str = JSON,
         params: Mapping[str, str] | None = None,
+        accept: str = JSON,
     ) -> objects.Document:
         body = msgspec.json.encode(document)
-        return _documents.decode(
-            await self.transport.request(method, at, params=params, body=body, content_type=content_type)
+        answer = await self.transport.request(
+            method, at, params=params, body=body, content_type=content_type, accept=accept
         )
+        return _document(at, answer)
+
+
+def _document(at: str, body: bytes) -> objects.Document:
+    try:
+        return _documents.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise errors.Unavailable(f"{at}: the answer is no object: {error}", reason="BadAnswer") from error

@@ -5,8 +5,9 @@ It sends no credential, discovers no cluster that is not known yet, and leaves a
 
 1. Every server that is known is asked for cluster-info, over TLS that is verified with the CA that is known.
 2. An answer with another cluster's id is refused (`discovery.adopt`).
-3. New servers and CA certificates are taken over only if, with them, a server answers: the copy is always the last
-   good one. One server that is still there is enough.
+3. New servers and CA certificates are taken over only if a server answers that verifies by a root of both bundles, the
+   known one and the new (`discovery.common_roots`): the copy is always the last good one. One server that is still
+   there is enough.
 4. If none is, the error says what was known and how to begin again, and nothing is written.
 5. The copy is replaced in one step, and keeps owner, group and mode: root may refresh somebody's kubeconfig. The file is
    read again right before, so that what somebody else has changed meanwhile is kept.

@@ -108,7 +108,8 @@ class Discovery:
         """What the cluster says of itself at `url`, over TLS that is verified with what is known."""
         published, skew = await self._published(url, anonymous.Trust(known.ca))
         fresh = discovery.adopt(known, cluster_info.read(published.kubeconfig))
-        return await self._settled(fresh, url, skew, proven=fresh.ca == known.ca)
+        roots = discovery.common_roots(known, fresh)
+        return await self._settled(fresh, url, skew, roots, proven=fresh.ca == known.ca)
 
     async def _signed(self, url: str, method: discovery.ByToken) -> Found:
         first, skew = await self._published(url, anonymous.UNVERIFIED)
@@ -128,7 +129,7 @@ class Discovery:
             # The name that was typed need not be one of the certificate's. Then a server of the signed list has to do.
             second, via = await self._elsewhere(info, trust, refused), None
         discovery.require_same(first, second)
-        return await self._settled(info, via, skew, proven=True)
+        return await self._settled(info, via, skew, (info.ca,), proven=True)
 
     async def _elsewhere(
         self, info: cluster_info.ClusterInfo, trust: anonymous.Trust, refused: errors.Refused
@@ -160,9 +161,15 @@ class Discovery:
         return diagnosis.with_clock(diagnosis.asked_unsigned(method.token, answer.code, answer.challenge), skew)
 
     async def _settled(
-        self, info: cluster_info.ClusterInfo, via: str | None, skew: datetime.timedelta | None, *, proven: bool
+        self,
+        info: cluster_info.ClusterInfo,
+        via: str | None,
+        skew: datetime.timedelta | None,
+        roots: Sequence[bytes | None],
+        *,
+        proven: bool,
     ) -> Found:
-        """4. What is handed out works: one of the servers, or the endpoint that led here, passes with the new CA."""
+        """4. What is handed out works: one of the servers, or the endpoint that led here, passes with each of `roots`."""
         same = (
             [] if via is None else [url for url in info.servers if endpoints.of_server(url) == endpoints.of_server(via)]
         )
@@ -170,7 +177,8 @@ class Discovery:
             return Found(info=info, server=same[0], skew=skew)
 
         async def attempt(url: str) -> str:
-            await self._published(url, anonymous.Trust(info.ca))
+            for ca in roots:
+                await self._published(url, anonymous.Trust(ca))
             return url
 
         won, failed = await self.race(merged([*same, *info.servers], [via] if via else []), attempt)
@@ -185,13 +193,13 @@ class Discovery:
     async def login(self, found: Found, token: tokens.Token, *, signs: bool) -> bool:
         """Does the cluster let the token in? False: it did not say. Asked over TLS that is verified with its CA."""
         try:
-            answer = await self._ask(_request(found.server), anonymous.Trust(found.info.ca), token)
+            answer = await self._ask(_version(found.server), anonymous.Trust(found.info.ca), token)
         except anonymous.Troubled as troubled:
             raise diagnosis.explain(troubled.trouble, found.server, troubled.detail, found.skew) from None
         refused = diagnosis.login(token, answer.code, answer.challenge, signs=signs)
         if refused is not None:
             raise diagnosis.with_clock(refused, found.skew)
-        # Whoever is known may still be forbidden to read it.
+        # Whoever is known may still be forbidden to read it, on a server with rules of its own.
         return answer.code in {200, 403}
 
     async def document(self, url: str, ca: bytes | None) -> str:
@@ -346,6 +354,11 @@ def merged(servers: Sequence[str], more: Sequence[str]) -> list[str]:
 
 def _request(server: str) -> str:
     return server.rstrip("/") + discovery.PATH
+
+
+def _version(server: str) -> str:
+    # What everybody may read who is let in, so that the question leaves no refusal in the server's log.
+    return server.rstrip("/") + "/version"
 
 
 def _judge(trust: anonymous.Trust | anonymous.Unverified) -> str:

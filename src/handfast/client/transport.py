@@ -2,7 +2,11 @@
 """HTTP to one API server with the current credentials; refusals come back as `StatusError`.
 
 It knows paths and bytes only: what a resource is, and how to list or watch one, is in `api` and `watch`. Nothing is
-retried here except one request after a 401 with a token file that has changed since.
+retried here except one request after a 401 with a token file that has changed since. No redirect is followed: the body, or
+what is asked for, would go to somebody whom nobody named. An answer that is read whole has at most `MAX_BYTES`.
+
+Credentials may change while it is in use (`use`): new requests go out under the new ones at once, streams end as if the
+server had closed them, requests under way are answered first, and no connection made with the old ones stays open.
 """
 
 from __future__ import annotations
@@ -30,6 +34,10 @@ from handfast.runtime import tls
 # How long a token read from a file is used before the file is looked at again; kubelets rewrite it hours ahead.
 _TOKEN_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
+# A page of 500 objects of half a MiB each; whoever sends more is not the API server that was asked for a page.
+MAX_BYTES = 256 << 20
+# The longest wait that is asked for and believed.
+_MAX_RETRY_AFTER = 3600
 # The reasons of Unavailable when nobody answered.
 NO_ANSWER = frozenset({"Timeout", "Unreachable"})
 USER_AGENT = f"handfast/0.1 ({platform.system().lower()}/{platform.machine()})"
@@ -68,19 +76,25 @@ _log = structlog.get_logger("handfast.client")
 _status_decoder = msgspec.json.Decoder(_Status)
 
 
+class UnexpectedAnswer(status.StatusError):
+    """A refusal that is no Status: it may be a proxy's, and not the API server's."""
+
+
 def status_error(body: bytes, code: int, retry_after: str = "") -> status.StatusError:
     """The error a server meant by an answer that is no success, even if the body is not a Status."""
     try:
         found = _status_decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = _Status()
+    kind: type[status.StatusError] = status.StatusError
     if found.kind != "Status":
+        kind = UnexpectedAnswer
         text = body[:200].decode("utf-8", "replace").strip()
         found = _Status(message=text or f"the server answered {code} without a body", code=code)
     details = found.details or _Details()
-    wait = details.retry_after_seconds or (int(retry_after) if retry_after.isdecimal() else 0)
+    wait = details.retry_after_seconds or (int(retry_after[:9]) if retry_after.isdecimal() else 0)
     code = found.code or code
-    return status.StatusError(
+    return kind(
         found.reason or _REASONS.get(code, "InternalError" if code >= 500 else "BadRequest"),
         found.message,
         code=code,
@@ -91,7 +105,7 @@ def status_error(body: bytes, code: int, retry_after: str = "") -> status.Status
             status.Cause(str(row.get("reason", "")), str(row.get("message", "")), str(row.get("field", "")))
             for row in details.causes or ()
         ],
-        retry_after=wait,
+        retry_after=min(wait, _MAX_RETRY_AFTER),
         continue_token=str((found.metadata or {}).get("continue", "")),
     )
 
@@ -107,6 +121,66 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
     return opened
 
 
+class _Stream:
+    """The body of an answer that can be ended from here."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self._answer = answer
+        self._ended = False
+
+    async def readany(self) -> bytes:
+        return b"" if self._ended else await self._answer.content.readany()
+
+    def end(self) -> None:
+        # Its reader sees a body that is complete; the connection is not kept.
+        self._ended = True
+        self._answer.content.feed_eof()
+        self._answer.close()
+
+
+class _Link:
+    """The connections made with one set of credentials, and who is using them."""
+
+    def __init__(self, connection: connections.Connection, headers: Mapping[str, str]) -> None:
+        self.base = connection.server.rstrip("/")
+        self.server_name = connection.tls_server_name
+        self.users = 0
+        self.streams: set[_Stream] = set()
+        self.retired = False
+        self._headers = headers
+        # Made at once, so that credentials that cannot be used are refused where they are given.
+        self._tls: ssl.SSLContext | bool = True
+        if self.base.startswith("https:"):
+            self._tls = tls.client_context(connection.ca_pem, connection.cert_pem, connection.key_pem)
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(ssl=self._tls, limit=0, socket_factory=_socket, keepalive_timeout=60.0)
+            self._session = aiohttp.ClientSession(
+                connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+            )
+        return self._session
+
+    async def retire(self) -> None:
+        """End the streams, and close when the last request under way has its answer."""
+        self.retired = True
+        for stream in tuple(self.streams):
+            stream.end()
+        await self.left()
+
+    async def left(self) -> None:
+        if self.retired and not self.users:
+            await self.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            # aiohttp closes TLS transports on the next turn of the loop.
+            await asyncio.sleep(0)  # noqa: TID251 - a turn of the loop, not a wait
+            self._session = None
+
+
 class Transport:
     """Requests to one server. Make it, use it and close it on the same event loop."""
 
@@ -117,20 +191,30 @@ class Transport:
         clock: clocks.Clock,
         user_agent: str = USER_AGENT,
         seconds: float = 30.0,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
-        self._connection = connection
         self._clock = clock
         self._seconds = seconds
-        self._base = connection.server.rstrip("/")
-        self._tls: ssl.SSLContext | bool = True
-        if self._base.startswith("https:"):
-            self._tls = tls.client_context(connection.ca_pem, connection.cert_pem, connection.key_pem)
+        self._max_bytes = max_bytes
         # Compression would cost both sides more than loopback and data-centre bytes do.
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
-        self._session: aiohttp.ClientSession | None = None
+        self._retiring: set[_Link] = set()
+        self._reachable = True
+        self._take(connection)
+
+    def _take(self, connection: connections.Connection) -> None:
+        self._link = _Link(connection, self._headers)
+        self._connection = connection
         self._token = connection.token
         self._token_read_at: float | None = None
-        self._reachable = True
+
+    async def use(self, connection: connections.Connection) -> None:
+        """Go on with other credentials, or at another address; what cannot be used is refused and changes nothing."""
+        old = self._link
+        self._take(connection)
+        self._retiring.add(old)
+        await old.retire()
+        self._retiring = {link for link in self._retiring if link.users}
 
     async def request(
         self,
@@ -145,8 +229,9 @@ class Transport:
         """The body of a successful answer."""
         headers = {"Accept": accept, **({} if body is None else {"Content-Type": content_type})}
         timeout = aiohttp.ClientTimeout(total=self._seconds, sock_connect=_CONNECT_SECONDS)
-        async with self._answer(method, path, params=params, data=body, headers=headers, timeout=timeout) as answer:
-            return await answer.read()
+        exchange = self._answer(self._link, method, path, params=params, data=body, headers=headers, timeout=timeout)
+        async with exchange as answer:
+            return await self._whole(answer)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -154,56 +239,88 @@ class Transport:
     ) -> AsyncIterator[Body]:
         """The body of a successful GET as it arrives; an error if nothing arrives for `idle_seconds`."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle_seconds)
-        async with self._answer("GET", path, params=params, headers={"Accept": accept}, timeout=timeout) as answer:
-            yield answer.content
+        link = self._link
+        async with self._answer(
+            link, "GET", path, params=params, headers={"Accept": accept}, timeout=timeout
+        ) as answer:
+            stream = _Stream(answer)
+            link.streams.add(stream)
+            try:
+                # The credentials may have changed while the answer's head was on its way.
+                if link.retired:
+                    stream.end()
+                yield stream
+            finally:
+                link.streams.discard(stream)
 
     @contextlib.asynccontextmanager
-    async def _answer(self, method: str, path: str, **more: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _answer(self, link: _Link, method: str, path: str, **more: Any) -> AsyncIterator[aiohttp.ClientResponse]:
         """One exchange: network failures become Unavailable, refusals StatusError, also while the body is read."""
+        link.users += 1
         try:
-            answer = await self._send(method, path, **more)
+            answer = await self._send(link, method, path, **more)
             if answer.status == 401 and self._token_changed():
                 answer.release()
-                answer = await self._send(method, path, **more)
+                answer = await self._send(link, method, path, **more)
             async with answer:
                 self._heard()
                 if answer.status >= 400:
-                    raise status_error(await answer.read(), answer.status, answer.headers.get("Retry-After", ""))
+                    body = await self._whole(answer)
+                    raise status_error(body, answer.status, answer.headers.get("Retry-After", ""))
+                if answer.status >= 300:
+                    raise errors.Unavailable(
+                        f"{link.base} answers with a redirect ({answer.status}), which is not followed",
+                        reason="BadAnswer",
+                        hint="name the API server itself in the kubeconfig",
+                    )
                 yield answer
         except TimeoutError as error:
             self._unheard("did not answer in time")
-            raise errors.Unavailable(f"{self._base} did not answer in time", reason="Timeout") from error
+            raise errors.Unavailable(f"{link.base} did not answer in time", reason="Timeout") from error
         except (aiohttp.ClientError, OSError) as error:
             self._unheard(str(error))
-            raise errors.Unavailable(f"{self._base} cannot be reached: {error}", reason="Unreachable") from error
+            raise errors.Unavailable(f"{link.base} cannot be reached: {error}", reason="Unreachable") from error
+        finally:
+            link.users -= 1
+            await link.left()
+
+    async def _whole(self, answer: aiohttp.ClientResponse) -> bytes:
+        length = answer.content_length
+        if length is not None and length <= self._max_bytes:
+            return await answer.read()
+        found = bytearray()
+        # Its length is not said, or it is too much.
+        while len(found) <= self._max_bytes and (length or 0) <= self._max_bytes:
+            part = await answer.content.readany()
+            if not part:
+                return bytes(found)
+            found += part
+        answer.close()
+        raise errors.Unavailable(
+            f"{answer.url.origin()} answers with more than {self._max_bytes} bytes", reason="BadAnswer"
+        )
 
     def _heard(self) -> None:
         if not self._reachable:
             self._reachable = True
-            _log.info("the API server answers again", server=self._base)
+            _log.info("the API server answers again", server=self._link.base)
 
     def _unheard(self, why: str) -> None:
         # Once for each outage: dozens of watches share this transport and all of them fail.
         if self._reachable:
             self._reachable = False
-            _log.warning("the API server cannot be reached", server=self._base, error=why)
+            _log.warning("the API server cannot be reached", server=self._link.base, error=why)
 
-    async def _send(self, method: str, path: str, headers: dict[str, str], **more: Any) -> aiohttp.ClientResponse:
-        if self._session is None:
-            self._session = self._open()
+    async def _send(
+        self, link: _Link, method: str, path: str, headers: dict[str, str], **more: Any
+    ) -> aiohttp.ClientResponse:
         token = self._bearer()
         if token is not None:
             headers = {**headers, "Authorization": f"Bearer {token}"}
         # encoded=True: names are quoted already, and yarl would undo %2F.
-        url = yarl.URL(self._base + path, encoded=True)
-        return await self._session.request(
-            method, url, headers=headers, server_hostname=self._connection.tls_server_name, **more
-        )
-
-    def _open(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(ssl=self._tls, limit=0, socket_factory=_socket, keepalive_timeout=60.0)
-        return aiohttp.ClientSession(
-            connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+        url = yarl.URL(link.base + path, encoded=True)
+        return await link.session().request(
+            method, url, headers=headers, server_hostname=link.server_name, allow_redirects=False, **more
         )
 
     def _bearer(self) -> str | None:
@@ -233,8 +350,6 @@ class Transport:
         return self._token != before
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            # aiohttp closes TLS transports on the next turn of the loop.
-            await asyncio.sleep(0)  # noqa: TID251 - a turn of the loop, not a wait
-            self._session = None
+        for link in (self._link, *self._retiring):
+            await link.close()
+        self._retiring.clear()

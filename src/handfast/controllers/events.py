@@ -61,7 +61,11 @@ class Recorder:
         # Events about cluster-scoped objects lie in the namespace `default`, as Kubernetes has it.
         namespace = regarding.namespace or "default"
         said = repr((self._component, regarding.kind, regarding.uid, severity, reason, message))
-        name = f"{regarding.name[:200]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+        name = f"{regarding.name[:200]}.{digest}"
+        # Some kinds have names that no Event can have: those of certificate requests hold capitals and underscores.
+        if objects.dns_subdomain(name) is not None:
+            name = f"event.{digest}"
         try:
             try:
                 document = self._document(regarding, reason, message, severity)

@@ -11,6 +11,8 @@ it is given here, so that no wish of a request (CA, usages, extensions) can reac
 5. It has a name: a subject, an alternative name, or both.
 6. The serial number is random: 16 octets, positive, 126 bits from the system's generator. Two bits are fixed, so that
    every serial has the same length in DER.
+
+Leaves are written by `template`, from a sample that the library's builder makes; a CA, which is rare, by the builder.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from handfast import errors
-from handfast.pki import certificates, keys, names, pem, profiles, usages
+from handfast.pki import certificates, keys, names, pem, profiles, template, usages
+
+_SAMPLE = names.Subject(common_name="sample")
+# One for each set of usages: a handful, unless someone asks for odd ones on purpose.
+_TEMPLATES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +53,7 @@ class Issued:
 class Authority:
     """A CA certificate with its key."""
 
-    __slots__ = ("_identifier", "_key", "_name", "certificate")
+    __slots__ = ("_identifier", "_key", "_name", "_templates", "certificate")
 
     def __init__(self, der: bytes, key: keys.PrivateKey) -> None:
         issuer = certificates.load(der)
@@ -59,6 +65,7 @@ class Authority:
         self._key = key
         self._name = names.name_of(issuer)
         self._identifier = _key_identifier(issuer, key.public)
+        self._templates: dict[frozenset[str], template.Template] = {}
 
     def __repr__(self) -> str:
         return f"<Authority {self.certificate.subject} {self.certificate.fingerprint[:16]}>"
@@ -82,16 +89,18 @@ class Authority:
         ends = self.certificate.not_after
         # 2.
         if now >= ends:
-            raise errors.Unavailable(
-                f"the signer has expired: NotAfter={ends:%Y-%m-%dT%H:%M:%SZ}", reason="SignerExpired"
-            )
+            # Kubernetes' two texts: backdating would make a certificate that was in force, if only in the past.
+            text = "the signer has expired"
+            if not_before < ends:
+                text = "refusing to sign a certificate that expired in the past"
+            raise errors.Unavailable(f"{text}: NotAfter={ends:%Y-%m-%dT%H:%M:%SZ}", reason="SignerExpired")
         if now < self.certificate.not_before:
             begins = self.certificate.not_before
             raise errors.Unavailable(
                 f"the signer is not valid yet: NotBefore={begins:%Y-%m-%dT%H:%M:%SZ}", reason="SignerNotYetValid"
             )
-        # 3.
-        not_after = min(not_after, ends)
+        # 3. In whole seconds, as in the certificate: a lifetime may come with fractions.
+        not_after = min(not_after, ends).replace(microsecond=0)
         # 4.
         if profile.is_ca:
             profile = self._below(profile)
@@ -100,8 +109,38 @@ class Authority:
         # 5.
         if subject == names.Subject() and not sans:
             raise errors.Refused("a certificate needs a subject or an alternative name", reason="BadName")
-        builder = _template(public_key, subject, sans, profile, (not_before, not_after))
-        return _sign(builder.issuer_name(self._name), self._key, self._identifier, public_key)
+        window = (not_before, not_after)
+        if profile.is_ca:
+            builder = _builder(public_key, subject, sans, profile, window).issuer_name(self._name)
+            return _sign(builder, self._key, self._identifier, public_key)
+        return self._leaf(public_key, subject, sans, profile, window)
+
+    def _leaf(
+        self,
+        public_key: keys.PublicKey,
+        subject: names.Subject,
+        sans: names.Sans,
+        profile: profiles.Profile,
+        window: tuple[datetime.datetime, datetime.datetime],
+    ) -> Issued:
+        made = self._template(profile, window)
+        serial = new_serial()
+        tbs = made.tbs(serial, window, subject, public_key.spki, sans)
+        return _issued(made.certificate(tbs, self._key.sign(tbs)), serial, window, public_key)
+
+    def _template(
+        self, profile: profiles.Profile, window: tuple[datetime.datetime, datetime.datetime]
+    ) -> template.Template:
+        # Of a leaf's profile only the usages are seen in a certificate.
+        found = self._templates.get(profile.usages)
+        if found is None:
+            own = self._key.public
+            builder = _builder(own, _SAMPLE, names.Sans(), profile, window).issuer_name(self._name)
+            found = template.Template(_sign(builder, self._key, self._identifier, own).der)
+            if len(self._templates) >= _TEMPLATES:
+                self._templates.clear()
+            self._templates[profile.usages] = found
+        return found
 
     def _below(self, profile: profiles.Profile) -> profiles.Profile:
         room = self.certificate.path_length
@@ -127,7 +166,7 @@ def self_signed_ca(
         raise errors.Misuse("a CA needs a name")
     if key.public.kind not in keys.ISSUER_KINDS:
         raise _bad(f"a CA key must be RSA or EC, not {key.public.kind}")
-    builder = _template(key.public, subject, names.Sans(), profile, profile.window(now, ttl))
+    builder = _builder(key.public, subject, names.Sans(), profile, profile.window(now, ttl))
     own = x509.AuthorityKeyIdentifier.from_issuer_public_key(keys.for_certificate(key.public))
     return Authority(_sign(builder.issuer_name(names.to_name(subject)), key, own, key.public).der, key)
 
@@ -139,7 +178,7 @@ def new_serial() -> int:
     return int.from_bytes(octets, "big")
 
 
-def _template(
+def _builder(
     public_key: keys.PublicKey,
     subject: names.Subject,
     sans: names.Sans,
@@ -179,12 +218,18 @@ def _sign(
 ) -> Issued:
     signing, digest = key.for_builder()
     certificate = builder.add_extension(issuer_key, critical=False).sign(signing, digest)
-    der = certificate.public_bytes(serialization.Encoding.DER)
+    window = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    return _issued(certificate.public_bytes(serialization.Encoding.DER), certificate.serial_number, window, public_key)
+
+
+def _issued(
+    der: bytes, serial: int, window: tuple[datetime.datetime, datetime.datetime], public_key: keys.PublicKey
+) -> Issued:
     return Issued(
         der=der,
-        serial=certificates.serial_text(certificate.serial_number),
-        not_before=certificate.not_valid_before_utc,
-        not_after=certificate.not_valid_after_utc,
+        serial=certificates.serial_text(serial),
+        not_before=window[0],
+        not_after=window[1],
         fingerprint=certificates.fingerprint(der),
         key=public_key.fingerprint,
     )

@@ -7,7 +7,9 @@ It does not fetch, store or publish bundles, and does not verify chains: see `ch
 2. The same certificate twice counts once: anchors are told apart by the SHA-256 of their DER.
 3. Equal sets have equal PEM and equal digests, whatever the order of adding: anchors are kept by notBefore, then by
    fingerprint, so that an old and a new CA stand in that order and a diff shows only what changed.
-4. Retiring the last anchor is refused: a bundle that trusts nobody locks everyone out, and an empty file is more often
+4. Retiring is of a key: a CA that was issued again, or that others signed, too, has several anchors, and whoever holds its
+   key is believed by each of them. All of them go.
+5. Retiring the last anchor is refused: a bundle that trusts nobody locks everyone out, and an empty file is more often
    an accident than a wish.
 
 A rollover is: `add` the new CA, publish; sign with it once everyone has the bundle; `retire` the old one when the last
@@ -67,12 +69,24 @@ class TrustBundle:
         """This bundle and these anchors."""
         return TrustBundle.of((*self.ders, *ders))
 
-    def retire(self, fingerprint: str) -> TrustBundle:
-        """This bundle without one anchor, named by its fingerprint."""
-        rest = [anchor.der for anchor in self.anchors if anchor.fingerprint != fingerprint]
-        if len(rest) == len(self.anchors):
-            raise errors.Refused(f"no trust anchor has the fingerprint {fingerprint!r}", reason="UnknownAnchor")
+    def of_key(self, *fingerprints: str) -> tuple[certificates.Certificate, ...]:
+        """Every anchor of a key that is named, by its own fingerprint or by that of one of its certificates (4)."""
+        named = frozenset(fingerprints)
+        keys = {
+            anchor.public_key.fingerprint
+            for anchor in self.anchors
+            if not named.isdisjoint((anchor.fingerprint, anchor.public_key.fingerprint))
+        }
+        return tuple(anchor for anchor in self.anchors if anchor.public_key.fingerprint in keys)
+
+    def retire(self, *fingerprints: str) -> TrustBundle:
+        """This bundle without a CA, named as in `of_key`."""
         # 4.
+        gone = self.of_key(*fingerprints)
+        if not gone:
+            raise errors.Refused(f"no trust anchor has the fingerprint {fingerprints!r}", reason="UnknownAnchor")
+        rest = [anchor.der for anchor in self.anchors if anchor not in gone]
+        # 5.
         if not rest:
             raise errors.Refused(
                 "the last trust anchor is not retired",
@@ -86,6 +100,6 @@ class TrustBundle:
         return tuple(anchor for anchor in self.anchors if anchor.not_before <= now <= anchor.not_after)
 
     def without_expired(self, now: datetime.datetime) -> TrustBundle:
-        """This bundle without anchors that have ended; if all have, the bundle as it is (4)."""
+        """This bundle without anchors that have ended; if all have, the bundle as it is (5)."""
         rest = [anchor.der for anchor in self.anchors if now <= anchor.not_after]
         return TrustBundle.of(rest) if rest else self

@@ -12,6 +12,7 @@ It does not verify anything: whoever needs to believe the facts asks `chains.ver
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -83,6 +84,12 @@ def read(der: bytes) -> Certificate:
     return facts(load(der), der)
 
 
+def validity(der: bytes) -> tuple[datetime.datetime, datetime.datetime]:
+    """notBefore and notAfter, after checks 1 and 2: for whoever needs nothing else."""
+    certificate = load(der)
+    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+
+
 def facts(certificate: x509.Certificate, der: bytes) -> Certificate:
     """Checks 3 and 4 on a loaded certificate; for this room only."""
     constraints = extension(certificate, x509.BasicConstraints)
@@ -91,7 +98,7 @@ def facts(certificate: x509.Certificate, der: bytes) -> Certificate:
     return Certificate(
         der=der,
         subject=names.subject_of(certificate),
-        issuer=names.issuer_of(certificate).rfc4514_string(),
+        issuer=_text(names.issuer_of(certificate)),
         sans=names.from_general_names(extension(certificate, x509.SubjectAlternativeName) or ()),
         serial=serial_text(certificate.serial_number),
         not_before=certificate.not_valid_before_utc,
@@ -102,6 +109,12 @@ def facts(certificate: x509.Certificate, der: bytes) -> Certificate:
         may_sign=is_ca and (key_usage is None or key_usage.key_cert_sign),
         path_length=None if constraints is None else constraints.path_length,
     )
+
+
+# Nearly all certificates have the same few issuers.
+@functools.lru_cache(maxsize=64)
+def _text(name: x509.Name) -> str:
+    return name.rfc4514_string()
 
 
 def require_ca(certificate: Certificate) -> None:

@@ -43,6 +43,7 @@ for everything.
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -84,6 +85,7 @@ class Verified:
     sans: names.Sans
     serial: str
     fingerprint: str
+    key_fingerprint: str
     not_before: datetime.datetime
     not_after: datetime.datetime
     valid_from: datetime.datetime
@@ -92,7 +94,7 @@ class Verified:
 
     def require_current(self, now: datetime.datetime) -> None:
         """Return if the verdict still holds at this instant, else refuse."""
-        refusals.require_window(str(self.subject), self.valid_from, self.valid_until, now)
+        refusals.require_window(self.subject, self.valid_from, self.valid_until, now)
 
 
 def verify(
@@ -118,6 +120,7 @@ def verify(
         sans=peer.sans,
         serial=peer.serial,
         fingerprint=peer.fingerprint,
+        key_fingerprint=peer.public_key.fingerprint,
         not_before=peer.not_before,
         not_after=peer.not_after,
         valid_from=max(certificate.not_valid_before_utc for certificate in path),
@@ -132,12 +135,12 @@ def verify(
 def _verified_path(
     presented: list[x509.Certificate], roots: bundles.TrustBundle, purpose: Client | Server, now: datetime.datetime
 ) -> list[x509.Certificate]:
-    anchors = [certificates.load(der) for der in roots.ders]
-    if not anchors:
+    if not roots.ders:
         raise ChainRefused("the trust bundle is empty: nobody is trusted", reason="UnknownAuthority")
+    anchors, store = _anchors(tuple(roots.ders))
     builder = (
         verification.PolicyBuilder()
-        .store(verification.Store(anchors))
+        .store(store)
         .time(now.astimezone(datetime.UTC).replace(tzinfo=None))
         .max_chain_depth(MAX_DEPTH)
     )
@@ -155,6 +158,13 @@ def _verified_path(
             presented=presented, anchors=anchors, now=now, usage=wanted, name=expected, max_depth=MAX_DEPTH
         )
         raise refusals.explain(question, str(refused)) from None
+
+
+# The same few bundles judge every chain.
+@functools.lru_cache(maxsize=8)
+def _anchors(ders: tuple[bytes, ...]) -> tuple[list[x509.Certificate], verification.Store]:
+    anchors = [certificates.load(der) for der in ders]
+    return anchors, verification.Store(anchors)
 
 
 def _general_name(text: str) -> x509.DNSName | x509.IPAddress:

@@ -178,6 +178,17 @@ def public_from_spki(spki: bytes) -> PublicKey:
     return judge(key)
 
 
+def publics_from_pem(data: bytes) -> list[PublicKey]:
+    """The public keys of a file, at least one and nothing else, in the order given."""
+    found = pem.blocks(data)
+    for block in found:
+        if block.label != pem.PUBLIC_KEY:
+            raise _refused(f"PEM block type must be {pem.PUBLIC_KEY}, found {block.label}")
+    if not found:
+        raise _refused(f"no {pem.PUBLIC_KEY} block in the PEM input")
+    return [public_from_spki(block.der) for block in found]
+
+
 def judge(key: types.PublicKeyTypes) -> PublicKey:
     """Checks 1 to 3 on a key of the library; for this room only, others come with bytes."""
     if isinstance(key, ec.EllipticCurvePublicKey):

@@ -98,9 +98,9 @@ def _first_failure(question: Question, words: str) -> ChainRefused:
 
 
 def require_window(
-    title: str, not_before: datetime.datetime, not_after: datetime.datetime, now: datetime.datetime
+    title: object, not_before: datetime.datetime, not_after: datetime.datetime, now: datetime.datetime
 ) -> None:
-    """Return if `now` lies in the window, its ends included, else refuse (5)."""
+    """Return if `now` lies in the window, its ends included, else refuse (5). `title` is written out only then."""
     if now > not_after:
         raise ChainRefused(f"{title} expired at {not_after:%Y-%m-%dT%H:%M:%SZ}", reason="Expired")
     if now < not_before:

@@ -3,7 +3,7 @@
 
 1. Members of `system:masters` may do everything: the holder of admin.conf. No rule can take that away.
 2. Anyone may ask whether the server is well: probes must work whatever the policy says.
-3. Each authoriser is asked in order (Node, then RBAC); the first that says yes or no decides.
+3. Each authoriser is asked in order (recovering nodes, Node, then RBAC); the first that says yes or no decides.
 4. When none has an opinion, the answer is no, with every reason that was given.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/test_access.py |

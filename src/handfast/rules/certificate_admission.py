@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 from typing import Any
 
@@ -45,7 +46,7 @@ _SUBJECT = decision.Approve("Subject", "the subject is not one of administrators
 
 def approval(old: objects.Document | None, user: str, groups: tuple[str, ...], ask: access.Ask) -> decision.Decision:
     """Check 1, of a write to /approval."""
-    return _signer("approve", old, user, groups, ask)
+    return for_signer("approve", jsonpath.text(old, "spec", "signerName"), user, groups, ask)
 
 
 def signing(
@@ -58,7 +59,7 @@ def signing(
     """Check 1, of a write to /status."""
     if _signed(document) == _signed(old):
         return _UNCHANGED
-    return _signer("sign", old, user, groups, ask)
+    return for_signer("sign", jsonpath.text(old, "spec", "signerName"), user, groups, ask)
 
 
 def subject(document: objects.Document | None) -> decision.Decision:
@@ -80,8 +81,14 @@ def subject(document: objects.Document | None) -> decision.Decision:
 
 def parse(document: objects.Document | None) -> requests.Request:
     """The PKCS#10 request inside a CertificateSigningRequest; errors.Refused if there is none that can be read."""
+    return _parsed(jsonpath.text(document, "spec", "request"))
+
+
+# Several rules look at the same new request, one after the other; verifying its signature is most of their cost.
+@functools.lru_cache(maxsize=32)
+def _parsed(text: str) -> requests.Request:
     try:
-        data = base64.b64decode(jsonpath.text(document, "spec", "request"), validate=True)
+        data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise errors.Refused("spec.request is not base64", reason="MalformedRequest") from None
     return requests.parse(data)
@@ -91,11 +98,9 @@ def _signed(document: objects.Document | None) -> tuple[str, list[Any]]:
     return jsonpath.text(document, "status", "certificate"), jsonpath.sequence(document, "status", "conditions")
 
 
-def _signer(
-    verb: str, old: objects.Document | None, user: str, groups: tuple[str, ...], ask: access.Ask
-) -> decision.Decision:
+def for_signer(verb: str, signer: str, user: str, groups: tuple[str, ...], ask: access.Ask) -> decision.Decision:
+    """Whether somebody may `approve` or `sign` for a signer."""
     # 1.
-    signer = jsonpath.text(old, "spec", "signerName")
     for name in (signer, signer.partition("/")[0] + "/*"):
         verdict = ask(
             access.Attributes(

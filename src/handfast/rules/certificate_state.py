@@ -121,7 +121,7 @@ def _certificate(new: str, before: str) -> fields.Causes:
         return
     try:
         for der in pem.certificates_from_pem(base64.b64decode(new, validate=True)):
-            certificates.read(der)
+            certificates.validity(der)
     except (binascii.Error, ValueError):
         yield fields.invalid(_CERTIFICATE, "<certificate data>", "not base64")
     except errors.Refused as refused:

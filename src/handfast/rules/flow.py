@@ -7,8 +7,8 @@ The first row of `CALLERS` that applies gives the caller's flow; then the reques
 2. `anonymous`: who has not logged in.
 3. `join`: members of `system:bootstrappers`, that is bootstrap tokens. Before `node`, so that no certificate or token can
    be both and choose.
-4. `node`: `system:node:…` in the group `system:nodes`. Asking for, and waiting for, a certificate is `renewal`: a budget
-   of its own, which neither joins nor the node's other work can use up.
+4. `node`: `system:node:…` in the group `system:nodes`, and nodes that recover. Asking for, and waiting for, a certificate
+   is `renewal`: a budget of its own, which neither joins nor the node's other work can use up.
 5. `service-account`: `system:serviceaccount:…` in the group `system:serviceaccounts`.
 6. `user`: everyone else.
 
@@ -44,7 +44,10 @@ CALLERS: tuple[tuple[str, Callable[[str, tuple[str, ...]], bool]], ...] = (
     (EXEMPT, lambda name, groups: access.MASTERS in groups or name == user_names.CONTROLLERS),  # 1.
     (ANONYMOUS, lambda _name, groups: user_names.AUTHENTICATED not in groups),  # 2.
     (JOIN, lambda _name, groups: tokens.DEFAULT_GROUP in groups),  # 3.
-    (NODE, lambda name, groups: user_names.node(name, groups) is not None),  # 4.
+    (
+        NODE,  # 4.
+        lambda name, groups: user_names.node(name, groups) is not None or user_names.NODE_RECOVERY in groups,
+    ),
     (
         SERVICE_ACCOUNT,  # 5.
         lambda name, groups: (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from handfast.api import handfast_kinds
 from handfast.rules import rbac
 
 APPS, BATCH, POLICY = "apps", "batch", "policy"
@@ -16,6 +17,7 @@ AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
 AUTOSCALING, NETWORKING, DISCOVERY = "autoscaling", "networking.k8s.io", "discovery.k8s.io"
 CERTIFICATES, COORDINATION = "certificates.k8s.io", "coordination.k8s.io"
 EVENTS, STORAGE, NODE = "events.k8s.io", "storage.k8s.io", "node.k8s.io"
+HANDFAST = handfast_kinds.GROUP
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
@@ -64,6 +66,7 @@ _VIEW = (
     on(BATCH, "cronjobs cronjobs/status jobs jobs/status", READ),
     on(POLICY, "poddisruptionbudgets poddisruptionbudgets/status", READ),
     on(NETWORKING, "ingresses ingresses/status networkpolicies", READ),
+    on(HANDFAST, "issuancelogs", READ),
 )
 _EDIT = (
     on("", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy", READ),
@@ -91,6 +94,8 @@ _ADMIN = (
 
 _NODE_CLIENT = (on(CERTIFICATES, "certificatesigningrequests/nodeclient", "create"),)
 _SELF_NODE_CLIENT = (on(CERTIFICATES, "certificatesigningrequests/selfnodeclient", "create"),)
+# Nobody is bound to this: it opens the approval of serving certificates by what nodes say of themselves.
+_SELF_NODE_SERVER = (on(CERTIFICATES, "certificatesigningrequests/selfnodeserver", "create"),)
 
 # For lists of rights only: nodes are authorised one by one, and nobody is bound to this.
 _SYSTEM_NODE = (
@@ -121,6 +126,7 @@ _CONTROLLERS = (
     rbac.PolicyRule((*READ, "patch", "update", "delete", "deletecollection"), ("*",), ("*",)),
     on("", "configmaps endpoints events serviceaccounts", "create"),
     on(DISCOVERY, "endpointslices", "create"),
+    on(HANDFAST, "issuancelogs", "create"),
     on(AUTHENTICATION, "tokenreviews", "create"),
     on(AUTHORIZATION, "subjectaccessreviews", "create"),
     # Aggregation writes rules that the controllers do not hold.
@@ -150,9 +156,12 @@ CLUSTER_ROLES: Mapping[str, tuple[rbac.PolicyRule, ...]] = {
     ),
     "system:certificates.k8s.io:certificatesigningrequests:nodeclient": _NODE_CLIENT,
     "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient": _SELF_NODE_CLIENT,
+    "system:certificates.k8s.io:certificatesigningrequests:selfnodeserver": _SELF_NODE_SERVER,
     # The name that older guides bind bootstrap tokens to.
     "system:csr-approver:approve-node-client-csr": _NODE_CLIENT,
     **{f"system:certificates.k8s.io:{signer}-approver": _approver(signer) for signer in _SIGNERS},
+    # Whether a node that recovers gets its certificate without anybody being asked.
+    "handfast:node-recovery": _NODE_CLIENT,
     "system:discovery": (paths("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_HEALTH, *_VERSION),),
     "system:kube-controller-manager": _CONTROLLERS,
     "system:kubelet-api-admin": (

@@ -40,6 +40,7 @@ _CLUSTER_BINDINGS: Mapping[str, tuple[str, tuple[_Subject, ...]]] = {
     "cluster-admin": ("cluster-admin", (_group(access.MASTERS),)),
     "system:basic-user": ("system:basic-user", (_group(user_names.AUTHENTICATED),)),
     "system:discovery": ("system:discovery", (_group(user_names.AUTHENTICATED),)),
+    "handfast:node-recovery": ("handfast:node-recovery", (_group(user_names.NODE_RECOVERY),)),
     "system:kube-controller-manager": ("system:kube-controller-manager", (_CONTROLLERS,)),
     "system:monitoring": ("system:monitoring", (_group("system:monitoring"),)),
     # Nodes are authorised one by one; this is kept so that nobody needs to wonder where the binding is.

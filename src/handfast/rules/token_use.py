@@ -65,6 +65,8 @@ class Asked:
     request: objects.Document
     secret: objects.Document | None
     now: datetime.datetime
+    # What the Secret says of limits and uses, where that has been read; with uses that are about to be written.
+    record: token_limits.Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +117,14 @@ def decide(asked: Asked) -> decision.Decision | Reserve:
         return ended
     # 4.
     try:
-        limits = token_limits.read(asked.secret)
-        uses, used = token_limits.uses(asked.secret), token_limits.count(asked.secret)
+        record = asked.record or token_limits.record(asked.secret)
     except errors.Refused as refused:
         sentence = f"the limits of bootstrap token {token} cannot be read: {refused.message}; correct or delete them"
         return decision.Deny(refused.reason, sentence, RULE)
     # 1.
-    allowed = _networks(limits.cidrs)
+    allowed = _networks(record.limits.cidrs)
     here = _HERE if allowed is None else from_here(allowed, asked.source)
-    return here if isinstance(here, decision.Deny) else _request(asked, token, limits, uses, used)
+    return here if isinstance(here, decision.Deny) else _request(asked, token, record)
 
 
 def _ended(token: str, secret: objects.Document, now: datetime.datetime) -> decision.Deny | None:
@@ -143,9 +144,8 @@ def _gone(token: str, what: str) -> decision.Deny:
     return decision.Deny(GONE, f"bootstrap token {token} {what}; ask for another one", RULE)
 
 
-def _request(
-    asked: Asked, token: str, limits: token_limits.Limits, uses: list[token_limits.Use], used: int
-) -> decision.Decision | Reserve:
+def _request(asked: Asked, token: str, record: token_limits.Record) -> decision.Decision | Reserve:
+    limits = record.limits
     # 5.
     try:
         request = certificate_admission.parse(asked.request)
@@ -161,10 +161,10 @@ def _request(
     # 7.
     key = str(pins.of_public_key(request.public_key_spki))
     counted = _asked_for(request)
-    if any(use.key == key and use.node == counted for use in uses):
+    if record.lists(key, counted):
         return _KNOWN
     # 8.
-    if limits.max_uses is not None and used >= limits.max_uses:
+    if limits.max_uses is not None and record.count >= limits.max_uses:
         return _used_up(token, limits.max_uses)
     # 9.
     return Reserve(token_limits.Use(time=asked.now, node=counted, key=key, source=asked.source))

@@ -21,6 +21,10 @@ NODES: Final = "system:nodes"
 SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
 SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
 
+# Of nodes whose certificate expired while they were off; only the server itself puts them there.
+NODE_RECOVERY_PREFIX: Final = "system:node-recovery:"
+NODE_RECOVERY: Final = "system:node-recovery"
+
 CONTROLLERS: Final = "system:kube-controller-manager"
 
 

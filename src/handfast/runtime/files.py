@@ -229,10 +229,11 @@ class DirectoryLock:
         os.close(self.descriptor)
 
 
-def lock_directory(directory: pathlib.Path, *, patience: float = 10.0) -> DirectoryLock:
+def lock_directory(directory: pathlib.Path, *, patience: float = 10.0, queue: bool = False) -> DirectoryLock:
     """Become the owner of `directory`, or be refused with the owner's process id.
 
-    Where the owner is dead and only its children still hold the lock, they are given `patience` seconds to end.
+    Where the owner is dead and only its children still hold the lock, they are given `patience` seconds to end. With
+    `queue` an owner that is alive is waited for as long: for directories that nobody keeps.
     """
     require_own_directory(directory)
     path = directory / LOCK_NAME
@@ -240,7 +241,7 @@ def lock_directory(directory: pathlib.Path, *, patience: float = 10.0) -> Direct
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             _require_regular("lock", path, os.fstat(descriptor))
-            _wait_for_lock(descriptor, directory, patience)
+            _wait_for_lock(descriptor, directory, patience, queue=queue)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         except BaseException:
@@ -249,14 +250,14 @@ def lock_directory(directory: pathlib.Path, *, patience: float = 10.0) -> Direct
     return DirectoryLock(directory, descriptor)
 
 
-def _wait_for_lock(descriptor: int, directory: pathlib.Path, patience: float) -> None:
+def _wait_for_lock(descriptor: int, directory: pathlib.Path, patience: float, *, queue: bool) -> None:
     deadline = time.monotonic() + patience
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-            if _alive(holder) or time.monotonic() >= deadline:
+            if (_alive(holder) and not queue) or time.monotonic() >= deadline:
                 raise errors.Refused(
                     f"the directory {directory} is in use by process {holder or 'unknown'}",
                     reason="DirectoryInUse",

@@ -21,7 +21,7 @@ from handfast.api import (
     validation,
 )
 
-(REVOCATION,) = handfast_kinds.rows()
+REVOCATION, ISSUANCE_LOG = handfast_kinds.rows()
 SHA = "sha256:" + "0aB" * 21 + "c"
 
 
@@ -61,8 +61,9 @@ def test_the_schema_is_structural():
     assert structural_schema.problems(REVOCATION.schema or {}, "schema") == []
 
 
-def test_the_definition_gives_the_same_row():
-    definition = handfast_kinds.definition(REVOCATION)
+@pytest.mark.parametrize("row", handfast_kinds.rows(), ids=lambda row: row.kind)
+def test_the_definition_gives_the_same_row(row):
+    definition = handfast_kinds.definition(row)
     kind = next(row for row in kinds.builtin() if row.resource == definitions.RESOURCE)
     assert list(definitions.problems(definition)) == []
     filled = copy.deepcopy(definition)
@@ -72,7 +73,7 @@ def test_the_definition_gives_the_same_row():
     definition["spec"]["group"] = "elsewhere.example.com"
     definition["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
     definition["status"]["acceptedNames"] = definition["spec"]["names"]
-    assert definitions.rows(definition) == [dataclasses.replace(REVOCATION, group="elsewhere.example.com")]
+    assert definitions.rows(definition) == [dataclasses.replace(row, group="elsewhere.example.com")]
     assert definitions.warnings(definition) == []
 
 
@@ -173,3 +174,22 @@ def test_it_prints():
     assert names == ["Name", "Node", "User", "Serial", "Key", "Reason", "Expires", "Age"]
     cells = printers.cells(REVOCATION, given, now)
     assert cells == ["x", "a", None, None, None, "stolen", "2030-01-31T12:00:00Z", "24h"]
+
+
+def test_a_segment_of_the_ledger():
+    assert ISSUANCE_LOG.resource == handfast_kinds.ISSUANCE_LOGS
+    assert ISSUANCE_LOG.short_names == ("il",)
+    schema = ISSUANCE_LOG.schema
+    assert schema is not None
+    assert structural_schema.problems(schema, "schema") == []
+    spec = {"sequence": 1, "previous": "0" * 64, "entries": ["x"], "sealed": True, "hash": "f" * 64}
+
+    def wrong(**more):
+        given = {"metadata": {"name": "x"}, "spec": {**spec, **more}}
+        return [cause.field for cause in structural_values.check(schema, given)]
+
+    assert wrong() == []
+    assert wrong(sequence=0) == ["spec.sequence"]
+    assert wrong(previous="x") == ["spec.previous"]
+    assert wrong(hash="x") == ["spec.hash"]
+    assert wrong(entries=[1]) == ["spec.entries[0]"]

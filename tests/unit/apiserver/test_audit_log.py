@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from aiohttp.test_utils import make_mocked_request
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handfast.api import status
@@ -425,7 +425,6 @@ async def test_a_flood_has_few_lines(book: Book) -> None:
     assert book.write(asking("/version"), 429, error=error)["responseStatus"]["code"] == 429
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     before=st.text(alphabet=string.ascii_uppercase + string.punctuation + string.whitespace + "é\u202e", max_size=300),
     after=st.text(alphabet="-/?&=_. \n", max_size=20),

@@ -140,6 +140,25 @@ async def server(store: protocol.Store) -> AsyncIterator[Server]:
     await made.stop()
 
 
+async def test_another_ca_file_does_not_change_the_config_map(server: Server) -> None:
+    server.cas.begin_with(bundle(FIRST, SECOND))
+    assert server.admitted == {FIRST.der, SECOND.der}, "it passes the handshake"
+    assert server.trusted == [], "and lets nobody in"
+    await until_history(server, FIRST, SECOND)
+    # Where there is no ConfigMap, it is what counts.
+    await server.drop()
+    await server.copy.fresh()
+    assert server.cas.bundle == bundle(FIRST, SECOND)
+
+
+async def test_without_a_config_map_another_ca_file_counts_at_once(store: protocol.Store) -> None:
+    server = Server(store)
+    await server.copy.load()
+    server.cas.load()
+    server.cas.begin_with(bundle(SECOND))
+    assert server.trusted == [bundle(SECOND)]
+
+
 async def test_a_new_cluster_gets_the_config_map(server: Server) -> None:
     found = await server.find()
     assert found is not None

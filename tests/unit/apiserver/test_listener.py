@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import io
 import ipaddress
 import pathlib
 import socket
@@ -19,7 +20,7 @@ from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from handfast.apiserver import limits, listener, pipeline
+from handfast.apiserver import answers, limits, listener, pipeline
 from handfast.runtime import tls
 from tests.scenarios import wire
 from tests.unit.pki.making import CLIENT, SERVER, Made, ca, leaf
@@ -338,3 +339,32 @@ class TestStop:
             go.set()
             assert (await line.reply()).status == 200
             await stopping
+
+
+@pytest.mark.parametrize("stepwise", [False, True])
+async def test_who_does_not_read_a_whole_answer_is_given_up(door: Opener, *, stepwise: bool) -> None:
+    """Check 6: 32 MiB are more than both sockets hold."""
+
+    async def large(_http: web.BaseRequest) -> answers.Response:
+        body = b"x" * (32 << 20)
+        return web.Response(body=io.BytesIO(body)) if stepwise else answers.Answer(body)
+
+    bounds = limits.Limits(lifted=True, write_seconds=0.1)
+    async with door(bounds, large) as opened, opened.line(client()) as line:
+        await line.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(5):
+            while not opened.listener.connections:
+                await asyncio.sleep(0.01)
+            while opened.listener.connections:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_long_answer_that_is_read_arrives_whole(door: Opener) -> None:
+    body = bytes(range(256)) * (8 << 10)
+
+    async def large(_http: web.BaseRequest) -> answers.Response:
+        return answers.Answer(body)
+
+    async with door(LIFTED, large) as opened, opened.line(client()) as line:
+        for _ in range(2):
+            assert (await line.ask("GET", "/")).body == body

@@ -37,6 +37,15 @@ def test_the_key_set():
         assert set(key) == {"use", "kid", "alg", "kty", "crv", "x", "y"}
 
 
+def test_other_keys_are_told_from_then_on():
+    pages = openid.OpenId(ISSUER, KEYS)
+    other = jwt.KeySet([keys.generate(keys.Kind.P521).public])
+    pages.publish(other)
+    assert json.loads(pages.pages["/openid/v1/jwks"].body) == other.jwks()
+    configuration = json.loads(pages.pages["/.well-known/openid-configuration"].body)
+    assert (configuration["issuer"], configuration["id_token_signing_alg_values_supported"]) == (ISSUER, ["ES512"])
+
+
 @pytest.mark.parametrize("issuer", [ISSUER, ISSUER + "/", "https://host:6443/clusters/one"])
 def test_the_key_set_is_below_the_issuer(issuer: str):
     page = openid.OpenId(issuer, KEYS).pages[openid.CONFIGURATION_PATH]

@@ -293,7 +293,7 @@ async def test_not_looked_at(server: Server, facts: dict[str, Any]) -> None:
 async def test_no_turn_is_kept(server: Server) -> None:
     await server.put()
     await server.ask(csr())
-    assert len(server.limits._turns) == 0
+    assert len(server.limits._lines) == 0
 
 
 def test_a_source_elsewhere() -> None:
@@ -352,3 +352,53 @@ async def test_networks_that_cannot_be_read_let_nobody_in(server: Server) -> Non
         Door(server).enter("192.0.2.9")
     assert caught.value.why == "BadTokenLimits"
     assert caught.value.detail.startswith("bootstrap-token-foobar: handfast.dev/allowed-cidrs: ")
+
+
+async def test_those_who_come_meanwhile_are_written_together(server: Server) -> None:
+    await server.put()
+    writes = 0
+    replace = server.storage.replace
+
+    async def counted(kind: Any, document: objects.Document, old: states.Item) -> states.Item:
+        nonlocal writes
+        writes += 1
+        return await replace(kind, document, old)
+
+    server.storage.replace = counted  # type: ignore[method-assign]
+    await asyncio.gather(*(server.ask(csr(f"worker-{number}")) for number in range(20)))
+    assert writes <= 2
+    assert limits.count((await server.secret()).document()) == 20
+
+
+async def test_of_a_batch_each_is_judged_by_those_before(server: Server) -> None:
+    await server.put(max_uses="3")
+    key = keys.generate(keys.Kind.P256)
+    outcomes = await asyncio.gather(
+        *(server.ask(csr("same", key)) for _ in range(4)),
+        *(server.ask(csr(f"worker-{number}")) for number in range(4)),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [type(None)] * 6 + [admission.Refusal] * 2
+    assert len(await server.uses()) == 3
+
+
+async def test_who_goes_away_takes_nobody_along(server: Server) -> None:
+    await server.put()
+    held = asyncio.Event()
+    find = server.storage.find
+
+    async def late(*where: Any) -> Any:
+        await held.wait()
+        return await find(*where)
+
+    server.storage.find = late  # type: ignore[method-assign,assignment]
+    first = asyncio.create_task(server.ask(csr("worker-1")))
+    others = [asyncio.create_task(server.ask(csr(f"worker-{number}"))) for number in range(2, 5)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.cancel()
+    held.set()
+    await asyncio.gather(*others)
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert sorted(use.node for use in await server.uses()) == ["worker-2", "worker-3", "worker-4"]

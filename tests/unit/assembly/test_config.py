@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration: who goes before whom, and errors that name file, key, value and what is allowed."""
 
+import datetime
+
 import pytest
 
 from handfast import errors
@@ -28,6 +30,8 @@ def test_defaults():
         service_account_issuer="https://kubernetes.default.svc.cluster.local",
         api_audiences=(),
         service_account_max_token_seconds=0,
+        node_recovery_window=datetime.timedelta(),
+        ledger_retention_days=90,
         audit_log_path="audit/audit.log",
         audit_log_max_mib=100,
         audit_log_max_files=10,
@@ -81,6 +85,9 @@ def test_boolean_from_the_environment(text, value):
         ('store: "sqlite:"', "store", "sqlite:", "a path"),
         ("leaderElect: maybe", "leaderElect", "maybe", "true or false"),
         ("logLevel: loud", "logLevel", "loud", "debug, info, warning, error"),
+        ("nodeRecoveryWindow: soon", "nodeRecoveryWindow", "soon", "720h"),
+        ("nodeRecoveryWindow: 91d", "nodeRecoveryWindow", "91d", "up to 90d"),
+        ("ledgerRetentionDays: -1", "ledgerRetentionDays", "-1", "0 for ever"),
         ("controllers: []", "controllers", "[]", "controller names"),
         ('controllers: ["A B"]', "controllers", "['A B']", "controller names"),
         ('controllers: ["*", namspace]', "controllers", "['*', 'namspace']", "controller names"),
@@ -158,3 +165,9 @@ def test_a_template_with_values_holds_them_and_nothing_else():
         f"kind: {config.KIND}",
         *[""] * len(config.SETTINGS),
     ]
+
+
+@pytest.mark.parametrize("text, hours", [("0", 0), ("1h", 1), ("720h", 720), ("30d", 720), ("90d", 2160)])
+def test_the_recovery_window(text, hours):
+    window = resolve({"node_recovery_window": text}).configuration.node_recovery_window
+    assert window == datetime.timedelta(hours=hours)

@@ -5,7 +5,9 @@ import pytest
 
 from handfast import errors
 from handfast.assembly import controller_names, controllers
+from handfast.controllers import signing_authorities
 from handfast.pki import jwt, keys
+from handfast.runtime import clock
 
 ABLE = ("namespace-controller", "endpoints-controller", "bootstrap-signer-controller", "token-cleaner-controller")
 NAMESPACE, ENDPOINTS, SIGNER, CLEANER = ABLE
@@ -13,7 +15,8 @@ NAMESPACE, ENDPOINTS, SIGNER, CLEANER = ABLE
 
 def test_these_are_all():
     """Who adds a controller adds its name here, or nobody could choose it."""
-    builds = controllers.known(b"ca", jwt.Signer(keys.generate()), ["https://a"])
+    authorities = signing_authorities.SigningAuthorities({}, clock.SystemClock())
+    builds = controllers.known(b"ca", jwt.Signer(keys.generate()), ["https://a"], authorities=authorities)
     assert tuple(builds) == controller_names.NAMES
     assert set(controller_names.ALIASES.values()) | controller_names.OPT_IN <= set(controller_names.NAMES)
 

@@ -115,6 +115,76 @@ class TestServingNames:
         assert "not a name" not in certificate_at(place.apiserver_certificate).sans.dns
 
 
+class TestOutlook:
+    def test_two_thirds_of_a_life_from_now(self, made):
+        seconds, warning = datadir.outlook(made, NOW)
+        life = dt.timedelta(days=365).total_seconds()
+        assert seconds == pytest.approx(life * 2 / 3, abs=1000)
+        assert warning is None
+
+    def test_what_is_overdue_is_due_now(self, made):
+        assert datadir.outlook(made, NOW + dt.timedelta(days=300))[0] == 0.0
+
+    @pytest.mark.parametrize("years, warned", [(9, False), (9.8, True)])
+    def test_the_end_of_the_ca_is_told_in_time(self, made, years, warned):
+        _, warning = datadir.outlook(made, NOW + dt.timedelta(days=365 * years))
+        assert (warning is not None) == warned
+        assert not warned or "run `handfast ca rotate`" in str(warning)
+
+
+class TestSeveralCAs:
+    def test_the_key_tells_who_signs(self, made):
+        key = keys.generate()
+        other = authority.self_signed_ca(names.Subject(common_name="other"), key, NOW)
+        for text in (made.ca_certificate.read_bytes() + other.pem, other.pem + made.ca_certificate.read_bytes()):
+            made.ca_certificate.write_bytes(text)
+            assert [path for path, _ in prepare(made)] in (["controllers.conf", "admin.conf"], [])
+        assert datadir.read_trust(made).signer.certificate.subject.common_name == "handfast-ca"
+        made.ca_key.write_bytes(key.to_pem())
+        assert prepare(made) == [], "certificates of either are good"
+        done = prepare(made, now=NOW + dt.timedelta(days=300))
+        assert [path for path, _ in done] == ["pki/apiserver.crt", "controllers.conf", "admin.conf"]
+        found = certificate_at(made.apiserver_certificate)
+        chains.verify(
+            [found.der],
+            bundles.TrustBundle.of([other.certificate.der]),
+            chains.Server("localhost"),
+            NOW + dt.timedelta(days=300),
+        )
+
+    def test_a_key_of_none_of_them_is_refused(self, made):
+        made.ca_certificate.write_bytes(made.ca_certificate.read_bytes() * 2)
+        made.ca_key.write_bytes(keys.generate().to_pem())
+        assert "none of the 2 CA certificates" in refused(made).message
+
+    def test_other_keys_of_tokens_may_stand_beside_ours(self, made):
+        other = pem.encode(pem.PUBLIC_KEY, keys.generate().public.spki)
+        made.service_account_public_key.write_bytes(other + made.service_account_public_key.read_bytes())
+        assert prepare(made) == []
+        made.service_account_public_key.write_bytes(other)
+        refused(made)
+
+    @pytest.mark.parametrize("text", [b"", b"hello", pem.encode("PRIVATE KEY", b"x")])
+    def test_what_is_no_public_key_is_refused(self, made, text):
+        made.service_account_public_key.write_bytes(text)
+        refused(made)
+
+
+class TestBeingServed:
+    def test_unfinished_writes_of_others_are_left_alone(self, made):
+        for directory in (made.root, made.pki):
+            (directory / ".x.tmp").touch()
+        prepare(made, again=True)
+        assert (made.root / ".x.tmp").exists()
+        prepare(made)
+        assert not (made.root / ".x.tmp").exists()
+
+    def test_whoever_changes_keys_is_waited_for(self, made):
+        with datadir.locked(made), pytest.raises(errors.Refused) as caught, datadir.locked(made, patience=0.1):
+            pass
+        assert caught.value.reason == "DirectoryInUse"
+
+
 class TestLaterStarts:
     def test_nothing_changes(self, made):
         before = snapshot(made)

@@ -61,6 +61,7 @@ class World:
         self.events: list[str] = []
         self.pids: dict[str, int] = {}
         self.printed = b""
+        self.again: float | None = None
         self.is_ready = asyncio.Event()
 
     def role(self, name, body, *, waits_for=None):
@@ -85,7 +86,8 @@ class World:
         self.events.append(f"{level}: {text} {fields}" if fields else f"{level}: {text}")
 
     def prepared(self, printed):
-        self.printed = printed
+        self.printed += printed
+        return self.again
 
     def started(self, pids):
         self.pids = dict(pids)
@@ -261,6 +263,53 @@ class TestPreparation:
         await asyncio.wait_for(run, 10)
         assert world.printed == b"did it\n"
         assert world.told()[0] == "first started"
+
+    async def test_runs_again_when_it_asks_to(self, world):
+        world.again = 0.01
+        first = dataclasses.replace(world.role("first", "print(sys.argv[3:-2])"), again=("--again",))
+        run = asyncio.create_task(supervisor.Supervisor([world.role("a", SERVES)], world, QUICK, first).run())
+        await world.until("first started", times=3)
+        world.again = None
+        async with asyncio.timeout(10):
+            while world.printed.count(b"--again") < 2:
+                await asyncio.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(run, 10)
+        assert world.printed.startswith(b"[]\n['--again']\n")
+        assert world.told().count("a started") == 1
+
+    async def test_a_later_failure_is_told_tried_again_and_stops_nobody(self, world):
+        world.again = 0.01
+        hasty = dataclasses.replace(QUICK, again=0.01)
+        first = dataclasses.replace(world.role("first", f"if '--again' in sys.argv:\n {REPORTS}"), again=("--again",))
+        first = dataclasses.replace(
+            first, argv=tuple(word.replace("\nsys.exit(3)", "\n sys.exit(3)") for word in first.argv)
+        )
+        run = asyncio.create_task(supervisor.Supervisor([world.role("a", SERVES)], world, hasty, first).run())
+        await world.until("first started", times=4)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(run, 10)
+        assert "warning: the first failed: no luck {'reason': 'NoLuck'}" in world.events
+        assert world.told().count("a started") == 1
+
+    async def test_a_stop_ends_the_waiting(self, world):
+        world.again = 3600.0
+        first = world.role("first", "pass")
+        run = asyncio.create_task(supervisor.Supervisor([world.role("a", SERVES)], world, QUICK, first).run())
+        await world.until("a started")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(run, 10)
+        assert world.told().count("first started") == 1
+
+    async def test_a_stop_does_not_wait_for_a_later_run(self, world):
+        world.again = 0.01
+        first = dataclasses.replace(
+            world.role("first", "if '--again' in sys.argv: tell('again'); time.sleep(60)"), again=("--again",)
+        )
+        run = asyncio.create_task(supervisor.Supervisor([world.role("a", SERVES)], world, QUICK, first).run())
+        await world.until("first again")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(run, 10)
 
     async def test_its_report_is_the_error_and_no_role_starts(self, world):
         run = supervisor.Supervisor([world.role("a", SERVES)], world, QUICK, world.role("first", REPORTS)).run()

@@ -32,6 +32,9 @@ class Console:
         self.found = found
 
 
+PREPARED = b'{"done": [], "seconds": 1000000.0, "warning": null}'
+
+
 class FakeSupervisor:
     """Plays a whole life at once, and keeps what it was given."""
 
@@ -44,7 +47,7 @@ class FakeSupervisor:
 
     async def run(self):
         self.inheritable = [os.fstat(one).st_mode for role in self.roles for one in role.descriptors]
-        self.events.prepared(b"[]")
+        self.again = self.events.prepared(PREPARED)
         self.events.event("info", "hello")
         self.events.started({"apiserver": 1, "controllers": 2})
         self.events.ready()
@@ -89,10 +92,19 @@ async def test_children_are_told_everything(place):
     assert words[words.index("--controllers") + 1] == "*,-endpoints-controller"
     assert words[words.index("--kubeconfig") + 1] == str(place.controllers_kubeconfig)
     assert "--leader-elect" in words
+    assert words[words.index("--ledger-retention-days") + 1] == "90"
     assert words[-1] == "debug"
     assert made.document["controllersAdmin"] == f"http://{words[words.index('--admin-listen') + 1]}"
     assert console.events == [("info", "hello")]
-    assert console.printed == b"[]"
+    assert console.printed == PREPARED
+
+
+@pytest.mark.parametrize("due, again", [(1e9, 3600.0), (0.0, 5.0), (60.0, 61.0), (4.5, 5.5)])
+async def test_the_directory_is_looked_after_every_hour_and_when_something_is_due(place, monkeypatch, due, again):
+    monkeypatch.setattr(f"{__name__}.PREPARED", json.dumps({"done": [], "seconds": due, "warning": None}).encode())
+    await run(place)
+    assert FakeSupervisor.made.again == again
+    assert FakeSupervisor.made.first.again == ("--again",)
 
 
 async def test_where_nothing_is_advertised_the_place_to_listen_is(place):

@@ -322,8 +322,9 @@ class TestLost:
         assert (type(error), error.reason) == (errors.Refused, "AllRootsChanged")
         assert "handfast join" in str(error.hint)
 
-    def test_another_cluster_answers(self):
-        other = errors.Refused("other", reason="OtherCluster")
+    @pytest.mark.parametrize("reason", ["OtherCluster", "AllRootsChanged"])
+    def test_what_was_refused_for_what_it_says_is_told(self, reason):
+        other = errors.Refused("other", reason=reason)
         assert diagnosis.lost(self.KNOWN, {"https://a": errors.Unavailable("gone"), "https://b": other}) is other
 
     def test_little_was_known(self):

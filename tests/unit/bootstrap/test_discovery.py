@@ -254,7 +254,7 @@ class TestAdopt:
         ("before", "fresh", "after"),
         [
             ({}, {"servers": ("https://b",)}, {"servers": ("https://b",)}),
-            ({}, {"ca": SECOND.pem}, {"ca": SECOND.pem}),
+            ({}, {"ca": CA.pem + SECOND.pem}, {"ca": CA.pem + SECOND.pem}),
             ({}, {"ca": None}, {}),
             ({"ca": None}, {}, {}),
             ({"ca": None}, {"ca": None}, {"ca": None}),
@@ -269,3 +269,34 @@ class TestAdopt:
         with pytest.raises(errors.Refused, match="its id is other") as caught:
             discovery.adopt(INFO, dataclasses.replace(INFO, id="other"))
         assert caught.value.reason == "OtherCluster"
+
+
+class TestCommonRoots:
+    """Check 9."""
+
+    @staticmethod
+    def of(known, fresh):
+        return discovery.common_roots(dataclasses.replace(INFO, ca=known), dataclasses.replace(INFO, ca=fresh))
+
+    def test_only_what_both_have_counts(self):
+        assert self.of(CA.pem, CA.pem) == (CA.pem,)
+        assert self.of(CA.pem, SECOND.pem + CA.pem) == (CA.pem,)
+        assert self.of(CA.pem + SECOND.pem, SECOND.pem) == (SECOND.pem,)
+
+    def test_no_root_is_left(self):
+        with pytest.raises(errors.Refused, match="none of the CA certificates any more") as caught:
+            self.of(CA.pem, SECOND.pem)
+        assert caught.value.reason == "AllRootsChanged"
+        assert "handfast join" in str(caught.value.hint)
+        with pytest.raises(errors.Refused, match="none of the CA certificates any more"):
+            discovery.adopt(INFO, dataclasses.replace(INFO, ca=SECOND.pem))
+
+    def test_a_ca_renewed_with_its_key_is_the_same(self):
+        renewed = making.ca("one", key=CA.key)
+        assert renewed.der != CA.der
+        assert self.of(CA.pem, renewed.pem) == (renewed.pem,)
+
+    def test_the_roots_of_the_system_are_not_given_up_either(self):
+        assert self.of(None, None) == (None,)
+        assert self.of(None, CA.pem) == (None, CA.pem)
+        assert self.of(CA.pem, None) == (CA.pem, None)

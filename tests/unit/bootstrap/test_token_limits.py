@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 
 from handfast import errors
+from handfast.api import objects
 from handfast.bootstrap import token_limits, tokens
 
 NOW = datetime.datetime(2026, 11, 15, 12, 0, 0, tzinfo=datetime.UTC)
 KEY = "sha256:" + "0a" * 32
 ROW = {"time": "2026-11-15T12:00:00Z", "node": "worker-1", "key": KEY, "source": "192.0.2.7"}
+
+
+def with_use(document: objects.Document, use: token_limits.Use) -> objects.Document:
+    return token_limits.written(document, token_limits.record(document).with_use(use))
 
 
 def secret(**noted: Any) -> dict[str, Any]:
@@ -211,7 +216,7 @@ def test_uses_left(limit: str, used: str, left: int) -> None:
 def test_with_use() -> None:
     before = secret(max_uses="2")
     before["metadata"]["annotations"]["mine"] = "stays"
-    after = token_limits.with_use(before, use())
+    after = with_use(before, use())
     assert token_limits.uses(after) == [use()]
     assert token_limits.count(after) == 1
     assert after["metadata"]["annotations"]["mine"] == "stays"
@@ -225,7 +230,7 @@ def test_with_use() -> None:
 
 
 def test_with_use_of_a_secret_without_annotations() -> None:
-    after = token_limits.with_use(tokens.secret_document(tokens.Token("foobar", "circumnavigation")), use())
+    after = with_use(tokens.secret_document(tokens.Token("foobar", "circumnavigation")), use())
     assert token_limits.uses(after) == [use()]
 
 
@@ -235,7 +240,7 @@ def test_with_use_of_a_secret_without_annotations() -> None:
 def test_the_first_and_the_newest_are_kept_and_all_are_counted(noted: dict[str, str], kept: int) -> None:
     made = secret(**noted)
     for number in range(kept + 3):
-        made = token_limits.with_use(made, use(number))
+        made = with_use(made, use(number))
     first, newest = range(kept // 2), range(kept // 2 + 3, kept + 3)
     assert [each.key for each in token_limits.uses(made)] == [use(number).key for number in (*first, *newest)]
     assert token_limits.count(made) == kept + 3
@@ -246,7 +251,7 @@ def test_the_longest_list_fits_into_half_of_what_annotations_may_hold() -> None:
     longest = token_limits.Use(time=NOW, node="n" * 253, key=KEY, source="0000:" * 7 + "0000")
     rows = [{**ROW, "node": longest.node, "source": longest.source}] * token_limits.MAX_USES
     made["metadata"]["annotations"]["handfast.dev/uses"] = json.dumps(rows)
-    noted = token_limits.with_use(made, longest)["metadata"]["annotations"]
+    noted = with_use(made, longest)["metadata"]["annotations"]
     assert sum(len(key) + len(value) for key, value in noted.items()) < 128 << 10
 
 

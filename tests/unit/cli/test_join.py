@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`handfast join`: what may be combined, what is read from where, what is printed and written, and with which code."""
+"""`handfast join`: what may be combined, what is read from where, what is printed and written, and with which code.
+
+Up to the bootstrap kubeconfig; what follows is in test_join_node.py.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import structlog
 import yaml
 
 from handfast import errors
+from handfast.assembly import node_config, units
 from handfast.bootstrap import cluster_info, diagnosis, discovery, kubeconfig
 from handfast.cli import join, main, output
 from handfast.client import cluster_cache
@@ -71,6 +75,10 @@ def _world(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(searching, "Discovery", FakeDiscovery)
     monkeypatch.setattr(join, "DEFAULT_FILE", str(tmp_path / "etc" / DEFAULT))
+    # Whatever a test forgets to say, it does not reach the machine's own files.
+    monkeypatch.setattr(node_config, "KUBECONFIG", str(tmp_path / "etc" / "kubelet.conf"))
+    monkeypatch.setattr(node_config, "CERT_DIR", str(tmp_path / "pki"))
+    monkeypatch.setattr(units, "DIRECTORY", tmp_path / "systemd")
     monkeypatch.setattr(FakeDiscovery, "made", [])
     yield
     structlog.reset_defaults()
@@ -78,7 +86,7 @@ def _world(monkeypatch, tmp_path):
 
 def run(*arguments):
     # Through the root, as people do: click keeps what it finds out of a command the first time.
-    return output.run(main.command, ["join", *(str(word) for word in arguments)])
+    return output.run(main.command, ["join", "--discovery-only", *(str(word) for word in arguments)])
 
 
 def asked():
@@ -251,9 +259,9 @@ class TestRefusals:
             (("a", "--token-file", "none", *PINNED), "Usage", ""),
             (("a", "--token-file", "-", "--tls-bootstrap-token-file", "-", *PINNED), "Usage", "into a file"),
             (("--tls-bootstrap-token", "-", "--discovery-file", "-"), "Usage", "into a file"),
-            (("a", "--token", TOKEN.text, *PINNED, "--timeout", "soon"), "Usage", "5m"),
-            (("a", "--token", TOKEN.text, *PINNED, "--timeout", "0s"), "Usage", "5m"),
-            (("a", "--token", TOKEN.text, *PINNED, "--timeout", "169h"), "Usage", "5m"),
+            (("a", "--token", TOKEN.text, *PINNED, "--timeout", "soon"), "Usage", "168h"),
+            (("a", "--token", TOKEN.text, *PINNED, "--timeout", "0s"), "Usage", "168h"),
+            (("a", "--token", TOKEN.text, *PINNED, "--timeout", "169h"), "Usage", "168h"),
             (("a", "--token", TOKEN.text, *PINNED, "--print-kubeconfig", "-o", "json"), "Usage", "leave one"),
         ],
     )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import subprocess
@@ -16,7 +15,8 @@ import yaml
 from handfast import errors
 from handfast.api import objects, status
 from handfast.bootstrap import kubeconfig
-from handfast.cli import main, node, output
+from handfast.cli import connecting, main, output
+from handfast.client import api, connection
 from tests.unit.controllers.fake_api import FakeClient
 
 
@@ -25,29 +25,30 @@ def _clean_environment(monkeypatch, tmp_path):
     for name in ("KUBECONFIG", "HANDFAST_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(node, "_SYSTEM", tmp_path / "etc" / "admin.conf")
+    monkeypatch.setattr(connecting, "SYSTEM", tmp_path / "etc" / "admin.conf")
     yield
     structlog.reset_defaults()
 
 
 class Reached:
-    """The API behind whatever kubeconfig was chosen."""
+    """The API behind whatever kubeconfig was chosen: a file that need not be there, and a client without a server."""
 
     def __init__(self):
         self.client = FakeClient()
         self.client.put("nodes", "a")
         self.kubeconfigs = []
 
-    @contextlib.asynccontextmanager
-    async def connected(self, path):
+    def load(self, path):
         self.kubeconfigs.append(path)
-        yield self.client
+        return connection.Connection(server="http://127.0.0.1:1")
 
 
 @pytest.fixture
 def reached(monkeypatch):
     made = Reached()
-    monkeypatch.setattr(node, "_connected", made.connected)
+    # Below `connecting`, so that its hints are seen here, too.
+    monkeypatch.setattr(connection, "load", made.load)
+    monkeypatch.setattr(api, "Client", lambda _transport: made.client)
     monkeypatch.setenv("KUBECONFIG", "k")
     return made
 
@@ -241,14 +242,6 @@ class TestKubeconfig:
         # No line of the client's log beside the error.
         assert [line.split(":")[0] for line in err.splitlines()] == ["error", "reason"]
         assert err.splitlines()[-1] == "reason: Unreachable"
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90s", 90), ("90m", 5400), ("12h", 43200), ("7d", 604800), ("1h30m", 5400), ("36500d", 3153600000)],
-)
-def test_durations(text, seconds):
-    assert node._length(text).total_seconds() == seconds
 
 
 @pytest.mark.slow

@@ -52,9 +52,19 @@ def test_a_taken_port_leaves_the_directory_free(tmp_path, capsys):
 
 def test_preparation_prints_what_it_did(tmp_path, capsys):
     assert run("prepare", "--dir", tmp_path / "d", "--listen", "127.0.0.1:1") == 0
-    assert ["pki/ca.crt", "created"] in json.loads(capsys.readouterr().out)
-    assert run("prepare", "--dir", tmp_path / "d", "--listen", "127.0.0.1:1") == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert ["pki/ca.crt", "created"] in json.loads(capsys.readouterr().out)["done"]
+    assert run("prepare", "--dir", tmp_path / "d", "--listen", "127.0.0.1:1", "--again") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["done"], found["warning"]) == ([], None)
+    # Two thirds of a year.
+    assert 240 < found["seconds"] / 86400 < 244
+
+
+@pytest.mark.parametrize("given", ["--tls-cert-file", "--tls-private-key-file"])
+def test_a_certificate_and_its_key_come_together(tmp_path, capsys, given):
+    assert run("apiserver", "--dir", tmp_path / "d", given, "x.pem") == 2
+    assert "are given together" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
 
 
 def test_an_unknown_controller(tmp_path, capsys):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared flags: what was given goes before all else, what was not given says nothing."""
 
+import datetime
+
 import click
 import pytest
 
@@ -64,6 +66,8 @@ def test_everything_given():
         service_account_issuer="https://kubernetes.default.svc.cluster.local",
         api_audiences=(),
         service_account_max_token_seconds=0,
+        node_recovery_window=datetime.timedelta(),
+        ledger_retention_days=90,
         audit_log_path="audit/audit.log",
         audit_log_max_mib=100,
         audit_log_max_files=10,

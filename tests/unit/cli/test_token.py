@@ -414,7 +414,9 @@ class TestExplain:
     def test_who_used_it(self, reached, capsys):
         made = reached.put()
         use = token_limits.Use(time=LONG_AGO, node="n1", key="sha256:" + "ab" * 32, source="10.0.0.9")
-        reached.client.objects["secrets", "kube-system", "bootstrap-token-abcdef"] = token_limits.with_use(made, use)
+        reached.client.objects["secrets", "kube-system", "bootstrap-token-abcdef"] = token_limits.written(
+            made, token_limits.record(made).with_use(use)
+        )
         assert run("explain", "abcdef") == 0
         assert f"\n2026-01-01T00:00:00Z   n1     {use.key}   10.0.0.9\n" in capsys.readouterr().out
         assert run("explain", "abcdef", "-o", "yaml") == 0

@@ -43,7 +43,12 @@ def introduced():
 
 
 @pytest.fixture
-def started(monkeypatch, introduced):
+def warned():
+    """What the preparation warned of: nothing, where a test does not say otherwise."""
+
+
+@pytest.fixture
+def started(monkeypatch, introduced, warned):
     """What would have been run."""
     calls = []
 
@@ -51,7 +56,8 @@ def started(monkeypatch, introduced):
         assert "--enable-bootstrap-token-auth" in apiserver_flags
         os.fstat(lock.descriptor)
         calls.append((place, chosen, console, token))
-        console.prepared(json.dumps([["pki/ca.crt", "created"]]).encode())
+        done = [["pki/ca.crt", "created"]]
+        console.prepared(json.dumps({"done": done, "seconds": 1.0, "warning": warned}).encode())
         if introduced is not None:
             console.introduced(json.dumps(introduced).encode())
         console.event("info", "an event", role="x")
@@ -59,6 +65,13 @@ def started(monkeypatch, introduced):
 
     monkeypatch.setattr(up, "run", fake)
     return calls
+
+
+@pytest.mark.parametrize("warned", ["the CA ends"])
+def test_warnings_of_the_preparation_are_told(started, tmp_path, capsys):
+    assert run("--dir", tmp_path / "d", *FREE) == 0
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert ("warning", "the CA ends") in [(event["level"], event["event"]) for event in events]
 
 
 def test_says_where_everything_is(started, tmp_path, capsys):

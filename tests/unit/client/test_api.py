@@ -172,3 +172,12 @@ def test_oddities_are_remembered_up_to_a_limit():
         for name in ("a", "b", "a", "c", "c", "a"):
             oddities.skip("things", partial.Partial(partial.Meta(name=name)), error)
     assert [log["name"] for log in logs] == ["a", "b", "c", "a"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xff", b"[]", b'"\\ud800"', b'{"a":' * 100_000])
+async def test_an_answer_that_is_no_object_is_unavailable(raw: bytes):
+    async with scripted.serving(*[scripted.answer(200, raw=raw)] * 2) as server, scripted.client_of(server) as client:
+        for work in (client.get(THINGS, "a", namespace="ns"), client.create(THINGS, {}, namespace="ns")):
+            with pytest.raises(errors.Unavailable, match="the answer is no object") as caught:
+                await work
+            assert caught.value.reason == "BadAnswer"

@@ -101,10 +101,36 @@ class TestRefresh:
         await refresh(path, Servers(clock, a=document(), b=document()))
         fresh = cluster_info.ClusterInfo((C, B), CA.pem + NEXT.pem, "uid")
         servers = Servers(clock, a=document(fresh), b=document(fresh), c=document(fresh))
-        servers.cas["c"] = NEXT.pem
         found = await refresh(path, servers)
         assert (found.server, found.changed) == (C, ("server", "servers", "certificate authority"))
         assert cluster_cache.load(path).info == fresh
+
+    async def test_a_rotation_of_the_ca(self, clock, path):
+        """Both are published, then the server changes over, then the old one goes."""
+        await refresh(path, Servers(clock, a=document(), b=document()))
+        both = document(dataclasses.replace(INFO, ca=CA.pem + NEXT.pem))
+        await refresh(path, Servers(clock, a=both, b=both))
+        moved = Servers(clock, a=both, b=both)
+        moved.cas |= dict.fromkeys("ab", NEXT.pem)
+        assert (await refresh(path, moved)).changed == ()
+        after = dataclasses.replace(INFO, ca=NEXT.pem)
+        moved.answers = {"a": document(after), "b": document(after)}
+        assert (await refresh(path, moved)).changed == ("certificate authority",)
+        assert cluster_cache.load(path).info == after
+
+    @pytest.mark.parametrize("kept", [b"", CA.pem])
+    async def test_a_writer_of_cluster_info_does_not_move_anybody(self, clock, path, kept):
+        """They hold no key of the CA: neither their CA nor their server is taken for the cluster's."""
+        await refresh(path, Servers(clock, a=document(), b=document()))
+        before = path.read_bytes()
+        theirs = document(cluster_info.ClusterInfo((C,), kept + NEXT.pem, INFO.id))
+        servers = Servers(clock, a=theirs, b=theirs, c=theirs)
+        servers.cas["c"] = NEXT.pem
+        if kept:
+            assert (await refresh(path, servers)).server == A
+        else:
+            assert (await refusal(refresh(path, servers))).reason == "AllRootsChanged"
+            assert path.read_bytes() == before
 
     async def test_all_but_one_moved(self, clock, path):
         await refresh(path, Servers(clock, a=document(), b=document()))

@@ -373,9 +373,16 @@ class TestByDocument:
     async def test_what_is_new_is_taken_over(self, clock):
         fresh = cluster_info.ClusterInfo((C,), CA.pem + NEXT.pem, "uid")
         servers = Servers(clock, a=document(fresh), b=document(fresh), c=document(fresh))
-        servers.cas["c"] = NEXT.pem
         found = await self.search(servers)
         assert (found.info, found.server) == (fresh, C)
+
+    async def test_a_server_under_a_new_root_alone_is_not_used_yet(self, clock):
+        fresh = cluster_info.ClusterInfo((C,), CA.pem + NEXT.pem, "uid")
+        servers = Servers(clock, a=document(fresh), b=document(fresh), c=document(fresh))
+        servers.cas["c"] = NEXT.pem
+        found = await self.search(servers)
+        assert (found.info, found.server) == (fresh, A)
+        assert found.notes
 
     @pytest.mark.parametrize("code", [401, 403, 404])
     async def test_what_is_not_published_is_not_missed(self, clock, code):

@@ -154,3 +154,142 @@ async def test_a_silent_stream_is_given_up():
 def test_secrets_do_not_print():
     place = connection.Connection(server="https://x", token="hidden1", cert_pem=b"hidden2", key_pem=b"hidden3")
     assert "hidden" not in repr(place)
+
+
+class TestUse:
+    """Other credentials, while requests and streams are under way."""
+
+    async def test_new_requests_have_the_new_credentials_and_streams_end(self):
+        async with (
+            scripted.serving(scripted.stream(b"{}\n", then="hold"), scripted.answer(200, raw=b"{}")) as server,
+            scripted.client_of(server, token="old") as client,
+        ):
+            link = client.transport
+            async with link.stream("/watch", params={}, accept="x", idle_seconds=60) as body:
+                assert await body.readany() == b"{}\n"
+                waiting = asyncio.create_task(body.readany())
+                await asyncio.sleep(0)
+                await link.use(connection.Connection(server=server.url, token="new"))
+                # As if the server had closed it: whoever follows begins again, and tells nobody of trouble.
+                assert await asyncio.wait_for(waiting, 5) == b""
+            await link.request("GET", "/x")
+        assert [request.headers["authorization"] for request in server.requests] == ["Bearer old", "Bearer new"]
+
+    async def test_a_request_under_way_gets_its_answer_and_then_the_connection_goes(self):
+        answer = asyncio.Event()
+
+        async def slow(writer: asyncio.StreamWriter) -> None:
+            await answer.wait()
+            await scripted.answer(200, raw=b"late")(writer)
+
+        async with scripted.serving(slow) as server, scripted.client_of(server) as client:
+            link = client.transport
+            asked = asyncio.create_task(link.request("GET", "/slow"))
+            await server.saw(1)
+            old = link._link
+            await link.use(connection.Connection(server=server.url, token="new"))
+            assert old._session is not None
+            answer.set()
+            assert await asked == b"late"
+            assert old._session is None
+
+    async def test_a_stream_whose_head_comes_after_the_switch_is_over_at_once(self):
+        answer = asyncio.Event()
+
+        async def slow(writer: asyncio.StreamWriter) -> None:
+            await answer.wait()
+            await scripted.stream(b"{}\n", then="hold")(writer)
+
+        async with scripted.serving(slow) as server, scripted.client_of(server) as client:
+            link = client.transport
+
+            async def follow() -> list[bytes]:
+                found = []
+                async with link.stream("/watch", params={}, accept="x", idle_seconds=60) as body:
+                    while chunk := await body.readany():
+                        found.append(chunk)
+                return found
+
+            following = asyncio.create_task(follow())
+            await server.saw(1)
+            await link.use(connection.Connection(server=server.url, token="new"))
+            answer.set()
+            assert await asyncio.wait_for(following, 5) == []
+
+    async def test_credentials_that_cannot_be_used_change_nothing(self):
+        async with scripted.serving(scripted.answer(200, raw=b"{}")) as server, scripted.client_of(server) as client:
+            bad = connection.Connection(server="https://127.0.0.1:1", ca_pem=b"garbage")
+            with pytest.raises(errors.Refused, match="CA bundle"):
+                await client.transport.use(bad)
+            assert await client.transport.request("GET", "/x") == b"{}"
+
+    async def test_close_ends_what_retires(self):
+        async with scripted.serving() as server:
+            link = transport.Transport(connection.Connection(server=server.url), clock=MovableClock())
+            asked = asyncio.create_task(link.request("GET", "/never"))
+            await server.saw(1)
+            old = link._link
+            await link.use(connection.Connection(server=server.url))
+            await link.close()
+            assert old._session is None
+            with pytest.raises(errors.Unavailable):
+                await asked
+
+
+@pytest.mark.parametrize(("body", "kind"), [(b"<html>", True), (b'{"kind":"Status","code":403}', False)])
+def test_an_answer_of_somebody_in_between(body: bytes, kind: bool):
+    assert isinstance(transport.status_error(body, 403), transport.UnexpectedAnswer) is kind
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_redirects_are_not_followed(code: int):
+    async with (
+        scripted.serving(scripted.answer(200, raw=b"{}")) as elsewhere,
+        scripted.serving(scripted.answer(code, Location=f"{elsewhere.url}/evil")) as server,
+        scripted.client_of(server, token="secret-token") as client,
+    ):
+        with pytest.raises(errors.Unavailable, match=f"a redirect \\({code}\\)") as caught:
+            await client.transport.request("POST", "/x", body=b"{}")
+    assert caught.value.reason == "BadAnswer"
+    assert elsewhere.requests == []
+
+
+class TestLargeAnswers:
+    @staticmethod
+    async def ask(step: scripted.Step) -> bytes:
+        async with scripted.serving(step) as server:
+            link = transport.Transport(connection.Connection(server=server.url), clock=MovableClock(), max_bytes=100)
+            try:
+                return await link.request("GET", "/x")
+            finally:
+                await link.close()
+
+    @pytest.mark.parametrize("step", [scripted.answer(200, raw=b"x" * 100), scripted.stream(b"x" * 50, b"x" * 50)])
+    async def test_as_large_as_allowed(self, step: scripted.Step):
+        assert await self.ask(step) == b"x" * 100
+
+    @pytest.mark.parametrize(
+        "step",
+        [
+            scripted.answer(200, raw=b"x" * 101),
+            scripted.answer(500, raw=b"x" * 101),
+            scripted.stream(b"x" * 50, b"x" * 51, then="hold"),
+        ],
+    )
+    async def test_larger(self, step: scripted.Step):
+        with pytest.raises(errors.Unavailable, match="more than 100 bytes") as caught:
+            await self.ask(step)
+        assert caught.value.reason == "BadAnswer"
+
+
+@pytest.mark.parametrize(
+    ("body", "retry_after", "expected"),
+    [
+        (b'{"kind":"Status","metadata":' + b'{"a":' * 100_000, "", 0),
+        (b'{"kind":"Status","details":{"retryAfterSeconds":' + b"9" * 400 + b"}}", "", 3600),
+        (b"", "9" * 5000, 3600),
+    ],
+    ids=["deep", "details", "header"],
+)
+def test_a_refusal_that_means_harm_is_an_error_like_any_other(body: bytes, retry_after: str, expected: int):
+    assert transport.status_error(body, 503, retry_after).retry_after == expected

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from handfast import errors
-from handfast.pki import authority, bundles, certificates, chains, keys, names, pem, profiles
+from handfast.pki import authority, bundles, certificates, chains, keys, names, pem, profiles, usages
 from tests.unit.pki import making
 from tests.unit.pki.making import NOW
 
@@ -125,6 +125,14 @@ def test_intermediate(root: authority.Authority):
         middle.issue(key.public, subject, NO_SANS, profiles.INTERMEDIATE_CA, NOW)
 
 
+@pytest.mark.parametrize(("subject", "critical"), [(ROOT_NAME, False), (names.Subject(), True)])
+def test_intermediate_with_alternative_names(root: authority.Authority, subject: names.Subject, critical: bool):
+    sans = names.Sans.parse(["DNS:middle.example"])
+    issued = root.issue(keys.generate().public, subject, sans, profiles.INTERMEDIATE_CA, NOW)
+    assert certificates.read(issued.der).sans == sans
+    assert extensions(issued.der)["subjectAltName"] is critical
+
+
 @pytest.mark.parametrize(("wanted", "given"), [(None, 1), (0, 0), (5, 1)])
 def test_path_length_shrinks(wanted: int | None, given: int):
     two = dataclasses.replace(profiles.ROOT_CA, path_length=2)
@@ -149,6 +157,33 @@ def test_signer_out_of_force(moment: datetime.datetime, reason: str):
     with pytest.raises(errors.Unavailable) as caught:
         root.issue(keys.generate().public, NODE, NO_SANS, profiles.CLIENT, moment)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("backdate", "text"),
+    [
+        pytest.param(datetime.timedelta(), "the signer has expired", id="without backdating"),
+        pytest.param(profiles.BACKDATE, "refusing to sign a certificate that expired in the past", id="backdated"),
+    ],
+)
+def test_texts_of_a_signer_that_expires_now(backdate: datetime.timedelta, text: str):
+    root = authority.self_signed_ca(ROOT_NAME, keys.generate(), NOW, ttl=HOUR)
+    profile = dataclasses.replace(profiles.CLIENT, backdate=backdate)
+    with pytest.raises(errors.Unavailable) as caught:
+        root.issue(keys.generate().public, NODE, NO_SANS, profile, NOW + HOUR)
+    assert caught.value.message == f"{text}: NotAfter=2026-06-01T13:00:00Z"
+
+
+def test_more_sets_of_usages_than_are_kept():
+    root = authority.self_signed_ca(ROOT_NAME, keys.generate(), NOW)
+    key = keys.generate().public
+    words = sorted(usages.EXTENDED_USAGES)
+    for first in words:
+        for second in words[:8]:
+            profile = profiles.for_usages("odd", {first, second}, HOUR)
+            facts = certificates.read(root.issue(key, NODE, NO_SANS, profile, NOW).der)
+            # Two of the words are one usage in X.509, read back as the first of them.
+            assert facts.usages == {word.replace("s/mime", "email protection") for word in (first, second)}
 
 
 def test_foreign_ca_without_key_identifier_and_with_a_long_name():

@@ -63,14 +63,28 @@ def test_in_force_and_expired():
     assert both.without_expired(NOW + 99 * DAY) == both
 
 
+def test_a_key_is_retired_with_all_its_certificates():
+    renewed = making.ca("ca", key=OLD.key, not_before=NOW - DAY, not_after=NOW + 99 * DAY)
+    crossed = making.ca("another name", NEW, key=OLD.key)
+    every = bundles.TrustBundle.of([OLD.der, renewed.der, crossed.der, NEW.der])
+    public = certificates.read(OLD.der).public_key.fingerprint
+    for fingerprints in ((mark(OLD),), (mark(renewed),), (public,), (mark(crossed), public)):
+        assert {anchor.der for anchor in every.of_key(*fingerprints)} == {OLD.der, renewed.der, crossed.der}
+        assert every.retire(*fingerprints) == bundles.TrustBundle.of([NEW.der])
+    # Also where the one that names it is not there.
+    assert bundles.TrustBundle.of([renewed.der, NEW.der]).retire(mark(OLD), public).ders == (NEW.der,)
+    assert every.of_key() == ()
+
+
 def test_retire_refused():
     bundle = bundles.TrustBundle.of([OLD.der])
     with pytest.raises(errors.Refused) as caught:
         bundle.retire(mark(NEW))
     assert caught.value.reason == "UnknownAnchor"
-    with pytest.raises(errors.Refused) as caught:
-        bundle.retire(mark(OLD))
-    assert caught.value.reason == "LastAnchor"
+    for fingerprints in ((mark(OLD),), (certificates.read(OLD.der).public_key.fingerprint,)):
+        with pytest.raises(errors.Refused) as caught:
+            bundle.retire(*fingerprints)
+        assert caught.value.reason == "LastAnchor"
 
 
 @pytest.mark.parametrize(

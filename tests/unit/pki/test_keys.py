@@ -33,6 +33,22 @@ def spki(key):
     return key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
+def test_public_keys_of_a_file():
+    one, two = keys.generate().public, keys.generate(keys.Kind.P384).public
+    text = b"".join(pem.encode(pem.PUBLIC_KEY, public.spki) for public in (two, one))
+    assert keys.publics_from_pem(text) == [two, one]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [(b"", "no PUBLIC KEY block"), (pem.encode(pem.CERTIFICATE, b"x"), "must be PUBLIC KEY, found CERTIFICATE")],
+)
+def test_what_is_no_file_of_public_keys(text: bytes, message: str):
+    with pytest.raises(errors.Refused, match=message) as caught:
+        keys.publics_from_pem(text)
+    assert caught.value.reason == "BadKey"
+
+
 @pytest.mark.parametrize("kind", list(keys.Kind))
 def test_generate_write_load_sign(kind: keys.Kind):
     key = keys.generate(kind)

@@ -38,6 +38,11 @@ def test_name_alone_is_no_node() -> None:
     assert flow.of_caller("system:nodes", ("system:nodes", KNOWN)) == flow.USER
 
 
+def test_a_node_that_recovers_has_the_budget_of_renewals() -> None:
+    caller = flow.of_caller("system:node-recovery:n1", ("system:node-recovery", KNOWN))
+    assert flow.of_resource(caller, "create", "certificates.k8s.io", "certificatesigningrequests", "") == flow.RENEWAL
+
+
 def test_anonymous() -> None:
     assert flow.of_caller("system:anonymous", ("system:unauthenticated",)) == flow.ANONYMOUS
     # A certificate may say what it likes; whoever has presented one is counted as somebody.
@@ -49,7 +54,7 @@ def test_anonymous() -> None:
     [
         *(
             (verb, "certificates.k8s.io", "certificatesigningrequests", "", flow.RENEWAL)
-            for verb in flow._RENEWAL_VERBS
+            for verb in sorted(flow._RENEWAL_VERBS)
         ),
         ("delete", "certificates.k8s.io", "certificatesigningrequests", "", flow.NODE),
         ("get", "certificates.k8s.io", "certificatesigningrequests", "status", flow.NODE),

@@ -50,7 +50,7 @@ def used(made: dict[str, Any], request: dict[str, Any], **more: str) -> dict[str
     """The Secret after a use that was let in."""
     verdict = decide(made, request, **more)
     assert isinstance(verdict, token_use.Reserve)
-    return token_limits.with_use(made, verdict.use)
+    return token_limits.written(made, token_limits.record(made).with_use(verdict.use))
 
 
 def refused(verdict: decision.Decision | token_use.Reserve, reason: str) -> str:

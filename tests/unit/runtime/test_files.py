@@ -7,6 +7,7 @@ import pathlib
 import stat
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -334,3 +335,13 @@ class TestLock:
             files.lock_directory(tmp_path)
         assert (tmp_path / files.LOCK_NAME).read_text() == f"{os.getpid()}\n"
         lock.release()
+
+    def test_an_owner_that_is_alive_is_waited_for_in_a_queue(self, tmp_path):
+        lock = files.lock_directory(tmp_path)
+        with pytest.raises(errors.Refused) as caught:
+            files.lock_directory(tmp_path, patience=0.06, queue=True)
+        assert caught.value.reason == "DirectoryInUse"
+        timer = threading.Timer(0.1, lock.release)
+        timer.start()
+        files.lock_directory(tmp_path, patience=10, queue=True).release()
+        timer.join()

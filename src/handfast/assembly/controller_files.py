@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that controllers are given, and taking them up again when they change. It starts no controller.
+
+1. A kubeconfig that has changed, or a file that it names, changes the credentials of the one client that all share:
+   requests under way are answered first.
+2. A changed CA or signing key is what controllers are made from, so they are made anew.
+3. What cannot be used changes nothing, until it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import structlog
+
+from handfast import errors
+from handfast.bootstrap import kubeconfig
+from handfast.client import connection, transport
+from handfast.runtime import clock as clocks
+from handfast.runtime import files, following, tasks
+
+_log = structlog.get_logger("handfast.controllers")
+_MAX_BYTES = 1 << 20
+
+# What a controller is made from: the content, or the file that holds it and may change.
+Given = bytes | pathlib.Path | None
+
+
+def content(given: Given, *, private: bool = False) -> bytes | None:
+    """What is there now; nothing where the file is absent."""
+    if not isinstance(given, pathlib.Path):
+        return given
+    if not given.exists():
+        return None
+    return (files.read_private if private else files.read)(given, limit=_MAX_BYTES)
+
+
+class Credentials:
+    """The kubeconfig of a role. Made before it is read."""
+
+    def __init__(self, path: str, clock: clocks.Clock) -> None:
+        self._path = path
+        self._new: connection.Connection | None = None
+        self._noticed = asyncio.Event()
+        self.follower = following.Follower(_named(pathlib.Path(path)), self._read, clock)
+
+    def _read(self) -> None:
+        self._new = connection.load(self._path)
+        self._noticed.set()
+
+    async def follow(self, link: transport.Transport) -> None:
+        """Give what is new to the client, until cancelled (1.)."""
+        while True:
+            await self._noticed.wait()
+            self._noticed.clear()
+            if self._new is None:
+                continue
+            try:
+                await link.use(self._new)
+            # 3.
+            except errors.HandfastError as error:
+                _log.warning("a changed kubeconfig cannot be used", reason=error.reason, error=error.message)
+            else:
+                _log.info("logging in with the credentials of a changed kubeconfig", kubeconfig=self._path)
+
+
+def _named(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
+    """The kubeconfig, and the files of certificates and keys that it names."""
+    try:
+        found = kubeconfig.parse(files.read(path, limit=_MAX_BYTES).decode("utf-8", "replace"))
+    except errors.HandfastError:
+        # Whoever reads it in earnest says what is wrong.
+        return (path,)
+    user = found.user
+    texts = [found.cluster.certificate_authority]
+    if user is not None:
+        texts += [user.client_certificate, user.client_key]
+    return (path, *(path.parent / text for text in texts if text))
+
+
+@contextlib.asynccontextmanager
+async def followed(
+    credentials: Credentials,
+    link: transport.Transport,
+    given: Sequence[Given],
+    remake: Callable[[], None],
+    clock: clocks.Clock,
+) -> AsyncIterator[None]:
+    """While the block runs, files that change are taken up; `remake` is called for those of `given` (2.)."""
+    paths = [one for one in given if isinstance(one, pathlib.Path)]
+    material = following.Follower(paths, remake, clock)
+    async with tasks.Group("controller-files") as group:
+        group.start(credentials.follow(link), name="credentials")
+        group.start(credentials.follower.run(), name="kubeconfig")
+        group.start(material.run(), name="material")
+        yield

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node agent as a process: its directory, its socket, its options; and obtaining a certificate without an agent.
+
+It handles no signals and configures no log: whoever runs it does. What the agent does is in `node.agent`.
+
+1. The certificate directory belongs to one process of this program at a time: an agent, a join or a recovery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from handfast import errors
+from handfast.api import status
+from handfast.assembly import endpoints, node_config
+from handfast.node import agent, bootstrap, registration
+from handfast.pki import pairs
+from handfast.runtime import clock as clocks
+from handfast.runtime import files
+
+_log = structlog.get_logger("handfast.node")
+
+
+@contextlib.contextmanager
+def owned(directory: pathlib.Path) -> Iterator[None]:
+    """1."""
+    with files.otherwise("name another directory with --cert-dir"):
+        files.create_directory(directory, mode=0o755)
+        lock = files.lock_directory(directory)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def places(found: node_config.NodeConfiguration) -> bootstrap.Places:
+    """Who the node is and where its credentials lie."""
+    return bootstrap.Places(
+        node=registration.node_name(found.node_name),
+        kubeconfig=found.kubeconfig,
+        bootstrap_kubeconfig=found.bootstrap_kubeconfig,
+        directory=found.cert_dir,
+        rotate=found.rotate_certificates,
+    )
+
+
+async def run(found: node_config.NodeConfiguration, *, clock: clocks.Clock) -> None:
+    """Run the agent until cancelled."""
+    for text in found.warnings:
+        _log.warning(text)
+    where = places(found)
+    with owned(found.cert_dir), endpoints.listen(found.listen, "--listen") as listener:
+        made = agent.Agent(
+            agent.Options(
+                places=where,
+                node_ip=found.node_ip,
+                rotate_server=found.rotate_server_certificates,
+                static_pods=found.static_pods_dir,
+            ),
+            listener,
+            clock=clock,
+        )
+        _log.info("the node agent starts", node=where.node, endpoint=str(endpoints.bound(listener, found.listen)))
+        await made.run()
+
+
+@dataclass(frozen=True, slots=True)
+class Obtained:
+    """A certificate in force; `fresh`: it was not there before; `known`: there is a Node of that name already."""
+
+    pair: pairs.Pair
+    fresh: bool
+    known: bool
+
+
+async def obtain(where: bootstrap.Places, seconds: float, *, clock: clocks.Clock) -> Obtained:
+    """A certificate in force, in the directory, and a kubeconfig that leads to it; it was used once, and accepted."""
+    with owned(where.directory):
+        identity = bootstrap.Identity(where, clock=clock)
+        fresh = not identity.manager.usable()
+        try:
+            await identity.hold(seconds)
+            found = identity.manager.current()
+            if found is None:
+                raise errors.Refused(
+                    f"{where.kubeconfig} logs in with a token, and no certificate was asked for",
+                    reason="NoCertificate",
+                    hint="name another file with --kubeconfig",
+                )
+            known = await _accepted(identity, where, found, fresh=fresh)
+        finally:
+            await identity.close()
+    return Obtained(found, fresh, known)
+
+
+async def _accepted(identity: bootstrap.Identity, where: bootstrap.Places, pair: pairs.Pair, *, fresh: bool) -> bool:
+    """One request with the certificate: whether there is a Node of this name, which it may ask about no other."""
+    try:
+        return await identity.client.find(registration.NODES, where.node) is not None
+    except status.StatusError as error:
+        if error.reason not in {"Unauthorized", "Forbidden"}:
+            raise
+        old = "" if fresh else f"; the certificate in {where.directory} was there before and may be another cluster's"
+        raise errors.Refused(
+            f"the cluster does not accept the certificate {pair.leaf.subject}: {error.message}{old}",
+            reason="CertificateRefused",
+            hint=f"remove {where.kubeconfig} and {identity.store.current}, with what it leads to, and join again"
+            if not fresh
+            else "compare the CA that signs certificates with the one that the API server trusts for clients",
+        ) from None

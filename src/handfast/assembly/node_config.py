@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node agent is told: flags, environment, a KubeletConfiguration file, defaults, in that order.
+
+It opens no file and starts nothing. Names are the kubelet's, so that a machine's own configuration can be used:
+
+1. The file is a KubeletConfiguration of `kubelet.config.k8s.io/v1beta1`. Of its many keys these count: `FIELDS`. Others
+   are ignored with a warning, since they are right for a kubelet; one that looks like a slip of the pen is told apart.
+2. A wrong value is refused, with its origin, whatever the origin is.
+3. `RotateKubeletClientCertificate` and `RotateKubeletServerCertificate` have been on for good in Kubernetes. They are
+   accepted with a warning; false turns the rotation off, as they once did. Other feature gates are ignored with one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import pathlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from handfast import errors
+from handfast.assembly import config, endpoints
+
+API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
+KIND: Final = "KubeletConfiguration"
+KUBECONFIG: Final = "/etc/kubernetes/kubelet.conf"
+BOOTSTRAP_KUBECONFIG: Final = "/etc/kubernetes/bootstrap-kubelet.conf"
+CERT_DIR: Final = "/var/lib/kubelet/pki"
+LISTEN: Final = "0.0.0.0:10250"
+CLIENT_GATE: Final = "RotateKubeletClientCertificate"
+SERVER_GATE: Final = "RotateKubeletServerCertificate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfiguration:
+    """The answer. `bootstrap_kubeconfig` is None where none was named and the usual one is not there."""
+
+    bootstrap_kubeconfig: pathlib.Path | None
+    kubeconfig: pathlib.Path
+    cert_dir: pathlib.Path
+    node_name: str | None
+    node_ip: str | None
+    rotate_certificates: bool
+    rotate_server_certificates: bool
+    static_pods_dir: pathlib.Path | None
+    listen: endpoints.Address
+    verbosity: int
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def log_level(self) -> str:
+        return "debug" if self.verbosity >= 2 else "info"
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    raise ValueError("is neither true nor false")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError("is not text")
+    return value
+
+
+def _address(value: Any) -> endpoints.Address:
+    return endpoints.parse(_text(value))
+
+
+def _level(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,2}", str(value), re.ASCII) or int(value) > 10:
+        raise ValueError("is not a number from 0 to 10")
+    return int(value)
+
+
+def _gates(value: Any) -> dict[str, bool]:
+    """`A=true,B=false`, or a mapping."""
+    if isinstance(value, Mapping):
+        return {str(name): _boolean(on) for name, on in value.items()}
+    found: dict[str, bool] = {}
+    for item in filter(None, (part.strip() for part in _text(value).split(","))):
+        name, equals, on = item.partition("=")
+        if not equals:
+            raise ValueError(f"has {item!r} without =true or =false")
+        found[name.strip()] = _boolean(on.strip())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    flag: str
+    read: Callable[[Any], Any]
+    default: Any
+    allowed: str
+    key: str = ""
+
+    @property
+    def field(self) -> str:
+        return self.flag.replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        return f"HANDFAST_{self.field.upper()}"
+
+
+_SETTINGS: Final = (
+    _Setting("bootstrap-kubeconfig", _text, "", "a path"),
+    _Setting("kubeconfig", _text, KUBECONFIG, "a path"),
+    _Setting("cert-dir", _text, CERT_DIR, "a path"),
+    _Setting("node-name", _text, "", "a name of a Node"),
+    _Setting("node-ip", _text, "", "an address, or one of each family with a comma between"),
+    _Setting("rotate-certificates", _boolean, False, "true or false", "rotateCertificates"),
+    _Setting("rotate-server-certificates", _boolean, False, "true or false", "serverTLSBootstrap"),
+    _Setting("static-pods-dir", _text, "", "a path", "staticPodPath"),
+    _Setting("listen", _address, LISTEN, "HOST:PORT, as in 0.0.0.0:10250"),
+    _Setting("feature-gates", _gates, {}, "NAME=true or NAME=false, with commas between", "featureGates"),
+    _Setting("verbosity", _level, 0, "0 to 10"),
+)
+FIELDS: Final = ("apiVersion", "kind", "address", "port", *(row.key for row in _SETTINGS if row.key))
+# The variable of this one would be too general a name.
+_VARIABLES: Final = {"listen": "HANDFAST_NODE_LISTEN"}
+
+
+def resolve(
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    document: Mapping[str, Any] | None = None,
+    file: str = "",
+    *,
+    exists: Callable[[str], bool] = lambda _: False,
+) -> NodeConfiguration:
+    """Flags that are None were not given; `document` is that of `file`, and `exists` says which files there are."""
+    document = document or {}
+    found: dict[str, Any] = {}
+    for setting in _SETTINGS:
+        value, origin = _choose(setting, flags, environ, document, file)
+        try:
+            found[setting.field] = setting.read(value)
+        except ValueError as error:
+            raise config.Invalid(
+                f"{origin}: the value {_shown(value)} {error}",
+                hint=f"allowed: {setting.allowed}",
+                from_flag=origin.startswith("--"),
+            ) from None
+    warnings = _ignored(document, file)
+    gates: Mapping[str, bool] = found.pop("feature_gates")
+    warnings += _gated(gates)
+    bootstrap = found["bootstrap_kubeconfig"] or (BOOTSTRAP_KUBECONFIG if exists(BOOTSTRAP_KUBECONFIG) else "")
+    static = found["static_pods_dir"]
+    return NodeConfiguration(
+        bootstrap_kubeconfig=pathlib.Path(bootstrap).absolute() if bootstrap else None,
+        kubeconfig=pathlib.Path(found["kubeconfig"]).absolute(),
+        cert_dir=pathlib.Path(found["cert_dir"]).absolute(),
+        node_name=found["node_name"] or None,
+        node_ip=found["node_ip"] or None,
+        rotate_certificates=found["rotate_certificates"] and gates.get(CLIENT_GATE, True),
+        rotate_server_certificates=found["rotate_server_certificates"] and gates.get(SERVER_GATE, True),
+        static_pods_dir=pathlib.Path(static).absolute() if static else None,
+        listen=found["listen"],
+        verbosity=found["verbosity"],
+        warnings=tuple(warnings),
+    )
+
+
+def _choose(
+    setting: _Setting, flags: Mapping[str, Any], environ: Mapping[str, str], document: Mapping[str, Any], file: str
+) -> tuple[Any, str]:
+    if (value := flags.get(setting.field)) is not None:
+        return value, f"--{setting.flag}"
+    variable = _VARIABLES.get(setting.flag, setting.variable)
+    if value := environ.get(variable):
+        return value, f"${variable}"
+    if setting.key and (value := document.get(setting.key)) is not None:
+        return value, f"{file}: {setting.key}"
+    if setting.flag == "listen" and ("address" in document or "port" in document):
+        host, port = str(document.get("address") or "0.0.0.0"), document.get("port") or 10250  # noqa: S104 - the kubelet's own
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}", f"{file}: address and port"
+    return setting.default, "default"
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return f'"{text[:120]}"'
+
+
+def _ignored(document: Mapping[str, Any], file: str) -> list[str]:
+    # 1.
+    warnings: list[str] = []
+    others: list[str] = []
+    for key in document:
+        if key in FIELDS:
+            continue
+        near = difflib.get_close_matches(key, FIELDS, n=1, cutoff=0.85)
+        if near:
+            warnings.append(f"{file}: {key} is not known and was ignored; did you mean {near[0]}?")
+        else:
+            others.append(key)
+    if others:
+        warnings.append(f"{file}: ignored, since this agent has no use for them: {', '.join(sorted(others))}")
+    return warnings
+
+
+def _gated(gates: Mapping[str, bool]) -> list[str]:
+    # 3.
+    warnings = []
+    flags = {CLIENT_GATE: "--rotate-certificates", SERVER_GATE: "--rotate-server-certificates"}
+    for name, on in gates.items():
+        if name not in flags:
+            warnings.append(f"feature gate {name} is not known and was ignored")
+        elif on:
+            warnings.append(f"feature gate {name} is always on: {flags[name]} decides")
+        else:
+            warnings.append(f"feature gate {name}=false turns rotation off; leave {flags[name]} out instead")
+    return warnings
+
+
+def parse(data: bytes, file: str) -> dict[str, Any]:
+    """The document of a file; its values are checked by `resolve`."""
+    # YAML costs time that a command without such a file need not take.
+    from handfast.api import yaml_document
+
+    try:
+        document, repeated = yaml_document.load(data)
+    except errors.Refused as error:
+        raise config.Invalid(f"{file}: {error.message}") from None
+    if not isinstance(document, dict):
+        raise config.Invalid(
+            f"{file}: not a mapping of keys to values", hint=f"it begins with apiVersion: {API_VERSION}"
+        )
+    if repeated:
+        raise config.Invalid(f"{file}: the key {repeated[0]} is there twice", hint="remove one of the two")
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if document.get(key) != wanted:
+            raise config.Invalid(f"{file}: {key}: the value {_shown(document.get(key, ''))} is not {wanted}")
+    return document

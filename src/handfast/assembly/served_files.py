@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that an API server serves with and judges by, read at its start and taken up again when they change.
+
+It does not write them: `datadir` renews them, `ca_rotation` replaces them, and so may people.
+
+1. A changed serving pair is used for new handshakes. Connections that are open stay as they are.
+2. A changed CA file is what counts where there is no ConfigMap of client CAs, and passes the handshake; a ConfigMap that
+   is there goes on deciding who is believed (`client_cas`).
+3. Changed keys of service account tokens are believed, told and signed with from the next request on. Nothing of a key
+   that is gone is remembered, and watches end, so that they are asked again who they are.
+4. Files that cannot be used, or do not fit together, change nothing: what was in force stays, until they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import pathlib
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from handfast import errors
+from handfast.apiserver import listener as listener_module
+from handfast.assembly import datadir, layout
+from handfast.assembly import guard as guard_module
+from handfast.assembly import own_certificates as own
+from handfast.pki import bundles, certificates, keys, pem
+from handfast.runtime import clock as clocks
+from handfast.runtime import files, following, tasks
+
+_log = structlog.get_logger("handfast.served_files")
+_HOUR: Final = 3600.0
+# Seconds between two renewals at least, and after one that failed.
+_LEAST: Final = 5.0
+_AGAIN: Final = 60.0
+
+
+class ServedFiles:
+    """The files of one server. Made before anything is read of them."""
+
+    def __init__(self, place: layout.Layout, clock: clocks.Clock, tls_files: tuple[str, str] | None = None) -> None:
+        own_pair = (place.apiserver_certificate, place.apiserver_key)
+        self._place = place
+        self._pair = own_pair if tls_files is None else (pathlib.Path(tls_files[0]), pathlib.Path(tls_files[1]))
+        self._key_files = (place.service_account_key, place.service_account_public_key)
+        self._hands: tuple[Callable[[], None], ...] = ()
+        self._followers = [
+            following.Follower(paths, functools.partial(self._changed, number), clock)
+            for number, paths in enumerate((self._pair, (place.ca_certificate,), self._key_files))
+        ]
+
+    def client_cas(self) -> bytes:
+        """The CA file."""
+        return files.read(self._place.ca_certificate, limit=own.MAX_BYTES)
+
+    def server_context(self, client_cas: bytes) -> ssl.SSLContext:
+        """The server's TLS to begin with."""
+        try:
+            return listener_module.server_context(str(self._pair[0]), str(self._pair[1]), client_cas.decode())
+        except (OSError, ssl.SSLError) as error:
+            raise self._unusable(error) from None
+
+    def token_keys(self) -> tuple[keys.PrivateKey, Sequence[keys.PublicKey]]:
+        """The key that signs service account tokens, and those that are believed, the signing one first."""
+        key = own.private_key(self._key_files[0])
+        public = datadir.public_keys(self._key_files[1])
+        if key.public not in public:
+            mismatch = errors.Refused("the private key is not that of any of the public keys")
+            raise own.unfit(self._key_files[1], self._key_files[0], mismatch, hint=own.RESTORE)
+        return key, [key.public, *(other for other in public if other != key.public)]
+
+    async def follow(
+        self,
+        listener: listener_module.Listener,
+        guard: guard_module.Guard,
+        end_watches: Callable[[], None],
+    ) -> None:
+        """Take up what changes, until cancelled."""
+
+        def renew() -> None:
+            # 1.
+            try:
+                listener.renew(str(self._pair[0]), str(self._pair[1]))
+            except (OSError, ssl.SSLError) as error:
+                raise self._unusable(error) from None
+            data = files.read(self._pair[0], limit=own.MAX_BYTES)
+            leaf = certificates.read(pem.certificates_from_pem(data, ignoring=pem.KEY_LABELS)[0])
+            _log.info("serving with another certificate", serial=leaf.serial, until=leaf.not_after.isoformat())
+
+        def trust() -> None:
+            # 2.
+            guard.client_cas.begin_with(bundles.TrustBundle.from_pem(self.client_cas()))
+
+        def sign() -> None:
+            # 3.
+            guard.sign_with(*self.token_keys())
+            _log.info("the keys of service account tokens have changed")
+            end_watches()
+
+        self._hands = (renew, trust, sign)
+        # 4. is the followers' own.
+        async with tasks.Group("served-files") as group:
+            for follower in self._followers:
+                group.start(follower.run(), name="file")
+            await group.wait()
+
+    def _changed(self, number: int) -> None:
+        self._hands[number]()
+
+    def _unusable(self, error: Exception) -> errors.Refused:
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unreadable"
+        return errors.Refused(
+            f"{self._pair[0]} and {self._pair[1]} cannot be served with: {why}", reason="InvalidKeyPair"
+        )
+
+
+async def keep_renewed(renew: Callable[[], float], clock: clocks.Clock) -> None:
+    """Call `renew` every hour, and when it says that something is due; its failures are told, and tried again."""
+    seconds = 0.0
+    while True:
+        await clock.sleep(min(_HOUR, max(_LEAST, seconds + 1.0)))
+        try:
+            seconds = await asyncio.to_thread(renew)
+        except errors.HandfastError as error:
+            _log.warning("certificates were not renewed", reason=error.reason, error=error.message)
+            seconds = _AGAIN

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The systemd unit by which a joined machine keeps its agent across reboots: its text, and putting it in place.
+
+It starts nothing by itself where systemd does not run: then it says which commands remain.
+
+1. No word can become more than a word of the command: each is quoted, and what cannot be printed is refused.
+2. The command is the program that writes the unit, by its own path: what `PATH` says, and the directory that somebody
+   stands in, do not matter. Where others than root could change that program, that is told (`exposed`).
+3. The agent gets no more rights than it starts with, and may write its own places only.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import handfast
+from handfast import errors
+from handfast.runtime import files
+
+NAME: Final = "handfast-node.service"
+DIRECTORY: Final = pathlib.Path("/etc/systemd/system")
+# Where systemd says that it is the one that booted the machine (sd_booted).
+BOOTED: Final = pathlib.Path("/run/systemd/system")
+_SECONDS: Final = 60
+# What the unit would see another of, with PrivateTmp.
+_TEMPORARY: Final = (pathlib.Path("/tmp"), pathlib.Path("/var/tmp"))  # noqa: S108 - recognised, not used
+
+Run = Callable[[Sequence[str]], None]
+
+
+def text(words: Sequence[str], writable: Sequence[pathlib.Path] = ()) -> str:
+    """The unit that runs this command line, with the directories that it may write."""
+    command, *arguments = words
+    if not command.startswith("/") or "$" in command:
+        raise errors.Refused(
+            f"{command!r} cannot be run by a systemd unit: it takes a path from the root, without $", reason="BadPath"
+        )
+    own_tmp = not any(path.is_relative_to(place) for path in writable for place in _TEMPORARY)
+    return (
+        "# Written by `handfast join --systemd`; changes are lost when it is run again.\n"
+        "[Unit]\n"
+        "Description=Handfast node agent\n"
+        "Wants=network-online.target\n"
+        "After=network-online.target\n"
+        # An agent that gives up after five minutes is started again for ever.
+        "StartLimitIntervalSec=0\n\n"
+        "[Service]\n"
+        # $ stands for a variable in arguments only.
+        f"ExecStart={' '.join((_quoted(command), *(_quoted(word).replace('$', '$$') for word in arguments)))}\n"
+        "Restart=always\n"
+        "RestartSec=10\n"
+        "UMask=0077\n"
+        # 3.
+        "NoNewPrivileges=yes\n"
+        "ProtectSystem=strict\n"
+        # The dash: what is not there is the agent's to tell, in better words.
+        + "".join(f"ReadWritePaths={_quoted(f'-{path}')}\n" for path in dict.fromkeys(writable))
+        + ("PrivateTmp=yes\n" if own_tmp else "")
+        + "\n[Install]\nWantedBy=multi-user.target\n"
+    )
+
+
+def _quoted(word: str) -> str:
+    """1. As systemd reads words: % is its own, and quotes group."""
+    if not word.isprintable():
+        raise errors.Refused(f"{word!r} cannot be written in a systemd unit", reason="BadPath")
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
+
+
+def program() -> list[str]:
+    """2."""
+    script = pathlib.Path(sys.executable).with_name("handfast")
+    return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "handfast"]
+
+
+def exposed(words: Sequence[str]) -> str:
+    """What of this command others than root could change, and so what root runs; empty if nothing."""
+    package = pathlib.Path(handfast.__file__).parent
+    for path in (pathlib.Path(words[0]), pathlib.Path(sys.executable), package, package / "__main__.py"):
+        for place in _way_to(path):
+            if _is_open(place):
+                return str(place)
+    return ""
+
+
+def _way_to(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """The path and every directory above it, and those of what links lead to."""
+    for found in dict.fromkeys((path.absolute(), path.resolve())):
+        yield found
+        yield from found.parents
+
+
+def _is_open(path: pathlib.Path) -> bool:
+    try:
+        found = path.stat()
+    except OSError:
+        # What is not there, or out of reach, is not told as open: starting it will tell.
+        return False
+    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    # In a directory such as /tmp nobody can replace what is another's.
+    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+    return found.st_uid != 0 or bool(shared and not sticky)
+
+
+def install(
+    words: Sequence[str],
+    directory: pathlib.Path = DIRECTORY,
+    run: Run | None = None,
+    *,
+    writable: Sequence[pathlib.Path] = (),
+) -> tuple[pathlib.Path, str]:
+    """Write the unit and have it started; where it is, and the commands that are left to a person, if any."""
+    path = directory / NAME
+    with files.otherwise("name another directory with --systemd-dir, or leave --systemd out"):
+        files.create_directory(directory, mode=0o755)
+        files.write_atomically(path, text(words, writable).encode("utf-8"), mode=0o644)
+    commands = (["systemctl", "daemon-reload"], ["systemctl", "enable", "--now", NAME])
+    if directory != DIRECTORY or not BOOTED.is_dir():
+        return path, " && ".join(" ".join(command) for command in commands)
+    for command in commands:
+        (run or _run)(command)
+    return path, ""
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _failed(command, str(error)) from error
+    if done.returncode != 0:
+        raise _failed(command, done.stderr.strip() or f"exit code {done.returncode}")
+
+
+def _failed(command: Sequence[str], why: str) -> errors.Unavailable:
+    return errors.Unavailable(
+        f"{' '.join(command)}: {why}",
+        reason="SystemdFailed",
+        hint=f"the machine has joined; see `systemctl status {NAME}` and run that command again",
+    )

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast ca`: shows whom a control plane trusts and who signs, and replaces the CA or the key of tokens step by step.
+
+It works on a data directory, whether it is being served or not. What each step does is in `assembly.ca_rotation`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from urllib import parse as urls
+
+import click
+
+from handfast import errors
+from handfast.assembly import config, endpoints, layout
+from handfast.cli import connecting, output, settings
+from handfast.runtime import clock as clocks
+from handfast.runtime import files
+
+if TYPE_CHECKING:
+    from handfast.assembly import ca_rotation, trust_overview
+    from handfast.client import api
+    from handfast.rules import trust_rotation
+
+_DIRECTORY: Final = "./handfast-data"
+_ABOUT: Final[Mapping[str, Mapping[str, str]]] = {
+    "ca": {
+        "add": "make the new CA, and trust it beside the old one",
+        "publish": "have every client told of both CAs",
+        "switch": "sign with the other CA",
+        "reissue": "issue the control plane's own certificates anew",
+        "retire": "trust the CA that leaves no longer; after this there is no way back",
+        "drop": "drop the new CA",
+    },
+    "service-account-key": {
+        "add": "make the new key, and believe its tokens beside those of the old one",
+        "publish": "have the API server tell both keys",
+        "switch": "sign tokens with the other key",
+        "retire": "believe the tokens of the key that leaves no longer; after this there is no way back",
+        "drop": "drop the new key",
+    },
+}
+
+
+@click.group(name="ca", short_help="Show or replace the CA and the key of service account tokens.")
+def command() -> None:
+    """Show or replace the certificate authority and the key of service account tokens of a data directory."""
+
+
+@contextlib.contextmanager
+def _owned(place: layout.Layout) -> Iterator[bool]:
+    """Whether the directory is being served; where it is not, nobody can begin to while the block runs."""
+    if not place.ca_certificate.exists():
+        raise errors.Refused(
+            f"{place.root} is no data directory: there is no {place.ca_certificate}",
+            reason="NoDataDirectory",
+            hint=layout.ELSEWHERE,
+        )
+    try:
+        lock = files.lock_directory(place.root)
+    except errors.Refused as refused:
+        if refused.reason != "DirectoryInUse":
+            raise
+        yield True
+        return
+    try:
+        yield False
+    finally:
+        lock.release()
+
+
+@contextlib.asynccontextmanager
+async def _reach(place: layout.Layout, chosen: config.Configuration, *, running: bool) -> AsyncIterator[api.Client]:
+    if running:
+        async with connecting.connected(str(place.admin_kubeconfig)) as reached:
+            yield reached.client
+        return
+    from handfast.assembly import init
+    from handfast.client import connection
+    from handfast.telemetry import log
+
+    log.configure(level="error")
+    # Where it will listen was settled when it last ran, if the configuration leaves that open.
+    url = urls.urlsplit(connection.load(str(place.admin_kubeconfig)).server)
+    listen = chosen.listen if chosen.listen.port else endpoints.Address(url.hostname or "", url.port or 443)
+    async with init.served(place, dataclasses.replace(chosen, listen=listen), clocks.SystemClock()) as client:
+        yield client
+
+
+# --- show
+
+
+@command.command(short_help="Show the CAs that are trusted, and which of them signs.")
+@settings.directory_option(_DIRECTORY)
+@output.format_option
+def show(directory: str, form: str) -> None:
+    """Show the CAs that are trusted, which of them signs, until when, and how many of their certificates are in use.
+
+    The number is that of the issuance ledger, which can be read only while the control plane runs.
+    """
+    import asyncio
+
+    from handfast.assembly import rotation_objects, trust_overview
+
+    place = layout.Layout.at(directory)
+    now = clocks.SystemClock().now()
+
+    async def entries() -> Any:
+        try:
+            async with connecting.connected(str(place.admin_kubeconfig)) as reached:
+                return await rotation_objects.entries(reached.client)
+        except errors.HandfastError as error:
+            output.note(f"certificates are not counted: {error.message}")
+            return None
+
+    with _owned(place) as running:
+        found = trust_overview.of(place, asyncio.run(entries()) if running else None, now)
+    if form != "text":
+        output.result(output.document(_document(found), form))
+        return
+    if not running:
+        output.note("certificates are not counted: the control plane does not run")
+    output.result(_text(found))
+
+
+def _document(found: trust_overview.Overview) -> dict[str, Any]:
+    from handfast.api import objects
+
+    return {
+        "certificateAuthorities": [
+            {
+                "fingerprint": one.fingerprint,
+                "name": one.name,
+                "notBefore": objects.timestamp(one.not_before),
+                "notAfter": objects.timestamp(one.not_after),
+                "signs": one.signs,
+                "unexpiredCertificates": one.unexpired,
+            }
+            for one in found.anchors
+        ],
+        "serviceAccountKeys": [{"keyID": key, "signs": signs} for key, signs in found.keys],
+        "rotations": [_state(state) for state in found.rotations],
+    }
+
+
+def _state(state: trust_rotation.State) -> dict[str, Any]:
+    return {
+        "what": str(state.what),
+        "next": str(state.next),
+        "staying": state.staying,
+        "leaving": state.leaving,
+        "undone": state.turned,
+    }
+
+
+def _text(found: trust_overview.Overview) -> str:
+    from handfast.api import objects
+
+    rows = [
+        (
+            one.fingerprint[:16],
+            one.name,
+            objects.timestamp(one.not_after),
+            "yes" if one.signs else "no",
+            "unknown" if one.unexpired is None else str(one.unexpired),
+        )
+        for one in found.anchors
+    ]
+    parts = [output.table(("CA", "NAME", "UNTIL", "SIGNS", "UNEXPIRED CERTIFICATES"), rows)]
+    keys = [(key[:16], "yes" if signs else "no") for key, signs in found.keys]
+    parts.append(output.table(("SERVICE ACCOUNT KEY", "SIGNS"), keys))
+    for state in found.rotations:
+        way = "being undone" if state.turned else "under way"
+        parts.append(
+            f"A rotation of the {_named(state.what)} is {way}; next is {state.next}: {_about(state.what, state.next)}"
+        )
+    return "\n\n".join(parts)
+
+
+def _named(what: str) -> str:
+    return "CA" if what == "ca" else "service account key"
+
+
+def _about(what: str, step: str) -> str:
+    return _ABOUT[what][step]
+
+
+# --- rotate
+
+
+@command.command(short_help="Replace the CA, or the key of service account tokens, one step at a time.")
+@settings.directory_option(_DIRECTORY)
+@settings.config_option
+@click.option("--service-account-key", "accounts", is_flag=True, help="Replace the key of service account tokens.")
+@click.option("--all", "everything", is_flag=True, help="Go on with the steps that follow, until one has to wait.")
+@click.option("--undo", is_flag=True, help="Go back; possible until the last step begins.")
+@click.option(
+    "--unsafe-skip-wait", is_flag=True, help="Do not wait for clients to learn, or to renew: they may be locked out."
+)
+@output.format_option
+def rotate(directory: str, config_file: str | None, form: str, **asked: bool) -> None:
+    """Replace the CA, or the key of service account tokens, one step at a time.
+
+    Each call does the next step and says what comes after it, or says what that one waits for. The steps are: add the
+    new one, publish it, switch to signing with it, reissue the control plane's own certificates, retire the old one.
+    Nothing is refused on the way. A step that was cut short is done again by the next call.
+    """
+    import asyncio
+
+    place = layout.Layout.at(directory)
+    chosen = settings.load(place, {}, config_file).configuration
+    with _owned(place) as running:
+        asyncio.run(_rotate(place, chosen, asked, form, running=running))
+
+
+async def _rotate(
+    place: layout.Layout, chosen: config.Configuration, asked: Mapping[str, bool], form: str, *, running: bool
+) -> None:
+    from handfast.assembly import ca_rotation
+    from handfast.rules import trust_rotation
+
+    what = trust_rotation.What.ACCOUNTS if asked["accounts"] else trust_rotation.What.CA
+    world = ca_rotation.World(
+        reach=lambda: _reach(place, chosen, running=running),
+        running=running,
+        clock=clocks.SystemClock(),
+        max_token_seconds=chosen.service_account_max_token_seconds,
+    )
+    work = ca_rotation.Rotation(place, what, world)
+    skip = asked["unsafe_skip_wait"]
+    reports: list[ca_rotation.Report] = []
+    with work.alone():
+        while True:
+            first = not reports
+            report = await (work.undo() if asked["undo"] and first else work.advance(skip_waits=skip))
+            reports.append(report)
+            if form == "text":
+                output.result(_told(what, report))
+            if not asked["everything"] or report.next is None or (report.waits and not skip):
+                break
+    if form != "text":
+        output.result(output.document({"what": str(what), "steps": [_step(report) for report in reports]}, form))
+
+
+def _step(report: ca_rotation.Report) -> dict[str, Any]:
+    from handfast.api import objects
+
+    return {
+        "did": None if report.did is None else str(report.did),
+        "actions": list(report.actions),
+        "next": None if report.next is None else str(report.next),
+        "waitsFor": [
+            {"what": wait.sentence, "until": None if wait.until is None else objects.timestamp(wait.until)}
+            for wait in report.waits
+        ],
+    }
+
+
+def _told(what: str, report: ca_rotation.Report) -> str:
+    lines: list[str] = []
+    if report.did is not None:
+        lines += [f"done: {report.did} ({_about(what, report.did)})", *(f"  {action}" for action in report.actions)]
+    if report.next is None:
+        lines.append("the rotation is over")
+        return "\n".join(lines)
+    lines.append(f"next: {report.next} ({_about(what, report.next)})")
+    lines += _waiting(report.waits)
+    return "\n".join(lines)
+
+
+def _waiting(waits: Sequence[trust_rotation.Wait]) -> list[str]:
+    return [f"  waits: {wait.sentence}" for wait in waits]

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast csr`: list, approve, deny and explain certificate requests. It prints; the rules are in `rules`.
+
+Approving and denying, of each request that is named:
+
+1. One that has the opposite condition is refused; one that has the condition already is left as it is.
+2. Whoever writes it at the same time makes it a conflict: it is read again and tried again, ten times at most.
+3. A request that is not there, or refused, does not keep the others from being tried; the first error is told at the end.
+
+Explaining asks what the approver asks, and writes nothing. Who may not ask is told so, check by check.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from handfast import errors
+from handfast.cli import connecting, output
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Sequence
+
+    from handfast.api import objects
+    from handfast.client import api
+    from handfast.rules import kubelet_csr, request_explanation
+
+_TRIES: Final = 10
+_COLUMNS: Final = ("NAME", "AGE", "SIGNERNAME", "REQUESTOR", "REQUESTEDDURATION", "CONDITION")
+# What each command writes, and what it does not go together with.
+_VERDICTS: Final = {
+    "Approved": ("Denied", "HandfastApprove", "This CSR was approved by handfast csr approve."),
+    "Denied": ("Approved", "HandfastDeny", "This CSR was denied by handfast csr deny."),
+}
+
+
+@click.group(name="csr", short_help="List, approve, deny and explain certificate requests.")
+def command() -> None:
+    """List, approve, deny and explain certificate requests, by which nodes and people get certificates."""
+
+
+@command.command(name="list", short_help="List the certificate requests.")
+@connecting.options
+@output.format_option
+@click.pass_context
+def list_command(ctx: click.Context, kubeconfig: str | None, directory: str, form: str) -> None:
+    """List the certificate requests of the cluster, with the columns that kubectl shows."""
+    import asyncio
+
+    from handfast.api import print_access
+    from handfast.runtime import clock
+
+    found = asyncio.run(_list(connecting.chosen(ctx, kubeconfig, directory)))
+    if form != "text":
+        output.result(output.document({"apiVersion": "v1", "kind": "List", "items": found}, form))
+        return
+    now = clock.SystemClock().now()
+    rows = [
+        (str(each["metadata"]["name"]), *map(str, print_access.certificatesigningrequest(each, now))) for each in found
+    ]
+    if rows:
+        output.result(output.table(_COLUMNS, rows))
+    else:
+        output.note("there are no certificate requests")
+
+
+async def _list(kubeconfig: str) -> list[objects.Document]:
+    async with connecting.connected(kubeconfig) as reached:
+        found = await reached.client.list(_resource())
+    # Lists of the API leave out what every item has in common.
+    head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
+    return [{**head, **each} for each in found]
+
+
+def _resource() -> api.Resource:
+    from handfast.client import certificates
+
+    return certificates.REQUESTS
+
+
+@command.command(short_help="Approve certificate requests.")
+@click.argument("names", metavar="NAME…", nargs=-1, required=True)
+@click.option("--message", default=None, help="Why, for whoever reads the condition.")
+@connecting.options
+@output.format_option
+@click.pass_context
+def approve(ctx: click.Context, /, names: tuple[str, ...], **given: Any) -> None:
+    """Approve certificate requests, so that their signer may sign them. An approval cannot be taken back."""
+    _decide(ctx, "Approved", names, given)
+
+
+@command.command(short_help="Deny certificate requests.")
+@click.argument("names", metavar="NAME…", nargs=-1, required=True)
+@click.option("--message", default=None, help="Why, for whoever reads the condition.")
+@connecting.options
+@output.format_option
+@click.pass_context
+def deny(ctx: click.Context, /, names: tuple[str, ...], **given: Any) -> None:
+    """Deny certificate requests. A denial cannot be taken back."""
+    _decide(ctx, "Denied", names, given)
+
+
+def _decide(ctx: click.Context, verdict: str, names: Sequence[str], given: dict[str, Any]) -> None:
+    import asyncio
+
+    path = connecting.chosen(ctx, given["kubeconfig"], given["directory"])
+    done, failed = asyncio.run(_decide_all(path, verdict, list(dict.fromkeys(names)), given["message"]))
+    if given["form"] != "text":
+        rows = [{"name": name, "condition": verdict, "changed": changed} for name, changed in done]
+        output.result(output.document({"requests": rows}, given["form"]))
+    else:
+        for name, changed in done:
+            output.result(f"certificate request {name} {'' if changed else 'was already '}{verdict.lower()}")
+    # 3.
+    for error in failed[1:]:
+        output.note(error.message)
+    if failed:
+        raise failed[0]
+
+
+async def _decide_all(
+    kubeconfig: str, verdict: str, names: Sequence[str], message: str | None
+) -> tuple[list[tuple[str, bool]], list[errors.HandfastError]]:
+    done: list[tuple[str, bool]] = []
+    failed: list[errors.HandfastError] = []
+    async with connecting.connected(kubeconfig) as reached:
+        for name in names:
+            try:
+                done.append((name, await _decide_one(reached.client, verdict, name, message)))
+            except errors.HandfastError as error:
+                if error.reason in {"Forbidden", "Unauthorized"}:
+                    error.hint = connecting.CHOOSE
+                failed.append(error)
+    return done, failed
+
+
+async def _decide_one(client: api.Client, verdict: str, name: str, message: str | None) -> bool:
+    """Whether anything was changed."""
+    from handfast.api import jsonpath, objects, status
+    from handfast.runtime import clock
+
+    opposite, reason, said = _VERDICTS[verdict]
+    for _ in range(_TRIES):
+        found = await client.get(_resource(), name)
+        rows = jsonpath.mappings(found, "status", "conditions")
+        kinds = {jsonpath.text(row, "type") for row in rows}
+        # 1.
+        if opposite in kinds:
+            raise errors.Refused(
+                f'certificate signing request "{name}" is already {opposite}',
+                reason=f"Already{opposite}",
+                hint="neither can be taken back; have a new request created",
+            )
+        if verdict in kinds:
+            return False
+        now = objects.timestamp(clock.SystemClock().now())
+        added = {"type": verdict, "status": "True", "reason": reason, "message": message or said, "lastUpdateTime": now}
+        found["status"] = {**jsonpath.mapping(found, "status"), "conditions": [*rows, added]}
+        try:
+            await client.update(_resource(), found, subresource="approval")
+        except status.StatusError as error:
+            # 2.
+            if error.reason != "Conflict":
+                raise
+            continue
+        return True
+    raise errors.Unavailable(f'others keep writing certificate request "{name}"', reason="Conflict")
+
+
+@command.command(short_help="Say why a request stands where it stands.")
+@click.argument("name")
+@connecting.options
+@output.format_option
+@click.pass_context
+def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: str, form: str) -> None:
+    """Say why a certificate request stands where it stands: each check with what was compared, and what would turn it."""
+    import asyncio
+
+    found = asyncio.run(_explain(connecting.chosen(ctx, kubeconfig, directory), name))
+    due = found.due.at
+    if form != "text":
+        rows = [{"check": row.name, "ok": row.passed, "compared": row.compared} for row in found.checks]
+        facts: dict[str, Any] = {"name": name, "verdict": found.verdict, "checks": rows, "change": found.flip}
+        if due is not None:
+            facts["deleted"] = {"at": _instant(due), "rule": found.due.rule}
+        output.result(output.document(facts, form))
+        return
+    if found.checks:
+        lines = [(row.name, "ok" if row.passed else "fails", row.compared) for row in found.checks]
+        output.result(output.table(("CHECK", "RESULT", "COMPARED"), lines) + "\n")
+    # Much of both was chosen by whoever sent the request: it gets no lines of its own.
+    output.result(f"{output.printable(found.sentence)}\nto change that: {output.printable(found.flip)}")
+    if due is not None:
+        output.result(f"as it is, it is deleted at {_instant(due)} (rule: {found.due.rule})")
+
+
+def _instant(at: datetime.datetime) -> str:
+    from handfast.api import objects
+
+    return objects.timestamp(at)
+
+
+async def _explain(kubeconfig: str, name: str) -> request_explanation.Explanation:
+    from handfast.rules import kubelet_csr, request_explanation
+    from handfast.runtime import clock
+
+    async with connecting.connected(kubeconfig) as reached:
+        document = await reached.client.get(_resource(), name)
+        answers: dict[str, request_explanation.Answer] = {}
+        addresses: tuple[str, ...] | None = None
+        reserved = kubelet_csr.NONE
+        try:
+            facts = kubelet_csr.read(document)
+        except errors.Refused:
+            # The explanation says why it cannot be read.
+            facts = None
+        if facts is not None:
+            answers, addresses, reserved = await _asked(reached.client, facts)
+    now = clock.SystemClock().now()
+    return request_explanation.explain(document, now, asked=answers, node_addresses=addresses, reserved=reserved)
+
+
+async def _asked(
+    client: api.Client, facts: kubelet_csr.Facts
+) -> tuple[dict[str, request_explanation.Answer], tuple[str, ...] | None, frozenset[str]]:
+    """What the approver would ask, as far as the caller may."""
+    from handfast.api import status
+    from handfast.client import certificate_reviews
+    from handfast.rules import kubelet_csr
+
+    answers: dict[str, request_explanation.Answer] = {}
+    addresses: tuple[str, ...] | None = None
+    reserved = kubelet_csr.NONE
+    try:
+        addresses = await certificate_reviews.node_addresses(client, facts)
+        for word in kubelet_csr.permissions(facts.signer_name):
+            answers[word] = await certificate_reviews.permission(client, facts, word)
+        reserved = await certificate_reviews.reserved(client, facts)
+    except status.StatusError as error:
+        if error.reason != "Forbidden":
+            raise
+        output.note(f"not everything could be asked: {error.message}")
+    return answers, addresses, reserved

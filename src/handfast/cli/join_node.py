@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The second half of `handfast join`: from the bootstrap kubeconfig to a certificate, a kubeconfig and an agent.
+
+How the cluster was found is in `join`. How a certificate is obtained is in `node.bootstrap`.
+
+1. A kubeconfig of another cluster is not touched, and nothing is asked for or written: a machine is in one cluster.
+2. Where this machine has a certificate in force for this cluster already, no other is asked for; it is tried all the same.
+3. What fails can be tried again: the same key and the same request are gone on with.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from handfast import errors
+from handfast.assembly import node_config, units
+from handfast.cli import output
+
+if TYPE_CHECKING:
+    from handfast.assembly import node
+    from handfast.client import discovery
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_PASSING: Final = frozenset({"BootstrapTimeout"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What this machine is to become; `unit` is where its systemd unit goes, None for no unit."""
+
+    name: str
+    kubeconfig: pathlib.Path
+    directory: pathlib.Path
+    unit: pathlib.Path | None
+
+    def command(self) -> list[str]:
+        """How its agent is started: what is not the default is named."""
+        words = [*units.program(), "node", "run", "--node-name", self.name]
+        for flag, value, default in (
+            ("--kubeconfig", self.kubeconfig, node_config.KUBECONFIG),
+            ("--cert-dir", self.directory, node_config.CERT_DIR),
+        ):
+            if str(value) != default:
+                words += [flag, str(value)]
+        return [*words, "--rotate-certificates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What came of it."""
+
+    plan: Plan
+    obtained: node.Obtained
+
+    def facts(self) -> dict[str, Any]:
+        from handfast.api import objects
+
+        leaf = self.obtained.pair.leaf
+        return {
+            "joined": True,
+            "node": self.plan.name,
+            "nodeExisted": self.obtained.known,
+            "kubeconfig": str(self.plan.kubeconfig),
+            "certificateDirectory": str(self.plan.directory),
+            "certificate": {
+                "subject": str(leaf.subject),
+                "serial": leaf.serial,
+                "notAfter": objects.timestamp(leaf.not_after),
+                "new": self.obtained.fresh,
+            },
+            "agentCommand": self.plan.command(),
+        }
+
+
+def options(function: _F) -> _F:
+    """Adds what concerns the node."""
+    rows: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+        (("--node-name",), {"metavar": "NAME", "help": "The name of the Node.  [default: the host name]"}),
+        (
+            ("--cert-dir",),
+            {"metavar": "DIR", "help": f"Where certificates are kept.  [default: {node_config.CERT_DIR}]"},
+        ),
+        (
+            ("--kubeconfig",),
+            {"metavar": "FILE", "help": f"Where the node's kubeconfig goes.  [default: {node_config.KUBECONFIG}]"},
+        ),
+        (
+            ("--systemd",),
+            {"is_flag": True, "help": "Install the agent as a service, so that it runs after each start."},
+        ),
+        (("--systemd-dir",), {"metavar": "DIR", "hidden": True, "help": "Where the unit goes."}),
+    )
+    for names, settings in reversed(rows):
+        function = click.option(*names, **settings)(function)
+    return function
+
+
+def plan(given: dict[str, Any]) -> Plan:
+    """From the flags, before anything is asked of anybody."""
+    from handfast.node import registration
+
+    return Plan(
+        name=registration.node_name(given["node_name"]),
+        kubeconfig=pathlib.Path(given["kubeconfig"] or node_config.KUBECONFIG).absolute(),
+        directory=pathlib.Path(given["cert_dir"] or node_config.CERT_DIR).absolute(),
+        unit=pathlib.Path(given["systemd_dir"] or units.DIRECTORY) if given["systemd"] else None,
+    )
+
+
+def require_same_cluster(wanted: Plan, found: discovery.Found) -> None:
+    """1."""
+    from handfast.client import connection
+
+    if not wanted.kubeconfig.exists():
+        return
+    try:
+        known = connection.load(str(wanted.kubeconfig)).server
+    except errors.Refused:
+        # It cannot be used, and is written anew.
+        return
+    if known.rstrip("/") not in {server.rstrip("/") for server in (found.server, *found.info.servers)}:
+        raise errors.Refused(
+            f"this machine is in a cluster already: {wanted.kubeconfig} names {known}",
+            reason="AlreadyJoined",
+            hint=f"to leave it, stop its agent and remove {wanted.kubeconfig} and {wanted.directory}; "
+            "or name other places with --kubeconfig and --cert-dir",
+        )
+
+
+async def obtain(wanted: Plan, bootstrap_kubeconfig: pathlib.Path, seconds: float) -> Joined:
+    """2. and 3."""
+    from handfast.assembly import node
+    from handfast.node import bootstrap
+    from handfast.runtime import clock
+
+    output.note(f"asking for a certificate as node {wanted.name}")
+    where = bootstrap.Places(
+        node=wanted.name,
+        kubeconfig=wanted.kubeconfig,
+        bootstrap_kubeconfig=bootstrap_kubeconfig,
+        directory=wanted.directory,
+    )
+    try:
+        return Joined(wanted, await node.obtain(where, seconds, clock=clock.SystemClock()))
+    except errors.HandfastError as error:
+        if error.reason in _PASSING:
+            again = "run the same command again, which goes on with the same request"
+            error.hint = f"{error.hint}; or {again}" if error.hint else again
+        raise
+
+
+def install(wanted: Plan) -> dict[str, Any]:
+    """The unit, where one was wanted."""
+    if wanted.unit is None:
+        return {"systemdUnit": None, "left": None}
+    command = wanted.command()
+    if place := units.exposed(command):
+        output.warn(
+            f"the agent runs as root, and others than root can change {place}, which it is started from: install handfast "
+            "where only root can write"
+        )
+    path, left = units.install(command, wanted.unit, writable=(wanted.directory, wanted.kubeconfig.parent))
+    return {"systemdUnit": str(path), "left": left or None}
+
+
+def would(wanted: Plan, bootstrap_kubeconfig: str) -> str:
+    """What a dry run leaves out."""
+    lines = [
+        f"would write {bootstrap_kubeconfig}, ask for a certificate as node {wanted.name},",
+        f"keep it in {wanted.directory} and write {wanted.kubeconfig}",
+    ]
+    if wanted.unit is not None:
+        lines.append(f"would write {wanted.unit / units.NAME}")
+    return "\n".join(lines)
+
+
+def story(facts: dict[str, Any], table: str) -> str:
+    """For people."""
+    certificate = facts["certificate"]
+    word = "" if certificate["new"] else ", which was here already"
+    known = " (a Node of this name is there already, and is taken over)" if facts["nodeExisted"] else ""
+    text = (
+        f"this machine has joined the cluster as node {facts['node']}{known}\n\n{table}"
+        f"  certificate {certificate['subject']}, until {certificate['notAfter']}{word}\n"
+        f"  kept in     {facts['certificateDirectory']}\n"
+        f"  kubeconfig  {facts['kubeconfig']}\n\n"
+    )
+    if facts["systemdUnit"] is None:
+        command = " ".join(output.quoted(part) for part in facts["agentCommand"])
+        return f"{text}The certificate is renewed only while the node's agent runs. To start it:\n\n  {command}"
+    if facts["left"]:
+        return f"{text}wrote {facts['systemdUnit']}; it was not started. To start the agent:\n\n  {facts['left']}"
+    return f"{text}wrote {facts['systemdUnit']}: the agent runs now, and after every start of this machine"

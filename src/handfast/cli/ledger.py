@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast ledger`: lists, shows and verifies what is written down of every certificate issued. It changes nothing.
+
+What an entry is, and what can be wrong with the chain, is `rules.ledger`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handfast import errors
+from handfast.cli import connecting, output, token_input
+
+if TYPE_CHECKING:
+    import datetime
+
+    from handfast.rules import ledger
+
+_FIELDS = (
+    ("issued", "issued_at"),
+    ("until", "not_after"),
+    ("signer", "signer"),
+    ("names", "names"),
+    ("serial", "serial"),
+    ("key", "key_fingerprint"),
+    ("certificate", "certificate"),
+    ("requester", "requester"),
+    ("authenticatedBy", "authenticated_by"),
+    ("credential", "token_id"),
+    ("rule", "rule"),
+    ("request", "request"),
+)
+
+
+@click.group(name="ledger", short_help="List, show and verify the certificates that were issued.")
+def command() -> None:
+    """List, show and verify what the signers wrote down of every certificate they issued."""
+
+
+@command.command(name="list", short_help="List the certificates that were issued.")
+@click.option("--node", metavar="NAME", default="", help="Only those of this node.")
+@click.option("--key", metavar="FINGERPRINT", default="", help="Only those of this public key: its SHA-256 in hex.")
+@click.option("--serial", metavar="HEX", default="", help="Only those with this serial number.")
+@click.option("--signer", metavar="NAME", default="", help="Only those of this signer; kubernetes.io/ may be left out.")
+@click.option("--since", metavar="DURATION|TIME", default="", help="Only those issued since, as in 24h or a time.")
+@connecting.options
+@output.format_option
+@click.pass_context
+def list_command(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: str, **asked: str) -> None:
+    """List the certificates that were issued, oldest first."""
+    since = _since(asked["since"])
+    segments = _segments(connecting.chosen(ctx, kubeconfig, directory))
+    found = [entry for entry in _entries(segments) if _matches(entry, asked, since)]
+    if form != "text":
+        output.result(output.document({"entries": [_document(entry) for entry in found]}, form))
+        return
+    if not found:
+        output.note("no such certificate is in the ledger" if segments else "the ledger is empty")
+        return
+    rows = [_row(entry) for entry in found]
+    output.result(output.table(("ISSUED", "UNTIL", "NAME", "SIGNER", "SERIAL", "REQUESTER", "RULE"), rows))
+
+
+def _row(entry: ledger.Entry) -> tuple[str, ...]:
+    from handfast.api import objects
+
+    name = entry.names[0].removeprefix("CN=") if entry.names else ""
+    times = (objects.timestamp(entry.issued_at), objects.timestamp(entry.not_after))
+    return (*times, name, entry.signer, entry.serial, entry.requester, entry.rule)
+
+
+@command.command(short_help="Show all that is known of one certificate.")
+@click.argument("which", metavar="SERIAL|REQUEST|SHA256")
+@connecting.options
+@output.format_option
+@click.pass_context
+def show(ctx: click.Context, which: str, kubeconfig: str | None, directory: str, form: str) -> None:
+    """Show all that the ledger has of a certificate.
+
+    It is named by its serial number, the name of the CertificateSigningRequest, or the SHA-256 of the certificate or of
+    its public key; there may be several.
+    """
+    found = [entry for entry in _entries(_segments(connecting.chosen(ctx, kubeconfig, directory))) if _is(entry, which)]
+    if not found:
+        raise errors.Refused(
+            f'nothing in the ledger has the serial number, request, certificate or key "{which}"',
+            reason="NotFound",
+            hint="`handfast ledger list` shows what there is",
+        )
+    documents = [_document(entry) for entry in found]
+    if form != "text":
+        output.result(output.document({"entries": documents}, form))
+        return
+    output.result("\n\n".join(_lines(document) for document in documents))
+
+
+def _lines(document: dict[str, Any]) -> str:
+    texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in document.items()}
+    width = max(map(len, texts))
+    # What others chose gets no lines of its own, on which it could pass for another field.
+    return "\n".join(f"{key.ljust(width)}   {output.printable(value)}".rstrip() for key, value in texts.items())
+
+
+@command.command(short_help="Verify that nothing in it was changed.")
+@click.option(
+    "--head", metavar="HASH", default="", help="A hash that an earlier verify printed: it must be in there still."
+)
+@connecting.options
+@output.format_option
+@click.pass_context
+def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str, form: str) -> None:
+    """Verify that no entry of the ledger was changed, removed or moved.
+
+    Who can write the store's file can write the whole chain anew. Note the hash that is printed, somewhere else, and give
+    it with --head the next time: then that shows, too. Once the oldest segments were deleted, because all in them had
+    expired, a noted hash is needed.
+    """
+    from handfast.rules import ledger
+
+    segments = sorted(_segments(connecting.chosen(ctx, kubeconfig, directory)), key=lambda segment: segment.sequence)
+    findings = ledger.verify(segments, _hash(head))
+    if form != "text":
+        output.result(output.document(_report(segments, findings), form))
+    elif findings:
+        rows = [(found.segment, str(found.entry or "-"), found.reason, found.sentence) for found in findings]
+        output.result(output.table(("SEGMENT", "ENTRY", "WHAT", "DETAIL"), rows))
+    else:
+        output.result(_praise(segments))
+    if {found.reason for found in findings} == {ledger.SHORTENED}:
+        raise errors.Refused(
+            findings[0].sentence,
+            reason="LedgerShortened",
+            hint=f"give a hash that was noted before with --head; the head now is {segments[-1].last_link}",
+        )
+    if findings:
+        raise errors.Refused(
+            f"the ledger is not what was written: {findings[0].sentence}",
+            reason="LedgerChanged",
+            hint="compare with a backup of the store; the audit log names who wrote what over the API",
+        )
+
+
+def _report(segments: Sequence[ledger.Segment], findings: Sequence[ledger.Finding]) -> dict[str, Any]:
+    rows = [
+        {"segment": found.segment, "entry": found.entry, "what": found.reason, "detail": found.sentence}
+        for found in findings
+    ]
+    return {
+        "good": not findings,
+        "segments": len(segments),
+        "entries": sum(len(segment.entries) for segment in segments),
+        "begins": segments[0].sequence if segments else None,
+        "head": segments[-1].last_link if segments else None,
+        "findings": rows,
+    }
+
+
+def _praise(segments: Sequence[ledger.Segment]) -> str:
+    if not segments:
+        return "the ledger is empty"
+    count = sum(len(segment.entries) for segment in segments)
+    first = segments[0]
+    begins = "from the beginning" if first.sequence == 1 else f"from {first.name} on; older ones were deleted"
+    return f"the chain holds: {count} entries in {len(segments)} segments, {begins}\nhead {segments[-1].last_link}"
+
+
+def _hash(text: str) -> str:
+    if text and (len(text) != 64 or set(text.lower()) - set("0123456789abcdef")):
+        raise output.Usage(f'--head: "{text}" is no hash', hint="give the 64 hex digits that an earlier verify printed")
+    return text.lower()
+
+
+def _segments(kubeconfig: str) -> list[ledger.Segment]:
+    import asyncio
+
+    from handfast.rules import ledger
+
+    return [ledger.read(document) for document in asyncio.run(_fetch(kubeconfig))]
+
+
+async def _fetch(kubeconfig: str) -> Sequence[Any]:
+    from handfast.api import handfast_kinds, status
+    from handfast.client import api
+
+    logs = api.Resource(handfast_kinds.GROUP, "v1alpha1", handfast_kinds.ISSUANCE_LOGS[1], namespaced=False)
+    async with connecting.connected(kubeconfig) as reached:
+        try:
+            return await reached.client.list(logs)
+        except status.StatusError as error:
+            if error.reason != "NotFound":
+                raise
+            raise errors.Refused(
+                f"this API server does not serve {logs.plural}.{logs.group}",
+                reason="NoLedger",
+                hint="only a Handfast API server has a ledger; choose its kubeconfig with --kubeconfig",
+            ) from None
+
+
+def _entries(segments: Sequence[ledger.Segment]) -> list[ledger.Entry]:
+    """All that can be read, oldest first; `verify` tells of the others."""
+    from handfast.rules import ledger
+
+    found, unreadable = [], 0
+    for segment in sorted(segments, key=lambda segment: segment.sequence):
+        for stored in segment.entries:
+            try:
+                found.append(ledger.decode(ledger.line_of(stored)))
+            except errors.Refused:
+                unreadable += 1
+    if unreadable:
+        output.note(f"{unreadable} entries cannot be read and are left out; `handfast ledger verify` says more")
+    return found
+
+
+def _since(text: str) -> datetime.datetime | None:
+    from handfast.api import objects
+    from handfast.runtime import clock
+
+    if not text:
+        return None
+    try:
+        return objects.parse_timestamp(text)
+    except ValueError:
+        ago = token_input.parse_ttl(text, "--since")
+        return None if ago is None else clock.SystemClock().now() - ago
+
+
+def _matches(entry: ledger.Entry, asked: dict[str, str], since: datetime.datetime | None) -> bool:
+    from handfast.rules import revocation, user_names
+
+    node, key, serial, signer = asked["node"], asked["key"], asked["serial"], asked["signer"]
+    return (
+        (not node or f"CN={user_names.node_user(node)}" in entry.names)
+        and (not key or revocation.normal_key_fingerprint(key) == entry.key_fingerprint)
+        and (not serial or revocation.normal_serial(serial) == revocation.normal_serial(entry.serial))
+        and (not signer or entry.signer in {signer, f"kubernetes.io/{signer}"})
+        and (since is None or entry.issued_at >= since)
+    )
+
+
+def _is(entry: ledger.Entry, which: str) -> bool:
+    from handfast.rules import revocation
+
+    fingerprint = revocation.normal_key_fingerprint(which)
+    return (
+        which == entry.request
+        or fingerprint in {entry.certificate, entry.key_fingerprint}
+        or (revocation.normal_serial(which) == revocation.normal_serial(entry.serial))
+    )
+
+
+def _document(entry: ledger.Entry) -> dict[str, Any]:
+    from handfast.api import objects
+
+    found = {name: getattr(entry, field) for name, field in _FIELDS}
+    instants = {name: objects.timestamp(found[name]) for name in ("issued", "until")}
+    return found | instants | {"names": list(entry.names)}

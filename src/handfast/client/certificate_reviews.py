@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks the API what the approval of a node's request depends on: the requester's permission, the Node's addresses, others'.
+
+It approves nothing: the approver and `handfast csr explain` ask by it, so that both ask the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from dataclasses import dataclass
+
+import msgspec
+
+from handfast import errors
+from handfast.api import jsonpath, objects
+from handfast.bootstrap import cluster_info
+from handfast.client import api
+from handfast.rules import certificate_admission, decision, kubelet_csr
+
+REVIEWS = api.Resource("authorization.k8s.io", "v1", "subjectaccessreviews", False)
+NODES = api.Resource("", "v1", "nodes", False)
+CONFIG_MAPS = api.Resource("", "v1", "configmaps", True)
+SERVICES = api.Resource("", "v1", "services", True)
+NOT_PERMITTED = "NotPermitted"
+_RULE = "SubjectAccessReview"
+
+
+class _Address(msgspec.Struct):
+    address: str = ""
+
+
+class _Status(msgspec.Struct):
+    addresses: list[_Address] | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Node(msgspec.Struct):
+    """As much of a Node as says where it is: there may be thousands."""
+
+    metadata: _Named
+    status: _Status | None = None
+
+
+_NODE_LISTS = msgspec.json.Decoder(api.Listing[_Node])
+
+
+async def permission(client: api.Client, facts: kubelet_csr.Facts, word: str) -> decision.Decision:
+    """Whether the requester may create `certificatesigningrequests/<word>`, by SubjectAccessReview."""
+    answer = await client.create(REVIEWS, review(facts, word))
+    said = jsonpath.text(answer, "status", "reason") or jsonpath.text(answer, "status", "evaluationError")
+    if jsonpath.at(answer, "status", "allowed") is True:
+        return decision.Approve("Allowed", said or "allowed", _RULE)
+    return decision.NotMine(NOT_PERMITTED, said or "not allowed", _RULE)
+
+
+@dataclass(slots=True)
+class _Question:
+    """One that is not sent yet, and its answer: an error where none came."""
+
+    answer: decision.Decision | errors.HandfastError | None = None
+
+
+class Permissions:
+    """Asks for many requests at once: those that wait for the same question share the next answer to it.
+
+    Machines that join with one token are one requester. An answer is only ever given to whoever asked before it was sent
+    for, so that nobody is approved by what was true before.
+    """
+
+    def __init__(self, client: api.Client) -> None:
+        self._client = client
+        self._next: dict[object, _Question] = {}
+        self._turns: dict[object, asyncio.Lock] = {}
+
+    async def ask(self, facts: kubelet_csr.Facts, word: str) -> decision.Decision:
+        """As `permission`."""
+        extra = tuple((key, tuple(values)) for key, values in sorted(facts.extra.items()))
+        key = (facts.username, facts.uid, tuple(facts.groups), extra, word)
+        question = self._next.setdefault(key, _Question())
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        try:
+            async with turn:
+                if question.answer is None:
+                    # From here on others wait for another answer.
+                    self._next.pop(key, None)
+                    question.answer = await self._sent(facts, word)
+        finally:
+            if not turn.locked() and key not in self._next:
+                self._turns.pop(key, None)
+        if isinstance(question.answer, errors.HandfastError):
+            raise question.answer
+        return question.answer
+
+    async def _sent(self, facts: kubelet_csr.Facts, word: str) -> decision.Decision | errors.HandfastError:
+        try:
+            return await permission(self._client, facts, word)
+        except errors.HandfastError as error:
+            return error
+
+
+def review(facts: kubelet_csr.Facts, word: str) -> objects.Document:
+    """The question, with the requester as the server wrote it down; no name and no namespace, as Kubernetes asks it."""
+    attributes = {
+        "group": certificate_admission.GROUP,
+        "version": "*",
+        "resource": "certificatesigningrequests",
+        "subresource": word,
+        "verb": "create",
+    }
+    extra = {key: list(values) for key, values in facts.extra.items()}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": facts.username,
+            "uid": facts.uid,
+            "groups": list(facts.groups),
+            **({"extra": extra} if extra else {}),
+            "resourceAttributes": attributes,
+        },
+    }
+
+
+async def node_addresses(client: api.Client, facts: kubelet_csr.Facts) -> tuple[str, ...] | None:
+    """The addresses that the Node of a serving request reports; None where there is no such Node, or it is no matter."""
+    node = facts.node_name
+    if facts.signer_name != certificate_admission.KUBELET_SERVING or objects.dns_subdomain(node) is not None:
+        return None
+    found = await client.find(NODES, node)
+    if found is None:
+        return None
+    return tuple(jsonpath.text(row, "address") for row in jsonpath.mappings(found, "status", "addresses"))
+
+
+async def reserved(client: api.Client, facts: kubelet_csr.Facts) -> frozenset[str]:
+    """What a serving request may not name although its Node reports it: where the API server is, and the other Nodes.
+
+    The API server is at the hosts of cluster-info and at the addresses of its Service. A cluster-info that cannot be read
+    is an error: it would take a reserved host for a free one.
+    """
+    if facts.signer_name != certificate_admission.KUBELET_SERVING:
+        return kubelet_csr.NONE
+    found: set[str] = set()
+    info = await client.find(CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+    text = jsonpath.text(info, "data", cluster_info.KUBECONFIG_KEY)
+    if text:
+        found.update(urllib.parse.urlsplit(server).hostname or "" for server in cluster_info.read(text).servers)
+    service = await client.find(SERVICES, "kubernetes", namespace="default")
+    found.update(jsonpath.texts(service, "spec", "clusterIPs"), {jsonpath.text(service, "spec", "clusterIP")})
+    async for page in client.pages(NODES, api.EVERYTHING, _NODE_LISTS):
+        for node in page.items:
+            if node.metadata.name != facts.node_name and node.status is not None:
+                found.update(row.address for row in node.status.addresses or ())
+    return frozenset(found)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deletes certificate requests that have had their time, each by a timer of its own.
+
+`rules.request_age` says when that is. Nothing is polled and nothing is read again: of each request its identity, its
+version and its instant are remembered. It does not touch certificates: they live on without their request.
+
+1. A request is deleted only as it was seen, by UID and version; whoever changed it meanwhile has the watch tell of it.
+2. Timers run on another clock than the one that requests are dated by, so that none runs for longer than an hour: after
+   that the instant is compared again.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+import prometheus_client
+
+from handfast.client import api
+from handfast.controllers import certificate_requests, loop
+from handfast.rules import request_age
+from handfast.runtime import clock as clocks
+
+NAME = "certificatesigningrequest-cleaner-controller"
+_LOOK_AGAIN_SECONDS = 3600.0
+
+DELETED = prometheus_client.Counter("handfast_csr_cleaner_deleted", "Requests deleted, by rule.", ["rule"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """A request that will be deleted."""
+
+    uid: str
+    version: str
+    at: datetime.datetime
+    rule: str
+
+
+class CsrCleaner:
+    """Handles one request, by name."""
+
+    def __init__(self, client: api.Client, clock: clocks.Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._timed: dict[str, _Timed] = {}
+
+    def __len__(self) -> int:
+        return len(self._timed)
+
+    def see(self, item: certificate_requests.Request) -> float | None:
+        """Remember when a request is due; returns the seconds until it is to be looked at, None for never."""
+        meta = item.metadata
+        due = request_age.due(item.document(), self._clock.now())
+        if due.at is None or meta.deletion_timestamp is not None:
+            self._timed.pop(meta.name, None)
+            return None
+        self._timed[meta.name] = _Timed(meta.uid, meta.resource_version, due.at, due.rule)
+        return self._left(due.at)
+
+    def gone(self, name: str) -> None:
+        """The request was deleted."""
+        self._timed.pop(name, None)
+
+    async def reconcile(self, name: str) -> float | None:
+        timed = self._timed.get(name)
+        if timed is None:
+            return None
+        left = self._left(timed.at)
+        if left > 0:
+            return left
+        # 1.
+        with api.MISSING_OK:
+            await self._client.delete(
+                certificate_requests.RESOURCE, name, uid=timed.uid, resource_version=timed.version
+            )
+            DELETED.labels(timed.rule).inc()
+        if self._timed.get(name) is timed:
+            del self._timed[name]
+        return None
+
+    def _left(self, at: datetime.datetime) -> float:
+        # 2.
+        return min(_LOOK_AGAIN_SECONDS, max(0.0, (at - self._clock.now()).total_seconds()))
+
+
+def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Controller[str]:
+    requests = feed.of(context)
+    handler = CsrCleaner(context.client, context.clock)
+    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
+
+    def told(item: certificate_requests.Request) -> None:
+        seconds = handler.see(item)
+        if seconds is not None:
+            controller.queue.add_after(item.metadata.name, seconds)
+
+    requests.subscribe(told, handler.gone)
+    controller.needs(requests)
+    return controller

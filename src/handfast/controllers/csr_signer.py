@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signs approved requests for Kubernetes' four signers, or says on the request why it does not.
+
+What each signer signs is `rules.signers`'; whether a request should be approved was decided before. Which CA signs is
+`signing_authorities`'.
+
+1. It looks at requests that are approved, neither denied nor failed, without a certificate, for a signer that has a CA.
+2. A request that its signer does not sign gets the condition Failed, with the reason SignerValidationFailure. So does one
+   that cannot be read, or has no name: no later try would end otherwise.
+3. The certificate is in the ledger before it is handed out. Whoever is killed in between, or loses the race with another
+   copy, leaves an entry whose certificate nobody has; never a certificate without an entry.
+4. One update of /status, which carries the version that was approved, hands it out. A lost race is a retry.
+5. Trouble with the CA or the ledger is no fault of the request: it is retried, and told of by an Event, once.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+
+import prometheus_client
+
+from handfast import errors
+from handfast.api import objects, status
+from handfast.client import api
+from handfast.controllers import certificate_requests, events, issuance, loop, signing_authorities
+from handfast.pki import authority
+from handfast.rules import decision, kubelet_csr, ledger, signers
+
+NAME = "certificatesigningrequest-signing-controller"
+DURATION = datetime.timedelta(hours=8760)
+# What several append to the ledger while one write is under way leaves in one write.
+WORKERS = 16
+ISSUED = "Issued"
+_RACES = frozenset({"Conflict", "AlreadyExists"})
+
+RESULTS = prometheus_client.Counter(
+    "handfast_csr_signer_results", "Approved requests, by signer and what became of them.", ["signer", "result"]
+)
+
+
+class CsrSigner:
+    """Handles one request, by name."""
+
+    def __init__(
+        self,
+        context: loop.Context,
+        requests: certificate_requests.Requests,
+        authorities: signing_authorities.SigningAuthorities,
+        book: issuance.Ledger,
+        longest: datetime.timedelta = DURATION,
+    ) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._requests = requests
+        self._authorities = authorities
+        self._book = book
+        self._longest = longest
+        self._recorder = events.Recorder(context.client, context.clock, NAME)
+        # Of which requests it was told what keeps them from being signed: UID and reason.
+        self._told: dict[str, tuple[str, str]] = {}
+
+    def concerns(self, item: certificate_requests.Request) -> bool:
+        """1."""
+        return item.is_open and item.spec.signer_name in self._authorities and item.has(certificate_requests.APPROVED)
+
+    async def reconcile(self, name: str) -> float | None:
+        item = self._requests.get(name)
+        # 1.
+        if item is None or not self.concerns(item):
+            return None
+        try:
+            await self._handle(item)
+        except errors.HandfastError as error:
+            RESULTS.labels(item.spec.signer_name, error.reason).inc()
+            await self._tell(item, error)
+            raise
+        return None
+
+    def gone(self, name: str) -> None:
+        """The request was deleted, or there is nothing more to do about it."""
+        self._told.pop(name, None)
+
+    async def _handle(self, item: certificate_requests.Request) -> None:
+        now = self._clock.now()
+        try:
+            facts = self._requests.facts(item)
+            verdict = signers.judge(facts)
+            if isinstance(verdict, decision.Deny):
+                await self._fail(item, verdict.sentence, now)
+                return
+            issued = self._issue(facts, now)
+        except status.StatusError:
+            raise
+        except errors.Refused as refused:
+            # 2.
+            await self._fail(item, refused.message, now)
+            return
+        # 3.
+        await self._book.append(entry(item, facts, issued, now))
+        # 4.
+        certificate = base64.b64encode(issued.pem).decode()
+        await self._put(item.updated(certificate=certificate))
+        RESULTS.labels(item.spec.signer_name, ISSUED).inc()
+
+    def _issue(self, facts: kubelet_csr.Facts, now: datetime.datetime) -> authority.Issued:
+        profile, ttl = signers.profile(facts, self._longest)
+        request = facts.request
+        signer = self._authorities.current(facts.signer_name)
+        return signer.issue(request.public_key, request.subject, request.sans, profile, now, ttl)
+
+    async def _fail(self, item: certificate_requests.Request, message: str, now: datetime.datetime) -> None:
+        # 2.
+        added = certificate_requests.condition(
+            certificate_requests.FAILED, signers.FAILURE, message, objects.timestamp(now)
+        )
+        await self._put(item.updated(added=added))
+        RESULTS.labels(item.spec.signer_name, signers.FAILURE).inc()
+
+    async def _put(self, document: objects.Document) -> None:
+        with api.MISSING_OK:
+            self._requests.wrote(await self._client.update_status(certificate_requests.RESOURCE, document))
+
+    async def _tell(self, item: certificate_requests.Request, error: errors.HandfastError) -> None:
+        # 5.
+        said = (item.metadata.uid, error.reason)
+        if error.reason in _RACES or self._told.get(item.metadata.name) == said:
+            return
+        self._told[item.metadata.name] = said
+        message = f"cannot be signed now: {error.message}"
+        await self._recorder.record(item.regarding(), error.reason, message, severity=events.WARNING)
+
+
+def entry(
+    item: certificate_requests.Request, facts: kubelet_csr.Facts, issued: authority.Issued, now: datetime.datetime
+) -> ledger.Entry:
+    """What the ledger says of a certificate; the rule is the approval's reason."""
+    how, token = ledger.authenticated_by(facts.username, facts.groups, facts.extra)
+    approved = (row.reason for row in item.status.conditions or () if row.type == certificate_requests.APPROVED)
+    return ledger.Entry(
+        issued_at=now.replace(microsecond=0),
+        signer=facts.signer_name,
+        requester=facts.username,
+        authenticated_by=how,
+        token_id=token,
+        key_fingerprint=issued.key,
+        serial=issued.serial,
+        names=ledger.names_of(facts.request.subject, facts.request.sans),
+        not_after=issued.not_after,
+        rule=next(approved, ""),
+        request=facts.name,
+        certificate=issued.fingerprint,
+    )
+
+
+def build(
+    context: loop.Context,
+    *,
+    feed: certificate_requests.Feed,
+    authorities: signing_authorities.SigningAuthorities,
+    longest: datetime.timedelta = DURATION,
+) -> loop.Controller[str]:
+    requests = feed.of(context)
+    book = issuance.Ledger(context.client, context.clock)
+    handler = CsrSigner(context, requests, authorities, book, longest)
+    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=WORKERS)
+
+    def told(item: certificate_requests.Request) -> None:
+        if handler.concerns(item):
+            controller.queue.add(item.metadata.name)
+        else:
+            handler.gone(item.metadata.name)
+
+    requests.subscribe(told, handler.gone)
+    controller.needs(requests)
+    return controller

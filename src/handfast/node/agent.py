@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node agent, put together: its identity, its Node and Lease, its Pods, its endpoint, and what it says of itself.
+
+It runs until it is cancelled, or until it can do no more for its node; whoever supervises it starts it again. It handles
+no signals and configures no log. What each part does is in its own module.
+
+1. Static Pods are observed, and health is answered, from the first moment: before there is a certificate, and while
+   the API server cannot be reached.
+2. Then the certificate is waited for, at most `PATIENCE_SECONDS`; after that the agent ends with an error. Until it is
+   there nothing but certificate requests is sent.
+3. Then the parts that talk to the API start. None of them keeps a credential: all ask the same client.
+4. A certificate that has been of no use for `GRACE` seconds, though the API server is up, ends the agent: starting
+   anew reads both kubeconfigs again, and one of them may have been replaced.
+5. Another server or CA in the kubeconfig, be it from the hourly refresh or from a person, counts within a minute, for
+   the clients of the endpoint, too.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random as randomness
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import prometheus_client
+import structlog
+from prometheus_client import core
+
+from handfast import errors
+from handfast.api import objects
+from handfast.bootstrap import kubeconfig
+from handfast.client import cluster_cache, discovery
+from handfast.client import connection as connections
+from handfast.node import (
+    bootstrap,
+    certificate_metrics,
+    certificate_store,
+    certificates,
+    endpoint,
+    lease,
+    pods,
+    registration,
+    report,
+    serving,
+    static_pods,
+)
+from handfast.pki import names
+from handfast.runtime import clock as clocks
+from handfast.runtime import files, tasks
+from handfast.telemetry import health
+
+GRACE: Final = 300.0
+_LOOK: Final = 10.0
+# How long the first report on the Node waits for the Pods, so that it need not be corrected at once.
+_FIRST_LIST: Final = 5.0
+# A certificate with less of its life left than this is about to fail its node: the SLO of KEP-266.
+_SCARCE: Final = 0.05
+_REFRESH_SECONDS: Final = 60.0
+_FOLLOW: Final = 60.0
+_RUNNING: Final = "running"
+
+_log = structlog.get_logger("handfast.node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What an agent is told."""
+
+    places: bootstrap.Places
+    node_ip: str | None = None
+    rotate_server: bool = False
+    static_pods: pathlib.Path | None = None
+    patience: float = bootstrap.PATIENCE_SECONDS
+
+
+class Agent:
+    """One node's agent; `listener` is the bound socket of its endpoint."""
+
+    def __init__(
+        self,
+        options: Options,
+        listener: socket.socket,
+        *,
+        clock: clocks.Clock,
+        jitter: Callable[[], float] = randomness.random,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._listener = listener
+        self._phase = "waiting for a certificate"
+        self._useless_since: float | None = None
+        self._refused = ""
+        places = options.places
+        self.identity = bootstrap.Identity(places, clock=clock, jitter=jitter)
+        self.static_pods = static_pods.StaticPods(options.static_pods, places.node, clock)
+        found = registration.addresses(options.node_ip, self.identity.connection().server)
+        self._machine = registration.machine(places.node, found, int(listener.getsockname()[1]))
+        self.serving = self._serving_manager(jitter)
+        self._self_signed = serving.SelfSigned(places.directory, self._hosts(), clock)
+        current = self._self_signed.current if self.serving is None else self.serving.current
+        self._secure = serving.ServingTLS(current, clock, self.identity.connection().ca_pem)
+        client = self.identity.client
+        self.pods = pods.Pods(client, places.node, clock)
+        self.registration = registration.Registration(client, self._machine, clock, self._not_ready)
+        self.lease: lease.NodeLease | None = None
+        self.health = health.Health(live={}, ready=self._checks())
+        self.metrics = self._registry()
+        self._reporter = report.Reporter(places.directory, self.report, self._renew, clock)
+
+    def _serving_manager(self, jitter: Callable[[], float]) -> certificates.CertificateManager | None:
+        if not self._options.rotate_server:
+            return None
+        store = certificate_store.CertificateStore(
+            self._options.places.directory, certificate_store.SERVER, self._clock
+        )
+        machine = self._machine
+        wanted = serving.wanted(machine.name, machine.hostname, machine.addresses)
+        made = certificates.CertificateManager(
+            store, lambda: wanted, lambda: self.identity.client, clock=self._clock, jitter=jitter
+        )
+        made.load()
+        return made
+
+    def _registry(self) -> core.CollectorRegistry:
+        made = core.CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=made)
+        client = certificate_metrics.CertificateMetrics(self.identity.manager, certificate_metrics.CLIENT, self._clock)
+        made.register(client)
+        if self.serving is not None:
+            made.register(certificate_metrics.CertificateMetrics(self.serving, certificate_metrics.SERVER, self._clock))
+        return made
+
+    def _hosts(self) -> names.Sans:
+        return serving.sans(self._machine.hostname, self._machine.addresses)
+
+    async def run(self) -> None:
+        """Until cancelled; an error says why there is no point in going on."""
+        doors = endpoint.Endpoint(self.health, self.metrics)
+        await doors.start(self._listener, self._secure.context)
+        try:
+            async with tasks.Group("node") as group:
+                # 1.
+                group.start(self.static_pods.run(), name="static-pods")
+                group.start(self._reporter.run(), name="report")
+                # What fails meanwhile ends the wait.
+                group.start(self._then(group), name="identity")
+                await group.wait()
+        finally:
+            self._reporter.remove()
+            await doors.stop()
+            await self.identity.close()
+
+    async def _then(self, group: tasks.Group) -> None:
+        # 2.
+        await self.identity.hold(self._options.patience)
+        self._phase = _RUNNING
+        _log.info("this node has its identity", node=self._options.places.node)
+        # 3.
+        group.start(self.identity.manager.run(), name="certificate")
+        group.start(self._watch_over(), name="watch-over")
+        group.start(self.pods.run(), name="pods")
+        await tasks.within(self.pods.wait_synced(), self._clock, _FIRST_LIST)
+        group.start(self.pods.wait_synced(), name="pods-synced")
+        group.start(self.registration.run(), name="registration")
+        if self._is_own_kubeconfig():
+            search = discovery.Discovery(self._clock, timeout=_REFRESH_SECONDS)
+            fresh = cluster_cache.keep_fresh(self._options.places.kubeconfig, search, self._clock)
+            group.start(fresh, name="cluster")
+        group.start(self._follow_kubeconfig(), name="kubeconfig")
+        await self.registration.registered.wait()
+        self.lease = lease.NodeLease(
+            self.identity.client, self._options.places.node, self._clock, self.registration.uid
+        )
+        group.start(self.lease.run(), name="lease")
+        if self.serving is not None:
+            # Whoever approves compares the names with the Node's addresses.
+            group.start(self.serving.run(), name="serving-certificate")
+
+    def _is_own_kubeconfig(self) -> bool:
+        """Whether the kubeconfig is one that a join wrote; another's is not rewritten every hour."""
+        path = self._options.places.kubeconfig
+        try:
+            user = kubeconfig.parse(files.read(path, limit=kubeconfig.MAX_BYTES).decode("utf-8")).user
+        except (errors.Refused, errors.Unavailable, UnicodeDecodeError):
+            return False
+        return user is not None and user.client_certificate == str(self.identity.store.current)
+
+    async def _follow_kubeconfig(self) -> None:
+        """5."""
+        known = self._described()
+        while True:
+            await self._clock.sleep(_FOLLOW)
+            found = self._described()
+            if found is None or found == known:
+                continue
+            known = found
+            try:
+                await self.identity.reload(found)
+            except errors.Refused as refused:
+                _log.warning(
+                    "the kubeconfig's server or CA cannot be used", reason=refused.reason, error=refused.message
+                )
+                continue
+            self._secure.trust(found.ca_pem)
+            _log.info("the kubeconfig names another server or CA", server=found.server)
+
+    def _described(self) -> connections.Connection | None:
+        """The server and the CA that the kubeconfig names now; None while it cannot be read."""
+        try:
+            found = connections.load(str(self._options.places.kubeconfig))
+        except (errors.Refused, errors.Unavailable) as error:
+            _log.warning("the kubeconfig cannot be read", reason=error.reason, error=error.message)
+            return None
+        return connections.Connection(server=found.server, ca_pem=found.ca_pem, tls_server_name=found.tls_server_name)
+
+    def _holds(self) -> bool:
+        """Whether there is a credential in force; a kubeconfig with a token has no certificate."""
+        manager = self.identity.manager
+        token_only = self._phase == _RUNNING and manager.current() is None and not manager.rotate
+        return token_only or manager.usable()
+
+    async def _watch_over(self) -> None:
+        """4."""
+        while True:
+            await self._clock.sleep(_LOOK)
+            manager = self.identity.manager
+            if self._holds():
+                self._useless_since = None
+                continue
+            now = self._clock.monotonic()
+            self._useless_since = now if self._useless_since is None else self._useless_since
+            if now - self._useless_since >= GRACE and manager.server_healthy:
+                last = manager.last_error
+                raise errors.Unavailable(
+                    f"this node has had no certificate in force for {now - self._useless_since:.0f} s, and the API "
+                    f"server is up{f'; the last error: {last.message}' if last else ''}",
+                    reason="CertificateExpired",
+                    hint="start it again: it reads both kubeconfigs anew; `handfast node recover` says more",
+                )
+
+    def _renew(self) -> None:
+        try:
+            self.identity.manager.renew_now()
+            self._refused = ""
+        except errors.Refused as refused:
+            self._refused = refused.message
+            _log.warning("the certificate is not renewed", reason=refused.reason, error=refused.message)
+
+    # What is wrong, and with whom.
+
+    def _checks(self) -> dict[str, health.Check]:
+        return {
+            "certificate": self._certificate,
+            "node": self.registration.problem,
+            "lease": lambda: "the node is not registered yet" if self.lease is None else self.lease.problem(),
+            "pods": self.pods.problem,
+            "serving-certificate": self._serving,
+            "static-pods": self.static_pods.problem,
+        }
+
+    def _certificate(self) -> str | None:
+        manager = self.identity.manager
+        pair, last = manager.current(), manager.last_error
+        why = f": {last.message}" if last else ""
+        if not self._holds():
+            word = "there is no certificate yet" if pair is None else f"it expired at {pair.leaf.not_after}"
+            return f"{word}{why}"
+        if pair is None:
+            return None
+        leaf = pair.leaf
+        left = (leaf.not_after - self._clock.now()) / (leaf.not_after - leaf.not_before)
+        return f"it expires at {leaf.not_after} and was not renewed{why}" if left < _SCARCE else None
+
+    def _serving(self) -> str | None:
+        if self.serving is None or self.serving.usable():
+            return None
+        last = self.serving.last_error
+        return f"there is none in force{f': {last.message}' if last else ''}"
+
+    def _not_ready(self) -> str | None:
+        """What a control plane should know; whatever keeps the Node from being written cannot be written there."""
+        for name, problem in (("certificate", self._certificate()), ("pods", self.pods.problem())):
+            if problem is not None:
+                return f"{name}: {problem}"
+        return None
+
+    def report(self) -> report.Report:
+        """One look at this agent."""
+        manager, places = self.identity.manager, self._options.places
+        last, pair = manager.last_error, manager.current()
+        serves = self.serving.current() if self.serving is not None else None
+        problems = {name: wrong for name, check in self.health.ready.items() if (wrong := check()) is not None}
+        renewal = manager.next_renewal if manager.rotate and pair is not None else None
+        return report.Report(
+            node=places.node,
+            pid=os.getpid(),
+            phase=self._phase,
+            server=self.identity.connection().server,
+            endpoint=_url(self._listener),
+            rotation=manager.rotate,
+            server_rotation=self.serving is not None,
+            certificate="" if pair is None else pair.leaf.serial,
+            next_renewal="" if renewal is None else objects.timestamp(renewal),
+            last_error=self._refused or ("" if last is None else f"{last.reason}: {last.message}"),
+            serving_not_after="" if serves is None else objects.timestamp(serves.leaf.not_after),
+            problems=problems,
+            static_pods=tuple(f"{pod.namespace}/{pod.name}" for pod in self.static_pods.pods),
+            pods=len(self.pods.informer),
+        )
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"https://[{host}]:{port}" if ":" in str(host) else f"https://{host}:{port}"

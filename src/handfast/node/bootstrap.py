@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The boot sequence of a node's identity: from what lies on disk to a client with a certificate.
+
+It does not renew (`certificates`) nor register the node: whoever starts it holds an `Identity` and asks it for the
+client. Nothing but certificate requests is sent before there is a certificate.
+
+Where the pair comes from, first to last:
+
+1. the certificate directory;
+2. the kubeconfig: certificate and key as data or as files. With rotation off it comes before 1;
+3. a request made with the bootstrap kubeconfig, if the kubeconfig is not there, cannot be loaded or has expired. Where
+   an expired pair is all there is, the request is made with that: a server that allows recovery answers it.
+
+Afterwards a kubeconfig that was missing or of no use is written, pointing at `kubelet-client-current.pem`.
+
+A kubeconfig with a token and no certificate is used as it is while rotation is off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import random as randomness
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from handfast import errors
+from handfast.bootstrap import kubeconfig
+from handfast.client import api
+from handfast.client import certificates as requests
+from handfast.client import connection as connections
+from handfast.client import transport as transports
+from handfast.node import certificate_store, certificates
+from handfast.pki import keys, pairs, pem
+from handfast.runtime import clock as clocks
+from handfast.runtime import files
+
+DEFAULT_DIRECTORY = pathlib.Path("/var/lib/kubelet/pki")
+# How long a start waits for its certificate before it gives up, so that a supervisor starts it again.
+PATIENCE_SECONDS = 300.0
+
+_log = structlog.get_logger("handfast.node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Who the node is and where its credentials lie."""
+
+    node: str
+    kubeconfig: pathlib.Path
+    bootstrap_kubeconfig: pathlib.Path | None = None
+    directory: pathlib.Path = DEFAULT_DIRECTORY
+    rotate: bool = False
+    expiration_seconds: int | None = None
+
+
+class Identity:
+    """A node's client certificate in use: the manager that renews it, and a client that always has the current one."""
+
+    # The kubeconfig, or why it cannot be loaded.
+    _own: connections.Connection | None
+    _trouble: errors.Refused | None
+
+    def __init__(self, places: Places, *, clock: clocks.Clock, jitter: Callable[[], float] = randomness.random) -> None:
+        self._places = places
+        self._clock = clock
+        self.store = certificate_store.CertificateStore(places.directory, certificate_store.CLIENT, clock)
+        wanted = requests.node_client(places.node, places.expiration_seconds)
+        self.manager = certificates.CertificateManager(
+            self.store, lambda: wanted, self._ask, clock=clock, jitter=jitter, rotate=places.rotate
+        )
+        pair = self.manager.load(self._load_kubeconfig)
+        own = self._own
+        self._token_only = own is not None and pair is None and _has_token(own) and not places.rotate
+        self._bootstrap, self._cluster = self._load_bootstrap(own)
+        expired = not (self.manager.usable() or self._token_only)
+        # With the kubeconfig's own token nothing is wrong with the kubeconfig.
+        self._stale = own is None or (expired and self._bootstrap is not own)
+        self._transport = transports.Transport(self.connection(), clock=clock)
+        self.client = api.Client(self._transport)
+        self._asking: api.Client | None = None
+        self._attempts = 0
+        self.manager.subscribe(self._switch)
+
+    def connection(self) -> connections.Connection:
+        """The server, and the credentials of this instant."""
+        pair = self.manager.current()
+        if pair is None:
+            return self._cluster if self._token_only else _bare(self._cluster)
+        return dataclasses.replace(_bare(self._cluster), cert_pem=pair.certificate_pem, key_pem=pair.key_pem)
+
+    async def reload(self, cluster: connections.Connection) -> None:
+        """Go on with this server and CA, and the same credentials; what cannot be used is refused and changes nothing."""
+        before = self._cluster
+        self._cluster = dataclasses.replace(
+            before, server=cluster.server, ca_pem=cluster.ca_pem, tls_server_name=cluster.tls_server_name
+        )
+        try:
+            await self._transport.use(self.connection())
+        except errors.Refused:
+            self._cluster = before
+            raise
+
+    async def hold(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Until there is a certificate, and a kubeconfig that leads to it; Unavailable (BootstrapTimeout) after that."""
+        if self._token_only:
+            return
+        await self.manager.hold(seconds)
+        if self._stale:
+            self._write_kubeconfig()
+        await self._close_asking()
+
+    async def close(self) -> None:
+        await self._close_asking()
+        await self._transport.close()
+
+    async def _switch(self, pair: pairs.Pair) -> None:
+        await self._transport.use(self.connection())
+        _log.info("connections with the previous certificate are closed", serial=pair.leaf.serial)
+
+    def _ask(self) -> api.Client:
+        """A client for a certificate request: with the current pair or, while that cannot be used, what there is (3)."""
+        if self.manager.usable() or self._bootstrap is None:
+            return self.client
+        # A bootstrap token may have expired where an expired certificate is still let in for recovery, or vice versa.
+        self._attempts += 1
+        if self._attempts % 2 == 0 and self.manager.current() is not None:
+            return self.client
+        if self._asking is None:
+            self._asking = api.Client(transports.Transport(self._bootstrap, clock=self._clock))
+        return self._asking
+
+    async def _close_asking(self) -> None:
+        if self._asking is not None:
+            await self._asking.transport.close()
+            self._asking = None
+
+    def _load_kubeconfig(self) -> pairs.Pair | None:
+        self._own, self._trouble = _loaded(self._places.kubeconfig)
+        return None if self._own is None else _pair_of(self._own)
+
+    def _load_bootstrap(
+        self, own: connections.Connection | None
+    ) -> tuple[connections.Connection | None, connections.Connection]:
+        """The bootstrap kubeconfig, required only where nothing else will do (LoadClientConfig); and the server to use."""
+        path = self._places.bootstrap_kubeconfig
+        found, trouble = (None, None) if path is None else _loaded(path)
+        if found is not None:
+            return found, own or found
+        if own is None or not (self.manager.current() or _has_token(own)):
+            raise self._nothing() if trouble is None else self._no_bootstrap(trouble)
+        if trouble is not None and not (self.manager.usable() or _has_token(own)):
+            # Where upstream gives up, a server that allows recovery may still answer.
+            _log.warning("the expired certificate is tried", error=self._no_bootstrap(trouble).message)
+        return (own if _has_token(own) else None), own
+
+    def _no_bootstrap(self, trouble: errors.Refused) -> errors.Refused:
+        path = self._places.bootstrap_kubeconfig
+        why = f"stat {path}: no such file or directory" if trouble.reason == "FileNotFound" else trouble.message
+        return errors.Refused(
+            f"unable to load bootstrap kubeconfig: {why}",
+            reason="NoBootstrapKubeconfig",
+            hint=f"{self._nothing().message}; write a bootstrap kubeconfig to {path} with: handfast join",
+        )
+
+    def _nothing(self) -> errors.Refused:
+        """Why what is on disk does not identify this node."""
+        if self._trouble is not None:
+            return errors.Refused(
+                f"there are no credentials for node {self._places.node}: {self._trouble.message}",
+                reason="NoCredentials",
+                hint="join this machine with: handfast join",
+            )
+        return errors.Refused(
+            f"the kubeconfig {self._places.kubeconfig} has no certificate and no token that can be used",
+            reason="NoCredentials",
+            hint="join this machine with: handfast join",
+        )
+
+    def _write_kubeconfig(self) -> None:
+        current = str(self.store.current)
+        cluster = self._bootstrap or self._cluster
+        text = kubeconfig.render(
+            kubeconfig.Kubeconfig(
+                context="default-context",
+                cluster=kubeconfig.Cluster(
+                    name="default-cluster",
+                    server=cluster.server,
+                    certificate_authority_data=cluster.ca_pem,
+                    tls_server_name=cluster.tls_server_name or "",
+                ),
+                user=kubeconfig.User(name="default-auth", client_certificate=current, client_key=current),
+                namespace="default",
+            )
+        )
+        files.create_directory(self._places.kubeconfig.parent, mode=0o755)
+        files.write_atomically(self._places.kubeconfig, text.encode())
+        self._stale = False
+        _log.info("kubeconfig written", path=str(self._places.kubeconfig))
+
+
+def _bare(connection: connections.Connection) -> connections.Connection:
+    """The server without credentials."""
+    return connections.Connection(
+        server=connection.server, ca_pem=connection.ca_pem, tls_server_name=connection.tls_server_name
+    )
+
+
+def _has_token(connection: connections.Connection) -> bool:
+    return bool(connection.token or connection.token_file)
+
+
+def _loaded(path: pathlib.Path) -> tuple[connections.Connection | None, errors.Refused | None]:
+    """A kubeconfig, or why it cannot be loaded; trouble with the disk is raised."""
+    try:
+        return connections.load(str(path)), None
+    except errors.Refused as refused:
+        if refused.reason == "PermissionDenied":
+            raise
+        return None, refused
+
+
+def _pair_of(connection: connections.Connection) -> pairs.Pair | None:
+    """The kubeconfig's certificate and key, which may lie in one file; None where it has none that can be used."""
+    if connection.cert_pem is None or connection.key_pem is None:
+        return None
+    try:
+        key = keys.private_from_pem(connection.key_pem, ignoring=[pem.CERTIFICATE])
+        beside = [*pem.KEY_LABELS, pem.EC_PARAMETERS]
+        return pairs.Pair(tuple(pem.certificates_from_pem(connection.cert_pem, ignoring=beside)), key)
+    except errors.Refused as refused:
+        _log.warning("the kubeconfig's certificate cannot be used", error=refused.message, reason=refused.reason)
+        return None

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's half of recovery: an expired certificate asks for the next one, where the API server's policy lets it.
+
+Whether it is let is the server's decision alone, and `node run` asks by itself at every start. This is for a person who
+wants to know at once: it asks one time, and says what to do where the answer is no.
+
+1. There is a pair, it is a node's, and it has expired. One that is in force needs no recovery, and one that is not there
+   cannot be recovered.
+2. The request is made with the expired pair and a fresh key, for the same name: the server lets it ask for nothing else.
+3. A server that knows no recovery answers 401, as to anybody with an expired certificate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Final
+
+from handfast import errors
+from handfast.api import status
+from handfast.client import api, certificates, transport
+from handfast.client import connection as connections
+from handfast.node import certificate_store
+from handfast.pki import pairs
+from handfast.runtime import clock as clocks
+
+_PREFIX: Final = "system:node:"
+
+
+def node_of(pair: pairs.Pair) -> str:
+    """Whose certificate it is."""
+    name = pair.leaf.subject.common_name
+    if not name.startswith(_PREFIX) or name == _PREFIX:
+        raise errors.Refused(
+            f"the certificate is that of {name!r}, which is no node",
+            reason="NotANode",
+            hint="name another directory with --cert-dir",
+        )
+    return name.removeprefix(_PREFIX)
+
+
+def expired(store: certificate_store.CertificateStore, clock: clocks.Clock) -> pairs.Pair | None:
+    """1. The pair to recover by; None where the one that is there is in force."""
+    found = store.find() if store.directory.is_dir() else None
+    if found is None or found.pair is None:
+        why = "".join(f"; {problem.message}" for problem in (found.problems if found else ()))
+        raise errors.Refused(
+            f"there is no certificate in {store.directory}{why}",
+            reason="NoCertificate",
+            hint="join this machine with: handfast join",
+        )
+    return None if certificate_store.unexpired(found.pair, clock.now()) else found.pair
+
+
+async def recover(
+    store: certificate_store.CertificateStore,
+    pair: pairs.Pair,
+    kubeconfig: pathlib.Path,
+    *,
+    clock: clocks.Clock,
+    seconds: float,
+) -> pairs.Pair:
+    """2. The next pair, stored."""
+    node = node_of(pair)
+    described = connections.load(str(kubeconfig))
+    link = transport.Transport(
+        dataclasses.replace(
+            described, cert_pem=pair.certificate_pem, key_pem=pair.key_pem, token=None, token_file=None
+        ),
+        clock=clock,
+    )
+    try:
+        key = store.pending_key()
+        wanted = certificates.node_client(node)
+        data = await certificates.obtain(api.Client(link), key, wanted, clock=clock, seconds=seconds)
+    except status.StatusError as error:
+        if error.code not in {401, 403}:
+            raise
+        raise refused(node, described.server, error) from None
+    except errors.Refused as error:
+        if error.reason in certificates.KEY_IS_SPENT:
+            store.discard_pending()
+        raise
+    finally:
+        await link.close()
+    made = pairs.join(data, key)
+    store.save(made)
+    return made
+
+
+def refused(node: str, server: str, error: status.StatusError) -> errors.Refused:
+    """3."""
+    return errors.Refused(
+        f"{server} does not let node {node} recover by its expired certificate: {error.message}",
+        reason="NotRecoverable",
+        hint="on a control plane run: handfast token create --print-join-command --ttl 1h --max-uses 1 "
+        f"--node {node}; then run what it prints on this machine",
+    )

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registers this machine as a Node and keeps its status: addresses, labels, what it is, and whether it is ready and why.
+
+It writes only what NodeRestriction leaves to a node: its own Node, and of the labels those that describe a machine. What
+an administrator has set (other labels, taints, annotations) stays. The heartbeat is a Lease: see `lease`.
+
+1. A Node that is there already is taken over, whoever made it: only labels that are ours and differ are written.
+2. A new Node carries the taint `TAINT`: this agent runs no Pods, so a scheduler should send none. An administrator may
+   take the taint away, and a node cannot put it back.
+3. The status is looked at every `PERIOD` seconds, and written when it has changed, or after `REPORT` seconds.
+4. `Ready` is False while a check of this agent fails, with the check's own words. The instant of the last change is
+   kept over restarts of the agent.
+5. A Node that somebody has deleted is registered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import pathlib
+import platform
+import socket
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata as packages
+from typing import Any, Final
+
+import structlog
+
+from handfast import errors
+from handfast.api import jsonpath, objects, status
+from handfast.client import api
+from handfast.runtime import clock as clocks
+
+NODES: Final = api.Resource("", "v1", "nodes", False)
+PERIOD: Final = 10.0
+REPORT: Final = 300.0
+TAINT: Final = "handfast.dev/runs-no-pods"
+READY: Final = "AgentReady"
+NOT_READY: Final = "AgentNotReady"
+# As Go names them.
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386", "i386": "386"}
+# Of conditions and labels it changes those that it names, and no others.
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+
+_log = structlog.get_logger("handfast.node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a Node says of its machine."""
+
+    name: str
+    hostname: str
+    addresses: tuple[str, ...]
+    port: int = 0
+    os: str = "linux"
+    architecture: str = "amd64"
+    kernel: str = ""
+    image: str = ""
+    machine_id: str = ""
+    boot_id: str = ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels a node gives itself, under their present and their old names."""
+        rows = {"os": self.os, "arch": self.architecture}
+        found = {
+            f"{domain}/{key}": text for key, text in rows.items() for domain in ("beta.kubernetes.io", "kubernetes.io")
+        }
+        # A host name can be longer than a label may be.
+        return found | ({"kubernetes.io/hostname": self.hostname} if objects.label_value(self.hostname) is None else {})
+
+    @property
+    def node_addresses(self) -> list[dict[str, str]]:
+        """`status.addresses`, in the order in which clients should try them."""
+        found = [{"type": "InternalIP", "address": address} for address in self.addresses]
+        return [*found, {"type": "Hostname", "address": self.hostname}]
+
+
+def node_name(given: str | None) -> str:
+    """The name of this node: what was given, else the host name; refused where no Node could have it."""
+    name = (socket.gethostname() if given is None else given).strip().lower()
+    problem = objects.dns_subdomain(name)
+    if problem is None:
+        return name
+    raise errors.Refused(
+        f"node name: {given if given is not None else name!r} cannot be a Node's name: {problem}",
+        reason="BadNodeName",
+        hint="choose another with --node-name",
+    )
+
+
+def addresses(given: str | None, server: str) -> tuple[str, ...]:
+    """The addresses of this node: those given, else the one from which it reaches the API server."""
+    if given is not None:
+        return tuple(_address(text.strip()) for text in given.split(","))
+    host = urllib.parse.urlsplit(server).hostname or ""
+    found = [address for target in (host, "192.0.2.1", "2001:db8::1") if (address := _source(target))]
+    # The address of a server on this machine says nothing; the way out of the machine does.
+    other = [address for address in found if not ipaddress.ip_address(address).is_loopback]
+    return tuple((other or found)[:1])
+
+
+def _address(text: str) -> str:
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        raise _bad_address(text, "is no IP address") from None
+    if found.is_unspecified or found.is_multicast:
+        raise _bad_address(text, "cannot be the address of a node")
+    return str(found)
+
+
+def _bad_address(text: str, why: str) -> errors.Refused:
+    hint = "give an address of this machine, or one of each family with a comma between"
+    return errors.Refused(f'--node-ip: "{text}" {why}', reason="BadNodeIP", hint=hint)
+
+
+def _source(host: str) -> str:
+    """From which address this machine would send to `host`; nothing is sent."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 443, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as opened:
+            opened.connect(address)
+            return str(opened.getsockname()[0]).partition("%")[0]
+    except OSError:
+        return ""
+
+
+def machine(name: str, found: tuple[str, ...], port: int, root: pathlib.Path = pathlib.Path("/")) -> Machine:
+    """What this machine is; `root` is where its files are."""
+    information = os.uname()
+    return Machine(
+        name=name,
+        hostname=socket.gethostname().lower() or name,
+        addresses=found,
+        port=port,
+        os=platform.system().lower(),
+        architecture=_ARCHITECTURES.get(information.machine, information.machine),
+        kernel=information.release,
+        image=_image(root / "etc" / "os-release"),
+        machine_id=_line(root / "etc" / "machine-id"),
+        boot_id=_line(root / "proc" / "sys" / "kernel" / "random" / "boot_id"),
+    )
+
+
+def _line(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _image(path: pathlib.Path) -> str:
+    rows = (line.partition("=") for line in _line(path).splitlines())
+    return next((value.strip("\"'") for key, _, value in rows if key == "PRETTY_NAME"), "")
+
+
+class Registration:
+    """The Node of one machine. `problem` says what is wrong with the agent, None if nothing is."""
+
+    def __init__(
+        self, client: api.Client, machine: Machine, clock: clocks.Clock, problem: Callable[[], str | None]
+    ) -> None:
+        self._client = client
+        self._machine = machine
+        self._clock = clock
+        self._problem = problem
+        self._written: dict[str, Any] = {}
+        self._written_at = 0.0
+        self._ready: tuple[str, str] | None = None
+        self._failing = ""
+        self.registered = asyncio.Event()
+        self.uid = ""
+
+    async def run(self) -> None:
+        """Never returns (3.)."""
+        while True:
+            try:
+                if not self.registered.is_set():
+                    await self.register()
+                await self.report()
+            except (errors.Refused, errors.Unavailable) as error:
+                self._failed(error)
+            else:
+                self._failing = ""
+            await self._clock.sleep(PERIOD)
+
+    def _failed(self, error: errors.HandfastError) -> None:
+        if isinstance(error, status.StatusError) and error.reason == "NotFound":
+            # 5.
+            self.registered.clear()
+        if self._failing != error.message:
+            _log.warning("the Node was not written", reason=error.reason, error=error.message)
+        self._failing = error.message
+
+    def problem(self) -> str | None:
+        """For a health check."""
+        if self.registered.is_set() and not self._failing:
+            return None
+        what = "the Node's status was not written" if self.registered.is_set() else "the Node is not registered"
+        return f"{what}{f': {self._failing}' if self._failing else ' yet'}"
+
+    async def register(self) -> None:
+        """Make the Node, or take it over (1., 2.)."""
+        try:
+            found = await self._client.create(NODES, self.document())
+            _log.info("registered", node=self._machine.name)
+        except status.StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            found = await self._client.get(NODES, self._machine.name)
+            found = await self._relabelled(found)
+        self.uid = jsonpath.text(found, "metadata", "uid")
+        self._written = {}
+        self._ready = _ready_since(found)
+        self.registered.set()
+
+    def document(self) -> objects.Document:
+        """A new Node."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": self._machine.name, "labels": self._machine.labels},
+            "spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]},
+            "status": self.status(),
+        }
+
+    async def _relabelled(self, found: objects.Document) -> objects.Document:
+        labels = jsonpath.mapping(found, "metadata", "labels")
+        differing = {key: text for key, text in self._machine.labels.items() if labels.get(key) != text}
+        if not differing:
+            return found
+        return await self._client.patch(NODES, self._machine.name, {"metadata": {"labels": differing}})
+
+    async def report(self) -> None:
+        """Write the status, if it is time to (3.)."""
+        wanted = self.status()
+        due = self._clock.monotonic() - self._written_at >= REPORT
+        if self._written and not due and _without_heartbeat(wanted) == _without_heartbeat(self._written):
+            return
+        # Addresses are merged by type, so that two of one type would be one.
+        patch = {"metadata": {}, "status": {**wanted, "addresses": [*wanted["addresses"], {"$patch": "replace"}]}}
+        await self._client.patch(NODES, self._machine.name, patch, content_type=_STRATEGIC, subresource="status")
+        self._written, self._written_at = wanted, self._clock.monotonic()
+
+    def status(self) -> dict[str, Any]:
+        """What the Node's status is to be now."""
+        found = self._machine
+        information = {
+            "architecture": found.architecture,
+            "bootID": found.boot_id,
+            "containerRuntimeVersion": "none",
+            "kernelVersion": found.kernel,
+            "kubeProxyVersion": "",
+            "kubeletVersion": f"handfast-{packages.version('handfast')}",
+            "machineID": found.machine_id,
+            "operatingSystem": found.os,
+            "osImage": found.image,
+            "systemUUID": found.machine_id,
+        }
+        endpoint = {"daemonEndpoints": {"kubeletEndpoint": {"Port": found.port}}} if found.port else {}
+        return {
+            "addresses": found.node_addresses,
+            "conditions": [self._condition()],
+            "nodeInfo": information,
+            **endpoint,
+        }
+
+    def _condition(self) -> dict[str, str]:
+        # 4.
+        problem = self._problem()
+        now = objects.timestamp(self._clock.now())
+        word = "True" if problem is None else "False"
+        if self._ready is None or self._ready[0] != word:
+            self._ready = (word, now)
+        return {
+            "type": "Ready",
+            "status": word,
+            "reason": READY if problem is None else NOT_READY,
+            "message": "the node agent is at work; it runs no Pods" if problem is None else problem,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": self._ready[1],
+        }
+
+
+def _ready_since(node: Mapping[str, Any]) -> tuple[str, str] | None:
+    for condition in jsonpath.mappings(node, "status", "conditions"):
+        since = jsonpath.text(condition, "lastTransitionTime")
+        if condition.get("type") == "Ready" and since:
+            return jsonpath.text(condition, "status"), since
+    return None
+
+
+def _without_heartbeat(found: dict[str, Any]) -> dict[str, Any]:
+    conditions = [{**row, "lastHeartbeatTime": ""} for row in found["conditions"]]
+    return {**found, "conditions": conditions}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The certificate of the node's own HTTPS endpoint: issued by the cluster and rotated, or self-signed, as the kubelet has
+it; and the TLS that looks for it at every handshake.
+
+What is answered there is in `endpoint`. It asks for no certificate itself: `certificates` does, with what
+`wanted` says here.
+
+1. With rotation the certificate names the node's addresses as its Node has them; without an address nothing is asked
+   for. Until the first one is there handshakes fail, with one line in the log each minute at most.
+2. Without rotation it is `kubelet.crt` and `kubelet.key` in the certificate directory, made where they are not there,
+   and made anew when they cannot be used, name other hosts, or have a third of their life left.
+3. A certificate that has changed counts from the next handshake on. Connections that are open stay so.
+4. A client's certificate is asked for and not required. One that is shown has to be of the cluster's CA, as it is known
+   now: a CA that is retired counts until the next handshake (`trust`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import pathlib
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from handfast import errors
+from handfast.client import certificates
+from handfast.pki import authority, keys, names, pairs, pem, profiles, rotation
+from handfast.runtime import clock as clocks
+from handfast.runtime import files, tls
+
+PREFIX: Final = "kubelet-server"
+CERTIFICATE: Final = "kubelet.crt"
+KEY: Final = "kubelet.key"
+_MAX_BYTES: Final = 1 << 20
+_TELL_SECONDS: Final = 60.0
+
+Current = Callable[[], pairs.Pair | None]
+
+_log = structlog.get_logger("handfast.node")
+
+
+def sans(hostname: str, addresses: Sequence[str]) -> names.Sans:
+    """The names of the endpoint, each once and in order."""
+    found = sorted({ipaddress.ip_address(address) for address in addresses}, key=lambda one: (one.version, int(one)))
+    return names.Sans(dns=(hostname,) if hostname else (), ip=tuple(found))
+
+
+def wanted(node: str, hostname: str, addresses: Sequence[str]) -> certificates.Wanted | None:
+    """What to ask the cluster for (1.)."""
+    return certificates.node_serving(node, sans(hostname, addresses)) if addresses else None
+
+
+class SelfSigned:
+    """2. The pair that vouches for itself."""
+
+    def __init__(self, directory: pathlib.Path, hosts: names.Sans, clock: clocks.Clock) -> None:
+        self._directory = directory
+        self._hosts = hosts
+        self._clock = clock
+        self._pair: pairs.Pair | None = None
+
+    def current(self) -> pairs.Pair | None:
+        """The pair, made or made anew where need be; None while the directory cannot be written."""
+        if self._pair is None:
+            self._pair = self._load()
+        if self._pair is None or self._is_stale(self._pair):
+            try:
+                self._pair = self._make()
+            except (errors.Refused, errors.Unavailable) as error:
+                _log.warning("no serving certificate was made", reason=error.reason, error=error.message)
+        return self._pair
+
+    def _load(self) -> pairs.Pair | None:
+        try:
+            certificate = files.read(self._directory / CERTIFICATE, limit=_MAX_BYTES)
+            key = keys.private_from_pem(files.read_private(self._directory / KEY, limit=_MAX_BYTES))
+            return pairs.join(certificate, key)
+        except errors.Refused as refused:
+            if refused.reason != "FileNotFound":
+                _log.warning("the self-signed pair is made anew", reason=refused.reason, error=refused.message)
+            return None
+
+    def _is_stale(self, pair: pairs.Pair) -> bool:
+        leaf = pair.leaf
+        left = leaf.not_after - self._clock.now()
+        return (
+            left < (leaf.not_after - leaf.not_before) / 3
+            or rotation.lacking(leaf, leaf.subject, self._hosts) is not None
+        )
+
+    def _make(self) -> pairs.Pair:
+        now = self._clock.now()
+        host = self._hosts.dns[0] if self._hosts.dns else "node"
+        issuer = authority.self_signed_ca(
+            names.Subject(common_name=f"{host}-ca@{int(now.timestamp())}"), keys.generate(), now, ttl=profiles.YEAR
+        )
+        key = keys.generate()
+        subject = names.Subject(common_name=f"{host}@{int(now.timestamp())}")
+        issued = issuer.issue(key.public, subject, self._hosts, profiles.KUBELET_SERVING, now, _lifetime(issuer, now))
+        chain = issued.pem + pem.certificates_to_pem([issuer.certificate.der])
+        # The key first: a certificate without its key is made anew, and so is one with another's.
+        files.create_directory(self._directory, mode=0o755)
+        files.write_atomically(self._directory / KEY, key.to_pem())
+        files.write_atomically(self._directory / CERTIFICATE, chain, mode=0o644)
+        _log.info("a self-signed serving certificate was made", hosts=self._hosts.texts())
+        return pairs.join(chain, key)
+
+
+def _lifetime(issuer: authority.Authority, now: datetime.datetime) -> datetime.timedelta:
+    return issuer.certificate.not_after - now
+
+
+class ServingTLS:
+    """3. and 4.: a context that takes the pair of the moment."""
+
+    def __init__(self, current: Current, clock: clocks.Clock, client_ca: bytes | None) -> None:
+        self._current = current
+        self._clock = clock
+        self._client_ca = client_ca
+        self._served: tuple[pairs.Pair, ssl.SSLContext] | None = None
+        self._told: float | None = None
+        self.context = self._context()
+        self.context.sni_callback = self._choose
+
+    def trust(self, client_ca: bytes | None) -> None:
+        """Let in clients of this CA from now on, and of no other; without one no certificate is asked for."""
+        self._client_ca = client_ca
+        self._served = None
+        # Whether to ask is decided before the callback runs, whom to believe after it.
+        self.context.verify_mode = ssl.CERT_NONE if client_ca is None else ssl.CERT_OPTIONAL
+
+    def _context(self) -> ssl.SSLContext:
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        made.set_alpn_protocols(["http/1.1"])
+        # A session that is resumed would go on with an old certificate, and shows no client's.
+        made.num_tickets = 0
+        made.options |= ssl.OP_NO_TICKET
+        if self._client_ca is not None:
+            made.verify_mode = ssl.CERT_OPTIONAL
+            made.load_verify_locations(cadata=self._client_ca.decode("ascii"))
+        return made
+
+    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
+        found = self._current()
+        if found is None:
+            now = self._clock.monotonic()
+            if self._told is None or now - self._told >= _TELL_SECONDS:
+                self._told = now
+                _log.warning("no serving certificate available for the node; a TLS handshake failed")
+            return int(ssl.ALERT_DESCRIPTION_INTERNAL_ERROR)
+        if self._served is None or self._served[0] is not found:
+            fresh = self._context()
+            tls.load_pair(fresh, found.certificate_pem, found.key_pem)
+            self._served = (found, fresh)
+        connection.context = self._served[1]
+        return None

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a certificate request has had its time and may be deleted: the first instant at which one of six rules holds.
+
+It does not delete, and no rule looks at who sent the request.
+
+| rule       | the request is                             | counted from                | for  |
+|------------|--------------------------------------------|-----------------------------|------|
+| issued     | approved and has its certificate           | the approval's last update  | 1 h  |
+| unissued   | approved and has none                      | the approval's last update  | 24 h |
+| denied     | denied                                     | the denial's last update    | 1 h  |
+| failed     | failed                                     | the failure's last update   | 1 h  |
+| pending    | without any condition                      | its creation                | 24 h |
+| expired    | approved, its certificate is past notAfter | notAfter                    | 0    |
+
+1. An age must be greater than the rule's, not equal to it.
+2. A time that is missing, zero or cannot be read starts no clock: the rule does not hold, however old the request is.
+3. A certificate that cannot be read does not expire; the rule `issued` takes it away.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from handfast import errors
+from handfast.api import jsonpath, objects
+from handfast.pki import certificates, pem
+
+FINISHED = datetime.timedelta(hours=1)
+WAITING = datetime.timedelta(hours=24)
+
+_AT_ONCE = datetime.timedelta()
+# Kubernetes' zero time, as some of its clients write it.
+_ZERO = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The instant from which on the request may be deleted, by which rule, and whether that is past.
+
+    Without an instant no rule ever holds for the request as it is now, and `rule` is empty.
+    """
+
+    at: datetime.datetime | None
+    rule: str
+    overdue: bool
+
+
+def due(document: objects.Document | None, now: datetime.datetime) -> Due:
+    """When the request may be deleted, as it is now."""
+    found = min(_instants(document), default=None)
+    if found is None:
+        return Due(None, "", overdue=False)
+    at, rule = found
+    return Due(at, rule, overdue=at <= now)
+
+
+def _instants(document: objects.Document | None) -> Iterator[tuple[datetime.datetime, str]]:
+    for rule, since, age in _clocks(document):
+        # 2.
+        if since is None or since == _ZERO:
+            continue
+        # 1.
+        try:
+            at = since + age + datetime.datetime.resolution
+        except OverflowError:
+            continue
+        yield at, rule
+
+
+def _clocks(document: objects.Document | None) -> Iterator[tuple[str, datetime.datetime | None, datetime.timedelta]]:
+    conditions = jsonpath.mappings(document, "status", "conditions")
+    certificate = jsonpath.text(document, "status", "certificate")
+    if not conditions:
+        yield "pending", _time(jsonpath.text(document, "metadata", "creationTimestamp")), WAITING
+    for condition in conditions:
+        updated = _time(jsonpath.text(condition, "lastUpdateTime"))
+        match condition.get("type"):
+            case "Approved" if certificate:
+                yield "issued", updated, FINISHED
+                yield "expired", _not_after(certificate), _AT_ONCE
+            case "Approved":
+                yield "unissued", updated, WAITING
+            case "Denied":
+                yield "denied", updated, FINISHED
+            case "Failed":
+                yield "failed", updated, FINISHED
+            case _:
+                pass
+
+
+def _time(text: str) -> datetime.datetime | None:
+    try:
+        return objects.parse_timestamp(text)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _not_after(certificate: str) -> datetime.datetime | None:
+    # 3.
+    try:
+        return certificates.validity(pem.certificates_from_pem(base64.b64decode(certificate, validate=True))[0])[1]
+    except (binascii.Error, ValueError, errors.Refused):
+        return None

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a certificate request stands where it stands: each check that was made, and the smallest change to turn it.
+
+It decides nothing: it runs the rules of the approver, the signer and the cleaner once more and reports what they say.
+
+1. A request that has its certificate, was denied or has failed is settled; only a new request helps.
+2. An approved one waits for its signer; the signer's rules say what it will do.
+3. A pending one is compared with every kind of node request that its signer has. The kind with the fewest failed checks
+   is the one explained, since the sum of its failed checks is the smallest change.
+4. The answer of the authorisers is a check like the others. One that was not asked for has not passed; but as long as
+   the request has other faults, nobody is told to grant what may long be granted.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from handfast import errors
+from handfast.api import jsonpath, objects
+from handfast.rules import decision, kubelet_csr, request_age, signers
+
+ISSUED = "Issued"
+DENIED = "Denied"
+FAILED = "Failed"
+# Approved, and the signer will sign it, or will fail it.
+SIGNING = "WaitingForSigner"
+FAILING = "WillFail"
+# Pending, and the approver will approve it, or will leave it to a person.
+APPROVING = "WillBeApproved"
+PENDING = "Pending"
+
+PERMISSION = "permission"
+READABLE = "readable"
+
+Answer = decision.Decision | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The verdict, the checks behind it in order, what would turn it, and when the request is deleted as it is."""
+
+    verdict: str
+    checks: tuple[kubelet_csr.Check, ...]
+    flip: str
+    due: request_age.Due
+
+    @property
+    def sentence(self) -> str:
+        """The verdict with the first check that failed: what conditions and events say."""
+        failed = next((check for check in self.checks if not check.passed), None)
+        return self.verdict if failed is None else f"{self.verdict}: {failed.name}: {failed.compared}"
+
+
+def explain(
+    document: objects.Document | None,
+    now: datetime.datetime,
+    *,
+    asked: Mapping[str, Answer],
+    node_addresses: Sequence[str] | None,
+    reserved: frozenset[str] = kubelet_csr.NONE,
+) -> Explanation:
+    """Explain one request; `asked` holds the authorisers' answer for each permission that they were asked for."""
+    due = request_age.due(document, now)
+    verdict, checks, flip = _settled(document) or _open(document, asked, node_addresses, reserved)
+    return Explanation(verdict, checks, flip, due)
+
+
+_Answer = tuple[str, tuple[kubelet_csr.Check, ...], str]
+
+
+def _settled(document: objects.Document | None) -> _Answer | None:
+    # 1.
+    conditions = {jsonpath.text(found, "type"): found for found in jsonpath.mappings(document, "status", "conditions")}
+    if jsonpath.text(document, "status", "certificate"):
+        return ISSUED, (), "the certificate is issued; revoke it by its serial number or key to take it back"
+    for verdict, word in ((DENIED, "a denial"), (FAILED, "a failure")):
+        if verdict in conditions:
+            said = jsonpath.text(conditions[verdict], "message") or jsonpath.text(conditions[verdict], "reason")
+            check = kubelet_csr.Check(verdict.lower(), False, said or "no reason was given")
+            return verdict, (check,), f"{word} is final; create a new request under another name"
+    return None
+
+
+def _open(
+    document: objects.Document | None,
+    asked: Mapping[str, Answer],
+    addresses: Sequence[str] | None,
+    reserved: frozenset[str],
+) -> _Answer:
+    try:
+        facts = kubelet_csr.read(document)
+    except errors.Refused as refused:
+        check = kubelet_csr.Check(READABLE, False, refused.message)
+        return PENDING, (check,), "create a new request that can be read"
+    if any(found.get("type") == "Approved" for found in jsonpath.mappings(document, "status", "conditions")):
+        return _approved(facts)
+    permissions = kubelet_csr.permissions(facts.signer_name)
+    if not permissions:
+        compared = f"no approver decides requests for the signer {facts.signer_name}"
+        check = kubelet_csr.Check(kubelet_csr.SIGNER, False, compared)
+        return PENDING, (check,), f"approve or deny it by hand: handfast csr approve {shlex.quote(facts.name)}"
+    # 3.
+    runs = [
+        (name, (*kubelet_csr.checks(facts, name, addresses, reserved), _permission(name, asked)))
+        for name in permissions
+    ]
+    permission, checks = min(runs, key=lambda run: sum(not check.passed for check in run[1]))
+    failed = [check.name for check in checks if not check.passed]
+    if not failed:
+        return APPROVING, checks, f"it would stay pending if {facts.username} lost the permission {_words(permission)}"
+    # 4.
+    if permission not in asked and len(failed) > 1:
+        failed.remove(PERMISSION)
+    return PENDING, checks, "; and ".join(_change(name, facts, permission) for name in failed)
+
+
+def _approved(facts: kubelet_csr.Facts) -> _Answer:
+    # 2.
+    if facts.signer_name not in signers.SIGNERS:
+        compared = f"{facts.signer_name} is no signer of this control plane"
+        check = kubelet_csr.Check(kubelet_csr.SIGNER, False, compared)
+        return SIGNING, (check,), f"run the signer {facts.signer_name}"
+    verdict = signers.judge(facts)
+    check = kubelet_csr.Check(kubelet_csr.SIGNER, isinstance(verdict, decision.Approve), verdict.sentence)
+    if isinstance(verdict, decision.Deny):
+        return FAILING, (check,), "create a new request without this fault"
+    return SIGNING, (check,), "nothing is missing; if it stays so, see whether the signing controller runs"
+
+
+def _permission(permission: str, asked: Mapping[str, Answer]) -> kubelet_csr.Check:
+    # 4.
+    answer = asked.get(permission)
+    if answer is None:
+        return kubelet_csr.Check(PERMISSION, False, f"{_words(permission)}: not asked")
+    if isinstance(answer, bool):
+        return kubelet_csr.Check(PERMISSION, answer, f"{_words(permission)}: {'allowed' if answer else 'not allowed'}")
+    said = f"{_words(permission)}: {answer.sentence or answer.reason}"
+    return kubelet_csr.Check(PERMISSION, isinstance(answer, decision.Approve), said)
+
+
+def _words(permission: str) -> str:
+    return f"create certificatesigningrequests/{permission}"
+
+
+def _change(check: str, facts: kubelet_csr.Facts, permission: str) -> str:
+    subject, sans = facts.request.subject, facts.request.sans
+    wanted = kubelet_csr.SERVING_USAGES if permission == kubelet_csr.SELF_NODE_SERVER else kubelet_csr.CLIENT_USAGES
+    return _CHANGES[check].format(
+        user=facts.username,
+        groups=", ".join(facts.groups) or "none",
+        common_name=subject.common_name,
+        sans=", ".join(sans.texts()),
+        usages=", ".join(sorted(wanted)),
+        node=facts.node_name,
+        permission=_words(permission),
+        role=f"system:certificates.k8s.io:certificatesigningrequests:{permission}",
+    )
+
+
+# What would make a failed check pass. The signer's is not here: the kinds compared are those of the request's signer.
+_CHANGES: Mapping[str, str] = {
+    kubelet_csr.ORGANIZATION: f"create a new request with {kubelet_csr.NODES_GROUP} as its only organization",
+    kubelet_csr.COMMON_NAME: f"create a new request with the common name {kubelet_csr.NODE_PREFIX}<name of the node>",
+    kubelet_csr.NO_SANS: "create a new request without the alternative names {sans}",
+    kubelet_csr.HAS_SANS: "create a new request with at least one DNS name or address, and no e-mail address or URI",
+    kubelet_csr.USAGES: "create a new request with exactly the usages {usages}",
+    kubelet_csr.REQUESTER: "send the request as {common_name}, not as {user}",
+    kubelet_csr.ADDRESSES: "have the Node {node} report every name and address of the request, or leave the others out",
+    kubelet_csr.RESERVED: "create a new request without them, or have the other Node deleted that reports them",
+    PERMISSION: "let {user} (groups: {groups}) {permission}, for instance by the ClusterRole {role}",
+}

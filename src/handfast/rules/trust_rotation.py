@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replacing a CA, or the key of service account tokens, step by step: what comes next, what it waits for, and the way back.
+
+It touches no file and asks nobody: `assembly.ca_rotation` does, and keeps the `State` on disk.
+
+| step    | does                                                            | begins only when                              |
+|---------|-----------------------------------------------------------------|-----------------------------------------------|
+| add     | makes the new one, and has it trusted beside the old one        | -                                             |
+| publish | sees to it that everyone is told of both                        | -                                             |
+| switch  | signs with the new one                                          | clients have had time to learn of it (1)      |
+| reissue | issues the control plane's own certificates anew (a CA only)    | -                                             |
+| retire  | trusts the old one no longer, and forgets its key               | nothing depends on it any more (2)            |
+
+1. `SETTLING` after the last publication: clients look once an hour.
+2. A CA: every holder of a certificate that it signed, by the ledger, has a newer one, or the certificate has expired; where
+   there is no ledger, the longest lifetime has passed since it signed last. That the ledger has a newer one does not say that
+   its holder has received it. So a node counts as renewed only if the newest is `RECEIVED` ago, in which it would have asked
+   again, and if it runs: one that is off would find itself locked out. A token key: the longest lifetime of a token has
+   passed, and no token in a Secret is signed by it.
+3. A step is written down before it begins, and once it is done. One that was begun and not done is done again.
+4. Until `retire` begins, there is a way back. Before the switch, the new one is simply dropped. After it the two change
+   places: sign with the old one again, and in the end retire the new one; nothing that was issued in between is refused.
+5. Who signed when is kept, so that certificates are counted for the right CA. Around a switch, both count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from handfast import errors
+from handfast.api import objects
+from handfast.rules import ledger, user_names
+
+# 1.
+SETTLING: Final = dt.timedelta(hours=2)
+# 2.
+RECEIVED: Final = dt.timedelta(hours=1)
+_NODE: Final = f"CN={user_names.NODE_PREFIX}"
+# 5: how far the instants in the ledger and that of the switch may be apart.
+_AROUND: Final = dt.timedelta(minutes=1)
+_VERSION: Final = 1
+_HINT: Final = "restore it from a backup; without it nobody knows which keys are in use"
+
+
+class What(enum.StrEnum):
+    """What is replaced."""
+
+    CA = "ca"
+    ACCOUNTS = "service-account-key"
+
+
+class Step(enum.StrEnum):
+    """The rows of the table, and `drop`: the way back before the switch."""
+
+    ADD = "add"
+    PUBLISH = "publish"
+    SWITCH = "switch"
+    REISSUE = "reissue"
+    RETIRE = "retire"
+    DROP = "drop"
+
+
+STEPS: Final[Mapping[What, tuple[Step, ...]]] = {
+    What.CA: (Step.ADD, Step.PUBLISH, Step.SWITCH, Step.REISSUE, Step.RETIRE),
+    What.ACCOUNTS: (Step.ADD, Step.PUBLISH, Step.SWITCH, Step.RETIRE),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """One rotation. `old` and `new` are fingerprints (a CA's certificate) or key ids; `new` is empty until it is made.
+
+    `done` holds the steps that are done, with their instants; `doing` the one that was begun. `signed` tells who signed
+    since when, the one that signed before with no instant. `turned`: on the way back (4).
+    """
+
+    what: What
+    old: str
+    new: str = ""
+    turned: bool = False
+    doing: Step | None = None
+    done: tuple[tuple[Step, dt.datetime], ...] = ()
+    signed: tuple[tuple[str, dt.datetime | None], ...] = ()
+
+    @property
+    def staying(self) -> str:
+        return self.old if self.turned else self.new
+
+    @property
+    def leaving(self) -> str:
+        return self.new if self.turned else self.old
+
+    @property
+    def next(self) -> Step:
+        """What was begun, else the first step that is not done."""
+        if self.doing is not None:
+            return self.doing
+        finished = {step for step, _ in self.done}
+        return next((step for step in STEPS[self.what] if step not in finished), Step.RETIRE)
+
+    def at(self, step: Step) -> dt.datetime | None:
+        """When a step was done."""
+        return dict(self.done).get(step)
+
+    @property
+    def switched(self) -> dt.datetime | None:
+        """When the one that stays began to sign; None while it does not."""
+        signer, since = self.signed[-1] if self.signed else (self.old, None)
+        return since if signer == self.staying else None
+
+
+def begin(state: State, step: Step, now: dt.datetime) -> State:
+    """3: what is written before a step begins."""
+    begun = dataclasses.replace(state, doing=step)
+    if step is not Step.SWITCH:
+        return begun
+    # 5. A switch that is done again counts from now: nobody knows when the first attempt ended.
+    again = bool(state.signed) and state.signed[-1][0] == state.staying
+    before = state.signed[:-1] if again else state.signed
+    return dataclasses.replace(begun, signed=(*(before or ((state.leaving, None),)), (state.staying, now)))
+
+
+def finish(state: State, step: Step, now: dt.datetime) -> State:
+    """3: what is written when a step is done."""
+    others = tuple(pair for pair in state.done if pair[0] is not step)
+    return dataclasses.replace(state, doing=None, done=(*others, (step, now)))
+
+
+def turn(state: State) -> State:
+    """4: the way back; Refused where there is none."""
+    if state.doing is Step.RETIRE:
+        raise errors.Refused(
+            f"there is no way back: retiring {state.leaving[:16]} has begun",
+            reason="TooLate",
+            hint="finish it with `handfast ca rotate`, and begin another rotation if need be",
+        )
+    if not state.signed:
+        return dataclasses.replace(state, turned=True, doing=Step.DROP)
+    kept = tuple(pair for pair in state.done if pair[0] in {Step.ADD, Step.PUBLISH})
+    return dataclasses.replace(state, turned=not state.turned, doing=None, done=kept)
+
+
+# --- waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Why a step does not begin yet; `until` is when it will at the latest, if that can be told."""
+
+    sentence: str
+    until: dt.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What only the world knows: the ledger (None: there is none), nodes that run, the longest lifetime, tokens in Secrets."""
+
+    entries: Sequence[ledger.Entry] | None = None
+    running: frozenset[str] = frozenset()
+    longest: dt.timedelta = dt.timedelta()
+    old_tokens: Sequence[str] = ()
+
+
+def waits(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
+    """What the next step waits for; nothing: it may begin. A step that was begun does not wait again."""
+    if state.doing is not None:
+        return ()
+    if state.next is Step.SWITCH:
+        return _settling(state, now)
+    if state.next is Step.RETIRE:
+        return _renewals(state, seen, now) if state.what is What.CA else _tokens(state, seen, now)
+    return ()
+
+
+def _settling(state: State, now: dt.datetime) -> tuple[Wait, ...]:
+    # 1. On the way back both have been known all along.
+    published = state.at(Step.PUBLISH)
+    if state.turned or state.signed or published is None or now >= published + SETTLING:
+        return ()
+    until = published + SETTLING
+    return (Wait(sentence=f"clients learn of it within two hours: until {objects.timestamp(until)}", until=until),)
+
+
+def _renewals(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
+    # 2.
+    if seen.entries is None:
+        return _lifetime(state, seen, now, "there is no ledger that tells who holds its certificates")
+    held, unsure = outstanding(state, seen.entries, seen.running, now)
+    reasons = (
+        (held, "in use and not renewed yet"),
+        (unsure, "renewed, but the node may lack the new one: that is not an hour old, or the node does not run"),
+    )
+    return tuple(_held(found, why) for found, why in reasons if found)
+
+
+def _held(held: Sequence[ledger.Entry], why: str) -> Wait:
+    names = sorted({entry.names[0] if entry.names else entry.serial for entry in held})
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    last = max(entry.not_after for entry in held)
+    count = "1 certificate of the old CA is" if len(held) == 1 else f"{len(held)} certificates of the old CA are"
+    return Wait(sentence=f"{count} {why}; the last ends {objects.timestamp(last)}: {shown}", until=last)
+
+
+def _tokens(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
+    # 2.
+    found = list(_lifetime(state, seen, now, "tokens that the old key signed may live that long"))
+    if seen.old_tokens:
+        shown = ", ".join(seen.old_tokens[:10])
+        more = f" and {len(seen.old_tokens) - 10} more" if len(seen.old_tokens) > 10 else ""
+        sentence = (
+            f"tokens in Secrets do not expire, and these are signed by the old key: {shown}{more}; remove data.token from "
+            "each, and it is filled in anew"
+        )
+        found.append(Wait(sentence=sentence))
+    return tuple(found)
+
+
+def _lifetime(state: State, seen: Seen, now: dt.datetime, why: str) -> tuple[Wait, ...]:
+    until = (state.switched or now) + seen.longest
+    return () if now >= until else (Wait(sentence=f"{why}: until {objects.timestamp(until)}", until=until),)
+
+
+# --- who signed what
+
+
+def signers_at(state: State, instant: dt.datetime) -> frozenset[str]:
+    """Who may have signed at this instant: one, or two around a switch (5)."""
+    found: set[str] = set()
+    spans = state.signed or ((state.leaving, None),)
+    for index, (signer, since) in enumerate(spans):
+        ends = spans[index + 1][1] if index + 1 < len(spans) else None
+        if (since is None or since - _AROUND <= instant) and (ends is None or instant <= ends + _AROUND):
+            found.add(signer)
+    return frozenset(found)
+
+
+def outstanding(
+    state: State, entries: Iterable[ledger.Entry], running: frozenset[str], now: dt.datetime
+) -> tuple[list[ledger.Entry], list[ledger.Entry]]:
+    """The unexpired certificates that the leaving CA may have signed: whose holders have no newer one, or may have none (2)."""
+    renewed: dict[tuple[str, tuple[str, ...]], dt.datetime] = {}
+    held = []
+    for entry in entries:
+        signers = signers_at(state, entry.issued_at)
+        if state.leaving in signers:
+            held.append(entry)
+        else:
+            key = (entry.signer, entry.names)
+            renewed[key] = max(renewed.get(key, entry.issued_at), entry.issued_at)
+    alone, unsure = [], []
+    for entry in held:
+        at = renewed.get((entry.signer, entry.names))
+        if entry.not_after <= now:
+            continue
+        if at is None or at < entry.issued_at:
+            alone.append(entry)
+        elif not _received(entry, at, running, now):
+            unsure.append(entry)
+    return alone, unsure
+
+
+def _received(entry: ledger.Entry, at: dt.datetime, running: frozenset[str], now: dt.datetime) -> bool:
+    # 2. People who ask for a certificate look at what they get.
+    name = entry.names[0] if entry.names else ""
+    if not name.startswith(_NODE):
+        return True
+    return now - at >= RECEIVED and name.removeprefix(_NODE) in running
+
+
+# --- the written form
+
+
+def encode(state: State) -> bytes:
+    """JSON, for people, too."""
+    document = {
+        "version": _VERSION,
+        "what": state.what,
+        "old": state.old,
+        "new": state.new,
+        "turned": state.turned,
+        "doing": state.doing,
+        "done": [[step, at.isoformat()] for step, at in state.done],
+        "signed": [[signer, None if since is None else since.isoformat()] for signer, since in state.signed],
+    }
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def decode(data: bytes) -> State:
+    """The inverse of `encode`; anything else is refused, since a guess could retire the wrong one."""
+    try:
+        document = json.loads(data)
+        state = State(
+            what=What(document["what"]),
+            old=_text(document["old"]),
+            new=_text(document["new"]),
+            turned=document["turned"] is True,
+            doing=None if document["doing"] is None else Step(document["doing"]),
+            done=tuple((Step(step), _instant(at)) for step, at in document["done"]),
+            signed=tuple((_text(signer), None if at is None else _instant(at)) for signer, at in document["signed"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        state = None
+    if state is None or encode(state) != data:
+        raise errors.Refused("this is not the state of a rotation", reason="BadRotationState", hint=_HINT)
+    return state
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _instant(value: Any) -> dt.datetime:
+    found = dt.datetime.fromisoformat(_text(value))
+    if found.tzinfo is None:
+        raise ValueError
+    return found

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The issuance ledger on a real server: several signers at once, nobody changes the past, and old segments go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import pathlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from handfast.client import api, connection, transport
+from handfast.controllers import issuance, ledger_retention
+from handfast.rules import ledger
+from tests.scenarios import controlled
+from tests.world import world as worlds
+
+PATH = "/apis/handfast.dev/v1alpha1/issuancelogs"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+JSON_PATCH = {"Content-Type": "application/json-patch+json"}
+KEEP = 7
+
+
+def entry(world: worlds.World, number: int, signer: str = "kube-apiserver-client-kubelet") -> ledger.Entry:
+    now = world.clock.now()
+    return ledger.Entry(
+        issued_at=now,
+        signer=f"kubernetes.io/{signer}",
+        requester="system:bootstrap:abcdef",
+        authenticated_by="bootstrap-token",
+        token_id="abcdef",
+        key_fingerprint=f"{number:064x}",
+        serial=f"{number:032x}",
+        names=(f"CN=system:node:node-{number}", "O=system:nodes"),
+        not_after=now + datetime.timedelta(days=1),
+        rule="nodeclient",
+        request=f"node-csr-{number}",
+        certificate=f"{number:064x}",
+    )
+
+
+@contextlib.asynccontextmanager
+async def signer(world: worlds.World) -> AsyncIterator[issuance.Ledger]:
+    """A ledger with the credential of the controllers, which is all that a signer has."""
+    place = dataclasses.replace(connection.load(str(world.place.controllers_kubeconfig)), server=world.base)
+    link = transport.Transport(place, clock=world.clock)
+    try:
+        yield issuance.Ledger(api.Client(link), world.clock)
+    finally:
+        await link.close()
+
+
+async def segments(world: worlds.World) -> list[ledger.Segment]:
+    return [ledger.read(item) for item in (await world.get(PATH)).json()["items"]]
+
+
+async def test_two_signers_at_once(tmp_path: pathlib.Path) -> None:
+    async with worlds.world(tmp_path / "d") as world, signer(world) as one, signer(world) as other:
+        await asyncio.gather(
+            *(one.append(entry(world, number)) for number in range(100)),
+            *(other.append(entry(world, number)) for number in range(100, 200)),
+        )
+        found = await segments(world)
+        assert ledger.verify(found) == ()
+        lines = [ledger.decode(ledger.line_of(line)).request for segment in found for line in segment.entries]
+        assert sorted(lines) == sorted(f"node-csr-{number}" for number in range(200))
+        assert [segment.sealed for segment in found] == [True] * (len(found) - 1) + [False]
+
+
+async def test_nobody_changes_the_past(tmp_path: pathlib.Path) -> None:
+    async with worlds.world(tmp_path / "d") as world, signer(world) as ledger_:
+        for number in range(3):
+            await ledger_.append(entry(world, number))
+        (before,) = await segments(world)
+        at = f"{PATH}/{before.name}"
+        for change in (
+            [{"op": "remove", "path": "/spec/entries/0"}],
+            [{"op": "replace", "path": "/spec/entries/1", "value": before.entries[0]}],
+            [{"op": "replace", "path": "/spec/previous", "value": "1" * 64}],
+            [{"op": "add", "path": "/spec/entries/-", "value": before.entries[0]}],
+        ):
+            answer = await world.request("PATCH", at, change, headers=dict(JSON_PATCH))
+            assert (answer.status, answer.reason) == (403, "Forbidden"), answer.body
+        assert (await world.request("DELETE", at)).status == 403
+        assert (await world.request("DELETE", PATH)).status == 403
+        beside = {"metadata": {"name": "segment-0000000002"}, "spec": ledger.spec_of(ledger.following(None))}
+        assert (await world.request("POST", PATH, beside)).status == 403
+        # Nor does an apply, or an update that leaves something out.
+        whole = (await world.get(at)).json()
+        whole["spec"]["entries"] = whole["spec"]["entries"][:1]
+        assert (await world.request("PUT", at, whole)).status == 403
+        assert await segments(world) == [before]
+
+
+async def test_who_reads_and_who_writes(tmp_path: pathlib.Path) -> None:
+    async with worlds.world(tmp_path / "d") as world, signer(world) as ledger_:
+        await ledger_.append(entry(world, 1))
+        node = world.context_for("system:node:node-1", "system:nodes")
+        assert (await world.get(PATH, context=node)).status == 403
+        binding = {
+            "metadata": {"name": "viewers"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "system:aggregate-to-view",
+            },
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "vera"}],
+        }
+        made = await world.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        assert made.status == 201
+        vera = world.context_for("vera")
+        assert (await world.get(PATH, context=vera)).status == 200
+        change = {"metadata": {"labels": {"a": "b"}}}
+        at = f"{PATH}/segment-0000000001"
+        assert (await world.request("PATCH", at, change, headers=dict(MERGE), context=vera)).status == 403
+
+
+@pytest.mark.slow
+async def test_old_segments_go_and_the_chain_stays(tmp_path: pathlib.Path) -> None:
+    async with worlds.world(tmp_path / "d") as world, signer(world) as ledger_, controlled.connected(world) as client:
+        for number in range(3):
+            await ledger_.append(entry(world, number))
+            await world.movable().advance(3600)
+        first, second, third = await segments(world)
+        retention = ledger_retention.Retention(client, world.clock, KEEP)
+        await retention.reconcile(ledger_retention.KEY)
+        assert await segments(world) == [first, second, third]
+        await world.movable().advance(7 * 86400 + 86400)
+        await retention.reconcile(ledger_retention.KEY)
+        (left,) = await segments(world)
+        assert left == third
+        assert [found.reason for found in ledger.verify([left])] == [ledger.SHORTENED]
+        assert ledger.verify([left], second.hash) == ()
+        assert left.previous == second.hash
+        await ledger_.append(entry(world, 4))
+        assert ledger.verify(await segments(world), left.last_link) == ()

@@ -1,0 +1,578 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong between a node and its certificate, one test each: what the operator reads, and that it heals.
+
+Proves: no failure takes the certificate in use away, every one is told in words that name the cause, none leaves a heap
+of requests behind, and when the cause is gone the node goes on without help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import errno
+import os
+import pathlib
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from handfast import errors
+from handfast.bootstrap import kubeconfig
+from handfast.client import certificates
+from handfast.node import bootstrap
+from handfast.node import certificates as managers
+from handfast.pki import keys, pairs
+from tests.world import certifying
+from tests.world import world as worlds
+from tests.world.clock import MovableClock
+
+pytestmark = pytest.mark.slow
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+class JumpingClock:
+    """The world's clock as one machine has it: the wall clock can be wrong, waiting goes on as everywhere."""
+
+    def __init__(self, true: MovableClock) -> None:
+        self._true = true
+        self.off = 0.0
+
+    def now(self) -> datetime.datetime:
+        return self._true.now() + datetime.timedelta(seconds=self.off)
+
+    def monotonic(self) -> float:
+        return self._true.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._true.sleep(seconds)
+
+
+class Line:
+    """The network between node and API server, which can be cut."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+        await asyncio.sleep(0.01)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers += [writer, far_writer]
+        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncio.CancelledError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+class Node:
+    """One machine: its directory, its clock, and its agent's identity while it runs."""
+
+    def __init__(self, certifier: certifying.Certifier, root: pathlib.Path, server: str, true: MovableClock) -> None:
+        self.certifier = certifier
+        self.root = root
+        self.clock = JumpingClock(true)
+        self._true = true
+        self.places = bootstrap.Places(
+            node="n1",
+            kubeconfig=root / "kubelet.conf",
+            bootstrap_kubeconfig=root / "bootstrap.conf",
+            directory=root / "pki",
+            rotate=True,
+        )
+        cluster = kubeconfig.Cluster(
+            name="c",
+            server=server,
+            certificate_authority_data=certifier.world.place.ca_certificate.read_bytes(),
+        )
+        user = kubeconfig.User(name="u", token=certifying.TOKEN)
+        text = kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=cluster, user=user))
+        (root / "bootstrap.conf").write_text(text)
+        self._identity: bootstrap.Identity | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    def boot(self) -> bootstrap.Identity:
+        self._identity = bootstrap.Identity(self.places, clock=self.clock, jitter=lambda: 0.5)
+        return self._identity
+
+    @property
+    def identity(self) -> bootstrap.Identity:
+        assert self._identity is not None
+        return self._identity
+
+    async def joined(self) -> None:
+        """A node that has a certificate and renews it."""
+        self.boot()
+        holding = asyncio.create_task(self.identity.hold())
+        await self.pass_until(holding.done)
+        await holding
+        self._running = asyncio.create_task(self.manager.run())
+
+    @property
+    def manager(self) -> managers.CertificateManager:
+        return self.identity.manager
+
+    @property
+    def serial(self) -> str:
+        pair = self.manager.current()
+        assert pair is not None
+        return pair.leaf.serial
+
+    async def pass_until(self, condition: Callable[[], Any], step: float = 0.5) -> None:
+        for _ in range(3000):
+            if condition():
+                return
+            await self._true.advance(step)
+            await asyncio.sleep(0.002)
+        raise AssertionError(f"never; the last error: {self.manager.last_error}")
+
+    async def fails(self, reason: str, step: float = 0.5) -> str:
+        """What the operator reads, once an attempt has failed for this reason."""
+        await self.pass_until(lambda: self.manager.last_error and self.manager.last_error.reason == reason, step)
+        assert self.manager.last_error is not None
+        return self.manager.last_error.message
+
+    async def heals(self, before: str) -> None:
+        """A new certificate, the old one in use until then, nothing left over, and the server knows it."""
+        await self.pass_until(lambda: self.serial != before)
+        assert self.manager.last_error is None
+        assert not self.identity.store.has_pending_key()
+        answer = await self.identity.client.get(certificates.REQUESTS, certificates.name_of(self.key, self.wanted))
+        assert answer["spec"]["username"] in {"system:node:n1", "system:bootstrap:abcdef"}
+
+    @property
+    def key(self) -> keys.PublicKey:
+        pair = self.manager.current()
+        assert pair is not None
+        return pair.key.public
+
+    @property
+    def wanted(self) -> certificates.Wanted:
+        return certificates.node_client("n1")
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+            self._running = None
+        if self._identity is not None:
+            await self._identity.close()
+            self._identity = None
+
+
+@pytest.fixture
+async def node(tmp_path: pathlib.Path) -> AsyncIterator[Node]:
+    clock = MovableClock(datetime.datetime.now(datetime.UTC))
+    async with (
+        worlds.world(tmp_path / "world", clock=clock) as world,
+        certifying.certified(world) as certifier,
+    ):
+        (tmp_path / "node").mkdir()
+        made = Node(certifier, tmp_path / "node", world.base, clock)
+        yield made
+        await made.stop()
+
+
+async def test_renewed_in_time(node: Node) -> None:
+    node.certifier.lifetime = datetime.timedelta(hours=1)
+    await node.joined()
+    first, due = node.serial, node.manager.next_renewal
+    assert due is not None
+    await node.pass_until(lambda: node.serial != first, step=10)
+    assert abs((node.clock.now() - due).total_seconds()) < 120
+    assert len(node.certifier.requests) == 2
+
+
+async def test_clock_jumps_forward_a_day(node: Node) -> None:
+    node.certifier.lifetime = datetime.timedelta(hours=12)
+    await node.joined()
+    before = node.serial
+    node.clock.off = DAY
+    node.manager.look()
+    text = await node.fails("WrongCertificate")
+    assert text.startswith("the certificate returned is refused: it expired at ")
+    assert text.endswith("here")
+    assert node.manager.last_error is not None
+    assert node.manager.last_error.hint is not None
+    assert "clock" in node.manager.last_error.hint
+    assert node.serial == before
+    assert node.manager.usable() is False
+    node.clock.off = 0.0
+    # By its own clock the certificate is good again, and nothing more is asked for.
+    assert node.manager.usable()
+    node.manager.renew_now()
+    await node.heals(before)
+
+
+async def test_clock_jumps_back_a_day(node: Node) -> None:
+    """The renewal comes when it would have come, not a day later."""
+    node.certifier.lifetime = datetime.timedelta(hours=1)
+    await node.joined()
+    before, due = node.serial, node.manager.next_renewal
+    assert due is not None
+    node.clock.off = -DAY
+    text = await node.fails("CertificateNotYetValid", step=10)
+    assert (node.clock.now() + datetime.timedelta(days=1) - due).total_seconds() < 120
+    assert text.startswith("the certificate returned is not valid before ")
+    assert node.serial == before
+    # The same request is asked for again and again, not another.
+    await node.pass_until(lambda: node.manager.renew_errors > 3, step=5)
+    assert len(node.certifier.requests) == 2
+    node.clock.off = 0.0
+    await node.heals(before)
+    assert len(node.certifier.requests) == 2
+
+
+async def test_api_server_down_for_longer_than_the_certificate_lasts(node: Node, tmp_path: pathlib.Path) -> None:
+    line = Line(node.certifier.world.server.address[1])
+    await line.open()
+    (tmp_path / "far").mkdir()
+    node.certifier.lifetime = datetime.timedelta(hours=1)
+    far = Node(node.certifier, tmp_path / "far", f"https://127.0.0.1:{line.port}", node._true)
+    await far.joined()
+    before = far.serial
+    await line.cut()
+    text = await far.fails("Unreachable", step=20)
+    assert f"https://127.0.0.1:{line.port} cannot be reached" in text
+    await far.pass_until(lambda: not far.manager.usable(), step=20)
+    assert far.serial == before
+    assert far.manager.server_healthy is False
+    assert f"expired at {far.manager.current().leaf.not_after:%Y-%m-%dT%H:%M:%SZ}" in (far.manager.due() or "")  # type: ignore[union-attr]
+    await line.open()
+    await far.heals(before)
+    await far.stop()
+    await line.cut()
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, code: int, root: pathlib.Path, *, flag: int = 0) -> None:
+    """A file system that refuses: to root, too, whom modes do not hold back."""
+    plain = getattr(os, name)
+
+    def refuse(first: Any, *rest: Any, **named: Any) -> Any:
+        inside = str(first).startswith(str(root)) if not isinstance(first, int) else first > 2 and _in(first, root)
+        if inside and (not flag or (rest and rest[0] & flag)):
+            raise OSError(code, os.strerror(code))
+        return plain(first, *rest, **named)
+
+    monkeypatch.setattr(os, name, refuse)
+
+
+def _in(descriptor: int, root: pathlib.Path) -> bool:
+    with contextlib.suppress(OSError):
+        return str(pathlib.Path(f"/proc/self/fd/{descriptor}").readlink()).startswith(str(root))
+    return False
+
+
+@pytest.mark.parametrize(
+    ("call", "flag", "code", "reason", "says"),
+    [
+        ("write", 0, errno.ENOSPC, "NoSpace", "no space left on device"),
+        ("open", os.O_CREAT, errno.EROFS, "PermissionDenied", "read-only file system"),
+        ("open", os.O_CREAT, errno.EACCES, "PermissionDenied", "permission denied"),
+    ],
+    ids=["disk full", "read-only", "permission lost"],
+)
+async def test_a_directory_that_cannot_be_written(
+    node: Node, monkeypatch: pytest.MonkeyPatch, call: str, flag: int, code: int, reason: str, says: str
+) -> None:
+    await node.joined()
+    before = node.serial
+    with monkeypatch.context() as patched:
+        failing(patched, call, code, node.places.directory, flag=flag)
+        node.manager.renew_now()
+        text = await node.fails(reason)
+        assert text == f"cannot write {node.places.directory}/kubelet-client.key.tmp: {says}"
+        # Nothing is asked for whose key could not be kept.
+        assert len(node.certifier.requests) == 1
+        assert node.serial == before
+    await node.heals(before)
+    assert len(node.certifier.requests) == 2
+
+
+@pytest.fixture
+def small_disk(node: Node) -> Iterator[pathlib.Path]:
+    """A file system of its own for the certificates, of five pages."""
+    where = node.places.directory
+    where.mkdir(mode=0o755)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=20k,mode=0755", "tmpfs", str(where)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("not run: only root may mount a small disk")
+    yield where
+    subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+async def test_a_disk_that_is_really_full(node: Node, small_disk: pathlib.Path) -> None:
+    await node.joined()
+    before = node.serial
+    with contextlib.suppress(OSError):
+        (small_disk / "ballast").write_bytes(bytes(64 << 10))
+    node.manager.renew_now()
+    assert await node.fails("NoSpace") == f"cannot write {small_disk}/kubelet-client.key.tmp: no space left on device"
+    assert (node.serial, len(node.certifier.requests)) == (before, 1)
+    assert sorted(small_disk.glob(".*")) == []
+    (small_disk / "ballast").unlink()
+    await node.heals(before)
+    assert len(node.certifier.requests) == 2
+
+
+async def test_a_disk_that_is_really_read_only(node: Node, small_disk: pathlib.Path) -> None:
+    await node.joined()
+    before = node.serial
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    node.manager.renew_now()
+    text = await node.fails("PermissionDenied")
+    assert text == f"cannot write {small_disk}/kubelet-client.key.tmp: read-only file system"
+    # A start finds the pair all the same.
+    await node.stop()
+    await node.joined()
+    assert node.serial == before
+    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    node.manager.renew_now()
+    await node.heals(before)
+
+
+async def test_the_disk_fills_up_between_key_and_certificate(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    await node.joined()
+    before = node.serial
+    node.identity.store.pending_key()
+    with monkeypatch.context() as patched:
+        failing(patched, "write", errno.ENOSPC, node.places.directory)
+        node.manager.renew_now()
+        text = await node.fails("NoSpace")
+        assert "kubelet-client-2" in text
+        assert sorted(node.places.directory.glob(".*")) == []
+    await node.heals(before)
+    assert len(node.certifier.requests) == 2
+
+
+async def test_stored_files_that_others_may_read(node: Node) -> None:
+    await node.joined()
+    await node.stop()
+    for path in node.places.directory.glob("kubelet-client-2*.pem"):
+        path.chmod(0o644)
+    with pytest.raises(errors.Refused, match=r"holds secrets and can be opened by others \(mode 0644") as caught:
+        node.boot()
+    assert caught.value.reason == "FileNotPrivate"
+
+
+async def test_permission_to_ask_lost(node: Node) -> None:
+    await node.certifier.client.delete(certifying.BINDINGS, "bootstrappers")
+    node.boot()
+    holding = asyncio.create_task(node.identity.hold())
+    text = await node.fails("Forbidden")
+    assert 'certificatesigningrequests.certificates.k8s.io is forbidden: User "system:bootstrap:abcdef"' in text
+    assert node.manager.server_healthy
+    await node.pass_until(holding.done, step=5)
+    with pytest.raises(
+        errors.Unavailable, match="no certificate was obtained within 300 seconds; the last error: "
+    ) as e:
+        await holding
+    assert e.value.reason == "BootstrapTimeout"
+
+
+async def test_nobody_answers_and_the_next_start_goes_on(node: Node) -> None:
+    node.certifier.answer = certifying.ignore
+    node.boot()
+    holding = asyncio.create_task(node.identity.hold())
+    await node.pass_until(holding.done, step=5)
+    with pytest.raises(errors.Unavailable, match="no certificate was obtained within 300 seconds") as caught:
+        await holding
+    assert caught.value.reason == "BootstrapTimeout"
+    await node.stop()
+    [name] = node.certifier.requests
+    again = asyncio.create_task(node.boot().hold())
+    await node.pass_until(lambda: node.manager.last_error is None)
+    await certifying.issue(node.certifier, await node.certifier.client.get(certificates.REQUESTS, name))
+    await node.pass_until(again.done)
+    await again
+    assert node.certifier.requests == [name]
+    assert name == certificates.name_of(node.key, node.wanted)
+
+
+async def deny(certifier: certifying.Certifier, document: dict[str, Any]) -> None:
+    await certifier.decide(document, "Denied", "NotToday", "come back tomorrow")
+
+
+async def delete(certifier: certifying.Certifier, document: dict[str, Any]) -> None:
+    await certifier.client.delete(certificates.REQUESTS, document["metadata"]["name"])
+
+
+async def fail(certifier: certifying.Certifier, document: dict[str, Any]) -> None:
+    approved = await certifier.decide(document, "Approved", "Yes")
+    condition = {"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": "no"}
+    approved["status"]["conditions"].append(condition)
+    await certifier.client.update_status(certificates.REQUESTS, approved)
+
+
+async def other_key(certifier: certifying.Certifier, document: dict[str, Any]) -> None:
+    approved = await certifier.decide(document, "Approved", "Yes")
+    await certifier.hand_out(approved, certifier.pem_for(document, key=keys.generate().public))
+
+
+async def too_late(certifier: certifying.Certifier, document: dict[str, Any]) -> None:
+    approved = await certifier.decide(document, "Approved", "Yes")
+    past = certifier.world.clock.now() - datetime.timedelta(minutes=40)
+    certifier.lifetime = datetime.timedelta(minutes=30)
+    await certifier.hand_out(approved, certifier.pem_for(document, now=past))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "says"),
+    [
+        (
+            deny,
+            "RequestDenied",
+            "certificate signing request is denied, reason: NotToday, message: come back tomorrow",
+        ),
+        (delete, "RequestDeleted", 'csr "{name}" was deleted'),
+        (fail, "RequestFailed", "certificate signing request failed, reason: SignerValidationFailure, message: no"),
+        (
+            other_key,
+            "WrongCertificate",
+            "the certificate returned is refused: it is for a different key than the one requested for",
+        ),
+        (too_late, "WrongCertificate", "the certificate returned is refused: it expired at "),
+    ],
+)
+async def test_an_answer_that_ends_the_request(node: Node, answer: certifying.Answer, reason: str, says: str) -> None:
+    """The key is given up, a fresh one is asked for after a while, and the certificate in use stays in use."""
+    await node.joined()
+    await node._true.advance(HOUR)
+    before = node.serial
+    node.certifier.answer = answer
+    node.manager.renew_now()
+    text = await node.fails(reason)
+    assert text.startswith(says.format(name=node.certifier.requests[1]))
+    assert node.serial == before
+    node.certifier.answer, node.certifier.lifetime = certifying.issue, None
+    await node.heals(before)
+    assert len(set(node.certifier.requests)) == len(node.certifier.requests) >= 3
+
+
+async def test_denials_come_further_and_further_apart(node: Node) -> None:
+    await node.joined()
+    node.certifier.answer = deny
+    node.manager.renew_now()
+    began = node.clock.monotonic()
+    await node.pass_until(lambda: node.clock.monotonic() - began > 2 * HOUR, step=20)
+    # An upstream kubelet would have filed more than two hundred.
+    assert 10 <= len(node.certifier.requests) <= 25
+
+
+async def test_a_certificate_that_begins_later(node: Node) -> None:
+    async def early(certifier: certifying.Certifier, document: dict[str, Any]) -> None:
+        approved = await certifier.decide(document, "Approved", "Yes")
+        later = certifier.world.clock.now() + datetime.timedelta(minutes=6)
+        await certifier.hand_out(approved, certifier.pem_for(document, now=later))
+
+    await node.joined()
+    before = node.serial
+    node.certifier.answer = early
+    node.manager.renew_now()
+    text = await node.fails("CertificateNotYetValid")
+    assert text.startswith("the certificate returned is not valid before ")
+    await node.heals(before)
+    assert len(node.certifier.requests) == 2
+
+
+async def test_watches_end_and_resume_with_the_new_certificate(node: Node) -> None:
+    """No connection that was made with the old certificate is left."""
+    await node.joined()
+    before = node.serial
+    link = node.identity.client.transport
+    ended = asyncio.Event()
+
+    async def follow() -> None:
+        path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+        params = {"watch": "true", "fieldSelector": "metadata.name=absent", "resourceVersion": "0"}
+        async with link.stream(path, params=params, accept="application/json", idle_seconds=600) as body:
+            while await body.readany():
+                pass
+        ended.set()
+
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0.05)
+    assert not ended.is_set()
+    old = link._link
+    node.manager.renew_now()
+    await node.heals(before)
+    await asyncio.wait_for(ended.wait(), 5)
+    await following
+    assert link._link is not old
+    assert old._session is None
+
+
+async def test_rotation_off_uses_what_there_is_and_asks_for_nothing(node: Node) -> None:
+    """KEP-266's rollback rows: on, off, on again."""
+    node.certifier.lifetime = datetime.timedelta(hours=1)
+    await node.joined()
+    first = node.serial
+    await node.stop()
+    on = node.places
+    node.places = bootstrap.Places(
+        node="n1", kubeconfig=on.kubeconfig, bootstrap_kubeconfig=on.bootstrap_kubeconfig, directory=on.directory
+    )
+    await node.joined()
+    assert node.serial == first
+    await node._true.advance(0.95 * HOUR)
+    await asyncio.sleep(0.02)
+    assert (node.serial, len(node.certifier.requests)) == (first, 1)
+    with pytest.raises(errors.Refused, match="certificates are not rotated by this agent"):
+        node.manager.renew_now()
+    await node.stop()
+    node.places = on
+    await node.joined()
+    await node.heals(first)
+    assert len(node.certifier.requests) == 2
+
+
+async def test_static_credentials_stay_in_use_while_rotation_is_off(node: Node) -> None:
+    certificate, key = certifying.pair_for(node.certifier, "n1")
+    (node.root / "static.crt").write_bytes(certificate)
+    (node.root / "static.key").write_bytes(key.to_pem())
+    parsed = kubeconfig.parse((node.root / "bootstrap.conf").read_text())
+    user = kubeconfig.User(name="u", client_certificate="static.crt", client_key="static.key")
+    text = kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=parsed.cluster, user=user))
+    node.places.kubeconfig.write_text(text)
+    on = node.places
+    off = bootstrap.Places(node="n1", kubeconfig=on.kubeconfig, directory=on.directory)
+    node.places = off
+    await node.joined()
+    static = pairs.join(certificate, key).leaf.serial
+    assert (node.serial, node.certifier.requests) == (static, [])
+    assert not on.directory.exists()
+    await node.stop()
+    # Turned on, the node replaces them at once; turned off, they count again.
+    node.places = on
+    await node.joined()
+    await node.heals(static)
+    assert on.kubeconfig.read_text() == text
+    await node.stop()
+    node.places = off
+    await node.joined()
+    assert node.serial == static

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node is killed with SIGKILL at every call of its bootstrap and of its rotation, and started again.
+
+It proves, for every call of a clean run: what lies under its final name is whole, no request exists whose key is not on
+disk, there is one request and one pair for one key, and the next start ends with a valid pair, the link and the kubeconfig in place.
+It says nothing about power loss: the kernel keeps what was written but not synced. That what must be synced is synced
+before anything relies on it is shown by the order of the calls.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import pathlib
+import random
+import re
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from handfast.bootstrap import kubeconfig
+from handfast.client import certificates, connection
+from handfast.node import certificate_store
+from handfast.pki import keys, pairs, requests
+from handfast.runtime import clock as clocks
+from tests.world import certifying, killing
+from tests.world import world as worlds
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.usefixtures("quiet")]
+
+SIGKILL = 9
+
+
+class Stage:
+    """One API server and one zygote for all the deaths."""
+
+    def __init__(self, certifier: certifying.Certifier, zygote: killing.Zygote, root: pathlib.Path) -> None:
+        self.certifier = certifier
+        self.zygote = zygote
+        self._root = root
+        self._parsed: dict[str, requests.Request] = {}
+
+    def order(self, scenario: str, number: int) -> killing.Order:
+        """A fresh directory with a bootstrap kubeconfig, and for a rotation a pair from before."""
+        directory = self._root / f"{scenario}-{number}"
+        directory.mkdir()
+        cluster = kubeconfig.Cluster(
+            name="c",
+            server=self.certifier.world.base,
+            certificate_authority_data=self.certifier.world.place.ca_certificate.read_bytes(),
+        )
+        user = kubeconfig.User(name="u", token=certifying.TOKEN)
+        text = kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=cluster, user=user))
+        (directory / "bootstrap-kubelet.conf").write_text(text)
+        order = killing.Order(scenario, str(directory), f"{scenario}-{number}", number)
+        return self._equipped(order) if scenario == "rotate" else order
+
+    def _equipped(self, order: killing.Order) -> killing.Order:
+        certificate, key = certifying.pair_for(self.certifier, order.node)
+        pair = pairs.join(certificate, key)
+        store_of(order).save(pair)
+        root = pathlib.Path(order.directory)
+        shutil.copy(root / "bootstrap-kubelet.conf", root / "kubelet.conf")
+        return dataclasses.replace(order, first=pair.leaf.serial)
+
+    async def requests_of(self, order: killing.Order) -> list[requests.Request]:
+        """The key of every request filed for this node."""
+        for item in await self.certifier.client.list(certificates.REQUESTS):
+            name = item["metadata"]["name"]
+            if name not in self._parsed:
+                self._parsed[name] = requests.parse(base64.b64decode(item["spec"]["request"]))
+        subject = certificates.node_subject(order.node)
+        return [request for request in self._parsed.values() if request.subject == subject]
+
+
+def store_of(order: killing.Order) -> certificate_store.CertificateStore:
+    directory = pathlib.Path(order.directory) / "pki"
+    return certificate_store.CertificateStore(directory, certificate_store.CLIENT, clocks.SystemClock())
+
+
+@pytest.fixture
+async def stage(tmp_path: pathlib.Path) -> AsyncIterator[Stage]:
+    async with contextlib.AsyncExitStack() as stack:
+        world = await stack.enter_async_context(worlds.world(tmp_path / "world", clock=clocks.SystemClock()))
+        certifier = await stack.enter_async_context(certifying.certified(world))
+        zygote = await killing.Zygote.start()
+        stack.push_async_callback(zygote.stop)
+        (tmp_path / "nodes").mkdir()
+        yield Stage(certifier, zygote, tmp_path / "nodes")
+
+
+def whole_keys(order: killing.Order) -> set[bytes]:
+    """The keys on disk; a file with a final name that is not whole fails."""
+    found = set()
+    for path in (pathlib.Path(order.directory) / "pki").glob("*"):
+        if path.is_symlink() or path.name.startswith("."):
+            continue
+        assert path.stat().st_mode & 0o777 == 0o600, path
+        if path.name.endswith(".key.tmp"):
+            found.add(keys.private_from_pem(path.read_bytes()).public.spki)
+        else:
+            found.add(pairs.read(path.read_bytes()).key.public.spki)
+    own = pathlib.Path(order.directory) / "kubelet.conf"
+    if own.exists():
+        kubeconfig.parse(own.read_text())
+    return found
+
+
+async def after_death(stage: Stage, order: killing.Order) -> None:
+    on_disk = whole_keys(order)
+    filed = await stage.requests_of(order)
+    assert {request.public_key.spki for request in filed} <= on_disk, "a request without its key"
+    assert len(filed) <= 1
+
+
+async def after_restart(stage: Stage, order: killing.Order, serial: str) -> None:
+    filed = await stage.requests_of(order)
+    assert len(filed) == 1, "one key, one request"
+    found = store_of(order).find()
+    assert found.pair is not None
+    assert (found.linked, found.problems, found.pair.leaf.serial) == (True, (), serial)
+    assert found.pair.key.public.spki == filed[0].public_key.spki
+    assert not store_of(order).has_pending_key()
+    stored = [pairs.read(path.read_bytes()) for path in (pathlib.Path(order.directory) / "pki").glob("*-2*.pem")]
+    assert len(stored) == len({pair.key.public.spki for pair in stored}), "one key, one pair"
+    assert not list((pathlib.Path(order.directory) / "pki").glob(".*")), "leftovers"
+    config = connection.load(str(pathlib.Path(order.directory) / "kubelet.conf"))
+    if order.scenario == "boot":
+        assert config.cert_pem == found.pair.pem
+
+
+async def lived(stage: Stage, order: killing.Order) -> dict[str, Any]:
+    outcome = await stage.zygote.run(order)
+    assert set(outcome) == {"serial", "calls"}, outcome
+    return outcome
+
+
+@pytest.mark.parametrize("scenario", ["boot", "rotate"])
+async def test_killed_at_every_call(stage: Stage, scenario: str) -> None:
+    clean = await lived(stage, stage.order(scenario, 0))
+    calls = clean["calls"]
+    assert len(calls) > 25, calls
+    for number in range(1, len(calls) + 1):
+        order = stage.order(scenario, number)
+        outcome = await stage.zygote.run(order)
+        if outcome != {"signal": SIGKILL}:
+            # Events that arrive together are read by one call, so that a busy machine may make a few less.
+            assert len(calls) - 3 < number, (number, calls[number - 1], outcome)
+            assert len(outcome["calls"]) < number, (number, calls[number - 1], outcome)
+        await after_death(stage, order)
+        again = dataclasses.replace(order, kill_at=0)
+        await after_restart(stage, again, (await lived(stage, again))["serial"])
+
+
+@pytest.mark.parametrize("scenario", ["boot", "rotate"])
+async def test_killed_again_and_again(stage: Stage, scenario: str) -> None:
+    """A start after a death may die, too, anywhere, several times over."""
+    calls = (await lived(stage, stage.order(scenario, 0)))["calls"]
+    choice = random.Random(scenario)
+    for number in range(1, 13):
+        order = stage.order(scenario, 1000 + number)
+        for _ in range(4):
+            victim = dataclasses.replace(order, kill_at=choice.randint(1, len(calls)))
+            outcome = await stage.zygote.run(victim)
+            await after_death(stage, order)
+            if outcome != {"signal": SIGKILL}:
+                break
+        again = dataclasses.replace(order, kill_at=0)
+        await after_restart(stage, again, (await lived(stage, again))["serial"])
+
+
+@pytest.mark.parametrize("scenario", ["boot", "rotate"])
+async def test_order_of_a_clean_run(stage: Stage, scenario: str) -> None:
+    """The key is durable before it is asked for; the pair is durable before the link; the key goes last."""
+    calls = (await lived(stage, stage.order(scenario, 0)))["calls"]
+    asked = calls.index("api > POST /apis/certificates.k8s.io/v1/certificatesigningrequests")
+    stored = next(i for i, call in enumerate(calls) if call.startswith("link "))
+    swapped = next(i for i, call in enumerate(calls) if call.startswith("replace ") and "-current.pem" in call)
+    forgotten = next(i for i, call in enumerate(calls) if call == "unlink /pki/kubelet-client.key.tmp")
+    named = next(i for i, call in enumerate(calls) if call.startswith("replace ") and call.endswith("key.tmp"))
+    assert named < asked < stored < swapped < forgotten
+    # File, name, and the name's directory.
+    assert calls[:named].count("fsync") >= 1
+    assert "fsync" in calls[named:asked]
+    assert "fsync" in calls[asked:stored]
+    assert "fsync" in calls[stored:swapped]
+    assert "fsync" in calls[swapped:forgotten]
+    sent = [call for call in calls if call.startswith("api > ") and "certificatesigningrequests" in call]
+    assert [call.split()[2] for call in sent] == ["POST", "WATCH"], "one create, one watch"
+
+
+TRACED = (
+    *("openat", "mkdir", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "unlink"),
+    *("unlinkat", "write", "pwrite64", "fsync", "fdatasync", "fchmod", "chmod", "fchmodat", "ftruncate", "truncate"),
+)
+# One call, several names: those of Python and those of the kernel.
+SAME = {"rename": "replace", "remove": "unlink", "openat": "open"}
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="not run: there is no strace")
+@pytest.mark.parametrize("scenario", ["boot", "rotate"])
+async def test_strace_counts_the_same(stage: Stage, tmp_path: pathlib.Path, scenario: str) -> None:
+    """No call that the kernel sees goes uncounted."""
+    trace = tmp_path / "trace"
+    traced = f"trace={','.join(TRACED)}"
+    zygote = await killing.Zygote.start("strace", "-f", "-y", "-qq", "-s", "256", "-e", traced, "-o", str(trace))
+    order = stage.order(scenario, 0)
+    outcome = await zygote.run(order)
+    await zygote.stop()
+    calls = [call.split()[0] for call in outcome["calls"] if not call.startswith("api")]
+    seen = []
+    for line in trace.read_text().splitlines():
+        match = re.match(r"^\d+\s+(\w+)\((.*)$", line)
+        # To read the names in a directory it is opened, too, from C.
+        if match and order.directory in match[2] and "O_NONBLOCK|O_CLOEXEC|O_DIRECTORY" not in line:
+            seen.append(match[1] if match[1] == "openat" else re.sub(r"at2?$", "", match[1]))
+    assert [SAME.get(name, name) for name in seen] == [SAME.get(name, name) for name in calls]
+    assert len(seen) > 20

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent as a process: one owner of a directory, its options, and a certificate that was used once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+
+from handfast import errors
+from handfast.api import status
+from handfast.assembly import node, node_config
+from handfast.bootstrap import kubeconfig
+from handfast.client import api, certificates
+from handfast.node import agent, bootstrap, certificate_store
+from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.node import pairing
+from tests.world.clock import START, MovableClock
+
+FRESH: dict[str, Any] = {"begins": START - pairing.HOUR, "lasts": 100 * pairing.HOUR}
+
+
+class Machine:
+    def __init__(self, root, monkeypatch):
+        self.root = root
+        self.clock = MovableClock()
+        self.client = FakeClient()
+        self.where = bootstrap.Places(
+            node="n1",
+            kubeconfig=root / "kubelet.conf",
+            bootstrap_kubeconfig=root / "bootstrap.conf",
+            directory=root / "pki",
+        )
+        self.config(self.where.bootstrap_kubeconfig)
+        monkeypatch.setattr(api, "Client", self.connected)
+        monkeypatch.setattr(certificates, "obtain", self.issue)
+
+    def connected(self, transport):
+        self.client.transport = transport
+        return self.client
+
+    async def issue(self, _client, key, _wanted, **_):
+        return pairing.pair(begins=START, key=key).certificate_pem
+
+    def config(self, path):
+        cluster = kubeconfig.Cluster(name="c", server="https://127.0.0.1:1", certificate_authority_data=pairing.CA.pem)
+        user = kubeconfig.User(name="u", token="t")
+        path.write_text(kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=cluster, user=user)))
+
+    def store(self):
+        return certificate_store.CertificateStore(self.where.directory, certificate_store.CLIENT, self.clock)
+
+    async def obtain(self):
+        return await node.obtain(self.where, 9, clock=self.clock)
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    return Machine(tmp_path, monkeypatch)
+
+
+class TestObtain:
+    async def test_a_new_one(self, machine):
+        found = await machine.obtain()
+        assert (found.fresh, found.known) == (True, False)
+        assert machine.store().load() == found.pair
+        assert machine.where.kubeconfig.exists()
+
+    async def test_one_that_is_there_is_tried(self, machine):
+        machine.store().save(pairing.pair(**FRESH))
+        machine.client.put("nodes", "n1")
+        found = await machine.obtain()
+        assert (found.fresh, found.known) == (False, True)
+
+    @pytest.mark.parametrize("reason", ["Unauthorized", "Forbidden"])
+    async def test_one_of_another_cluster(self, machine, reason):
+        machine.store().save(pairing.pair(**FRESH))
+
+        def refuse(*_):
+            raise status.StatusError(reason, "no")
+
+        machine.client.before = refuse
+        with pytest.raises(errors.Refused) as refused:
+            await machine.obtain()
+        assert refused.value.reason == "CertificateRefused"
+        assert "may be another cluster's" in refused.value.message
+        assert "kubelet-client-current.pem" in str(refused.value.hint)
+
+    async def test_a_new_one_that_is_not_accepted(self, machine):
+        def refuse(*_):
+            raise status.StatusError("Unauthorized", "no")
+
+        machine.client.before = refuse
+        with pytest.raises(errors.Refused) as refused:
+            await machine.obtain()
+        assert "compare the CA" in str(refused.value.hint)
+
+    async def test_other_answers_are_themselves(self, machine):
+        def fail(*_):
+            raise status.StatusError("InternalError", "broken")
+
+        machine.client.before = fail
+        with pytest.raises(status.StatusError, match="broken"):
+            await machine.obtain()
+
+    async def test_a_token_is_no_certificate(self, machine):
+        machine.config(machine.where.kubeconfig)
+        with pytest.raises(errors.Refused) as refused:
+            await machine.obtain()
+        assert refused.value.reason == "NoCertificate"
+
+
+def test_one_owner(tmp_path):
+    with node.owned(tmp_path / "pki"):
+        with pytest.raises(errors.Refused) as refused, node.owned(tmp_path / "pki"):
+            pytest.fail("two owners")
+        assert refused.value.reason == "DirectoryInUse"
+        assert "--cert-dir" in str(refused.value.hint)
+    with node.owned(tmp_path / "pki"):
+        pass
+
+
+async def test_run(machine, monkeypatch):
+    made: list[Any] = []
+
+    class Agent:
+        def __init__(self, options, listener, *, clock):
+            made.append((options, listener.getsockname()[1], clock))
+
+        async def run(self):
+            made.append("ran")
+
+    monkeypatch.setattr(agent, "Agent", Agent)
+    found = node_config.resolve(
+        {
+            "kubeconfig": str(machine.where.kubeconfig),
+            "cert_dir": str(machine.where.directory),
+            "node_name": "N1",
+            "node_ip": "192.0.2.1",
+            "rotate_certificates": "true",
+            "rotate_server_certificates": "true",
+            "static_pods_dir": "/manifests",
+            "listen": "127.0.0.1:0",
+            "feature_gates": "Other=true",
+        },
+        {},
+    )
+    with structlog.testing.capture_logs() as lines:
+        await node.run(found, clock=machine.clock)
+    (options, port, clock), ran = made
+    assert (options.places.node, options.places.rotate, options.rotate_server) == ("n1", True, True)
+    assert (options.node_ip, str(options.static_pods)) == ("192.0.2.1", "/manifests")
+    assert (port > 0, clock, ran) == (True, machine.clock, "ran")
+    assert [line["event"] for line in lines] == [
+        "feature gate Other is not known and was ignored",
+        "the node agent starts",
+    ]

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node agent is told, by whom, and what is said about the rest."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from handfast.assembly import config, endpoints, node_config
+
+FILE = "kubelet.yaml"
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+def resolve(flags=None, environ=None, text="", **more):
+    document = node_config.parse((HEAD + text).encode(), FILE) if text else {}
+    return node_config.resolve(flags or {}, environ or {}, document, FILE, **more)
+
+
+def test_defaults():
+    found = resolve()
+    assert found == node_config.NodeConfiguration(
+        bootstrap_kubeconfig=None,
+        kubeconfig=pathlib.Path("/etc/kubernetes/kubelet.conf"),
+        cert_dir=pathlib.Path("/var/lib/kubelet/pki"),
+        node_name=None,
+        node_ip=None,
+        rotate_certificates=False,
+        rotate_server_certificates=False,
+        static_pods_dir=None,
+        listen=endpoints.Address("0.0.0.0", 10250),
+        verbosity=0,
+    )
+    assert found.log_level == "info"
+
+
+def test_the_usual_bootstrap_kubeconfig_counts_where_it_is():
+    found = resolve(exists=lambda path: path == node_config.BOOTSTRAP_KUBECONFIG)
+    assert found.bootstrap_kubeconfig == pathlib.Path(node_config.BOOTSTRAP_KUBECONFIG)
+
+
+def test_each_goes_before_the_next():
+    text = "rotateCertificates: false\nstaticPodPath: /file\n"
+    environ = {"HANDFAST_ROTATE_CERTIFICATES": "true", "HANDFAST_STATIC_PODS_DIR": "/environment"}
+    assert resolve(text=text).static_pods_dir == pathlib.Path("/file")
+    assert resolve(environ=environ, text=text).rotate_certificates is True
+    found = resolve({"rotate_certificates": "false", "static_pods_dir": "/flag"}, environ, text)
+    assert (found.rotate_certificates, found.static_pods_dir) == (False, pathlib.Path("/flag"))
+
+
+def test_every_flag():
+    found = resolve(
+        {
+            "bootstrap_kubeconfig": "/b",
+            "kubeconfig": "/k",
+            "cert_dir": "/c",
+            "node_name": "n",
+            "node_ip": "192.0.2.1",
+            "rotate_certificates": "true",
+            "rotate_server_certificates": "TRUE",
+            "static_pods_dir": "/s",
+            "listen": "[::1]:1",
+            "verbosity": "4",
+        }
+    )
+    assert (str(found.bootstrap_kubeconfig), str(found.kubeconfig), str(found.cert_dir)) == ("/b", "/k", "/c")
+    assert (found.node_name, found.node_ip, str(found.static_pods_dir)) == ("n", "192.0.2.1", "/s")
+    assert found.rotate_certificates
+    assert found.rotate_server_certificates
+    assert found.listen == endpoints.Address("::1", 1)
+    assert found.log_level == "debug"
+
+
+def test_paths_become_absolute():
+    assert resolve({"cert_dir": "pki"}).cert_dir.is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("text", "listen"),
+    [
+        ("port: 1\n", "0.0.0.0:1"),
+        ("address: 127.0.0.1\n", "127.0.0.1:10250"),
+        ("address: '::'\nport: 2\n", "[::]:2"),
+    ],
+)
+def test_the_files_endpoint(text, listen):
+    assert str(resolve(text=text).listen) == listen
+    assert str(resolve(environ={"HANDFAST_NODE_LISTEN": "127.0.0.1:9"}, text=text).listen) == "127.0.0.1:9"
+
+
+class TestFile:
+    def test_serving(self):
+        assert resolve(text="serverTLSBootstrap: true\n").rotate_server_certificates
+
+    def test_what_a_kubelet_has_is_ignored_aloud(self):
+        found = resolve(text="cgroupDriver: systemd\nrotateCertificate: true\nauthentication: {}\n")
+        assert found.rotate_certificates is False
+        assert found.warnings == (
+            "kubelet.yaml: rotateCertificate is not known and was ignored; did you mean rotateCertificates?",
+            "kubelet.yaml: ignored, since this agent has no use for them: authentication, cgroupDriver",
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("a: [", "kubelet.yaml: "),
+            ("- a", "not a mapping"),
+            ("", "not a mapping"),
+            ("kind: KubeletConfiguration", 'apiVersion: the value "" is not kubelet.config.k8s.io/v1beta1'),
+            (HEAD.replace("v1beta1", "v1"), "is not kubelet.config.k8s.io/v1beta1"),
+            (HEAD.replace("KubeletConfiguration", "Pod"), 'kind: the value "Pod" is not KubeletConfiguration'),
+            (HEAD + "port: 1\nport: 2", "the key port is there twice"),
+        ],
+    )
+    def test_refused(self, text, says):
+        with pytest.raises(config.Invalid) as refused:
+            node_config.parse(text.encode(), FILE)
+        assert says in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "text", "says", "typed"),
+    [
+        ({"rotate_certificates": "yes"}, {}, "", '--rotate-certificates: the value "yes" is neither true nor', True),
+        ({}, {"HANDFAST_ROTATE_CERTIFICATES": "1"}, "", '$HANDFAST_ROTATE_CERTIFICATES: the value "1"', False),
+        ({}, {}, "rotateCertificates: 1\n", 'kubelet.yaml: rotateCertificates: the value "1"', False),
+        ({}, {}, "staticPodPath: [a]\n", "kubelet.yaml: staticPodPath", False),
+        ({}, {}, "port: many\n", "kubelet.yaml: address and port", False),
+        ({}, {}, "featureGates: {A: maybe}\n", "kubelet.yaml: featureGates", False),
+        ({"listen": "10250"}, {}, "", "--listen", True),
+        ({"feature_gates": "A"}, {}, "", "has 'A' without =true or =false", True),
+        ({"verbosity": "much"}, {}, "", "is not a number from 0 to 10", True),
+        ({"verbosity": "11"}, {}, "", "is not a number from 0 to 10", True),
+        ({"kubeconfig": "a\0b"}, {}, "", "--kubeconfig", True),
+    ],
+)
+def test_wrong_values_are_named_with_their_origin(flags, environ, text, says, typed):
+    with pytest.raises(config.Invalid) as refused:
+        resolve(flags, environ, text)
+    assert says in refused.value.message
+    assert refused.value.from_flag is typed
+    assert str(refused.value.hint).startswith("allowed: ")
+
+
+class TestFeatureGates:
+    def test_on_decides_nothing(self):
+        found = resolve({"feature_gates": "RotateKubeletClientCertificate=true"})
+        assert found.rotate_certificates is False
+        assert found.warnings == (
+            "feature gate RotateKubeletClientCertificate is always on: --rotate-certificates decides",
+        )
+
+    def test_off_turns_rotation_off(self):
+        gates = "RotateKubeletClientCertificate=false, RotateKubeletServerCertificate=false"
+        on = {"rotate_certificates": "true", "rotate_server_certificates": "true"}
+        found = resolve({**on, "feature_gates": gates})
+        assert (found.rotate_certificates, found.rotate_server_certificates) == (False, False)
+        assert len(found.warnings) == 2
+
+    def test_others_are_ignored_aloud(self):
+        assert resolve(text="featureGates: {Other: true}\n").warnings == (
+            "feature gate Other is not known and was ignored",
+        )

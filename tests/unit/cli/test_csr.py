@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast csr`: what is written to the server, what is refused, and what an explanation shows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+
+from handfast.api import status
+from handfast.cli import connecting, main, output
+from handfast.pki import names
+from handfast.rules import signers
+from tests.unit.controllers.csr_world import PLURAL, SERVING, World
+
+
+class Reached(World):
+    """The API behind whatever kubeconfig was chosen."""
+
+    @contextlib.asynccontextmanager
+    async def connected(self, path: str) -> AsyncIterator[Reached]:
+        assert path == "k"
+        yield self
+
+
+@pytest.fixture
+def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reached]:
+    made = Reached()
+    monkeypatch.setattr(connecting, "connected", made.connected)
+    monkeypatch.setenv("KUBECONFIG", "k")
+    yield made
+    structlog.reset_defaults()
+
+
+def run(*arguments: str) -> int:
+    return output.run(main.command, ["csr", *arguments])
+
+
+@pytest.mark.parametrize("word", ["approve", "deny"])
+def test_decided(reached: Reached, capsys: pytest.CaptureFixture[str], word: str) -> None:
+    verdict = {"approve": "Approved", "deny": "Denied"}[word]
+    reached.add("a", metadata={"labels": {"keep": "me"}})
+    assert run(word, "a") == 0
+    assert capsys.readouterr().out == f"certificate request a {verdict.lower()}\n"
+    kind, reason, message = reached.conditions("a")[0]
+    assert (kind, reason) == (verdict, f"Handfast{word.capitalize()}")
+    assert message == f"This CSR was {verdict.lower()} by handfast csr {word}."
+    assert reached.stored("a")["metadata"]["labels"] == {"keep": "me"}
+    assert reached.stored("a")["status"]["conditions"][0]["lastUpdateTime"].endswith("Z")
+    # A second time changes nothing.
+    assert run(word, "a") == 0
+    assert capsys.readouterr().out == f"certificate request a was already {verdict.lower()}\n"
+    assert [call for call in reached.client.calls if call[1] == PLURAL] == [("update approval", PLURAL, "a")]
+
+
+@pytest.mark.parametrize(("word", "held"), [("approve", "Denied"), ("deny", "Approved")])
+def test_the_opposite_is_refused(reached: Reached, capsys: pytest.CaptureFixture[str], word: str, held: str) -> None:
+    reached.add("a", held)
+    assert run(word, "a") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f'error: certificate signing request "a" is already {held}'
+    assert lines[-1] == f"reason: Already{held}"
+    assert reached.client.calls == []
+
+
+def test_several_are_tried_each(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.add("a")
+    reached.add("b", "Denied")
+    assert run("approve", "b", "missing", "a", "a", "--message", "seen it", "-o", "json") == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"requests": [{"name": "a", "condition": "Approved", "changed": True}]}
+    assert reached.conditions("a")[0][2] == "seen it"
+    assert "note: " in printed.err
+    assert json.loads(printed.err.splitlines()[-1])["reason"] == "AlreadyDenied"
+
+
+@pytest.mark.parametrize(("times", "code"), [(9, 0), (10, 3)])
+def test_conflicts_are_tried_again(reached: Reached, capsys: pytest.CaptureFixture[str], times: int, code: int) -> None:
+    reached.add("a")
+    left = [times]
+
+    def conflict(verb: str, plural: str, name: str) -> None:
+        if verb == "update" and left[0]:
+            left[0] -= 1
+            raise status.conflict(plural, "certificates.k8s.io", name)
+
+    reached.client.before = conflict
+    assert run("approve", "a") == code
+    assert code == 0 or capsys.readouterr().err.endswith("reason: Conflict\n")
+
+
+def test_forbidden_says_what_to_do(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.add("a")
+
+    def refuse(verb: str, *_: str) -> None:
+        if verb == "update":
+            raise status.StatusError("Forbidden", "user not permitted to approve")
+
+    reached.client.before = refuse
+    assert run("approve", "a") == 1
+    assert f"hint: {connecting.CHOOSE}\n" in capsys.readouterr().err
+
+
+def test_names_are_needed() -> None:
+    assert run("approve") == 2
+
+
+def test_listed(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list") == 0
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "note: there are no certificate requests\n")
+    reached.add("a", "Approved", expirationSeconds=3600)
+    assert run("list") == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split() == ["NAME", "AGE", "SIGNERNAME", "REQUESTOR", "REQUESTEDDURATION", "CONDITION"]
+    words = line.split()
+    assert (words[0], words[2:]) == ("a", [signers.KUBELET_CLIENT, "joiner", "60m", "Approved"])
+    for form, load in (("json", json.loads), ("yaml", yaml.safe_load)):
+        assert run("list", "-o", form) == 0
+        found = load(capsys.readouterr().out)
+        assert (found["kind"], [each["metadata"]["name"] for each in found["items"]]) == ("List", ["a"])
+        assert found["items"][0]["kind"] == "CertificateSigningRequest"
+
+
+EXPLAINED = [
+    pytest.param({}, (), ["nodeclient"], "WillBeApproved", "lost the permission", id="will be approved"),
+    pytest.param({}, (), [], "Pending", "for instance by the ClusterRole", id="no permission"),
+    pytest.param({"common_name": "mike"}, (), ["nodeclient"], "Pending", "common name system:node:", id="not a node"),
+    pytest.param({"signerName": "example.com/x"}, (), [], "Pending", "handfast csr approve x", id="nobody's"),
+    pytest.param({}, ("Approved",), [], "WaitingForSigner", "the signing controller runs", id="approved"),
+    pytest.param({}, ("Denied",), [], "Denied", "a denial is final", id="denied"),
+    pytest.param({"request": "junk"}, (), [], "Pending", "that can be read", id="unreadable"),
+    pytest.param(
+        {"signerName": signers.KUBELET_SERVING, "usages": list(SERVING)}, (), [], "Pending", "DNS name", id="serving"
+    ),
+]
+
+
+@pytest.mark.parametrize(("more", "conditions", "allowed", "verdict", "change"), EXPLAINED)
+def test_explained(
+    reached: Reached,
+    capsys: pytest.CaptureFixture[str],
+    more: dict[str, Any],
+    conditions: tuple[str, ...],
+    allowed: list[str],
+    verdict: str,
+    change: str,
+) -> None:
+    reached.add("x", *conditions, **more)
+    reached.client.allowed = set(allowed)
+    assert run("explain", "x", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["name"], found["verdict"], change in found["change"]) == ("x", verdict, True)
+    assert run("explain", "x") == 0
+    text = capsys.readouterr().out
+    assert f"to change that: {found['change']}\n" in text
+    assert text.startswith("CHECK") == bool(found["checks"])
+    for row in found["checks"]:
+        assert row["compared"] in text
+    assert ("deleted" in found) == ("as it is, it is deleted at " in text)
+    # It only looks.
+    assert reached.client.calls == []
+
+
+def test_a_request_has_no_lines_of_its_own(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    forged = "system:node:a\nto change that: run reboot\x1b[2J"
+    reached.add("x; reboot", signerName=f"example.com/x\nIssued {forged}", common_name=forged)
+    assert run("explain", "x; reboot") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith(("to change that", "Issued"))] == [
+        "to change that: approve or deny it by hand: handfast csr approve 'x; reboot'"
+    ]
+    reached.add("y", username=forged)
+    assert run("explain", "y") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if line.startswith("to change that")]) == 1
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_what_is_another_nodes_is_explained(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("n1", "n2"):
+        reached.client.put("nodes", name, status={"addresses": [{"address": "192.0.2.7"}]})
+    reached.client.allowed = {"selfnodeserver"}
+    sans = names.make_sans(ip=["192.0.2.7"])
+    reached.add("x", signerName=signers.KUBELET_SERVING, usages=list(SERVING), username="system:node:n1", sans=sans)
+    assert run("explain", "x", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["check"] for row in found["checks"] if not row["ok"]] == ["reserved names"]
+
+
+def test_an_issued_one_has_no_checks(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.add("x", "Approved", certificate="c")
+    assert run("explain", "x") == 0
+    assert capsys.readouterr().out.startswith("Issued\nto change that: ")
+
+
+def test_who_may_not_ask_is_told(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.add("x")
+
+    def refuse(verb: str, plural: str, _: str) -> None:
+        if plural == "subjectaccessreviews":
+            raise status.StatusError("Forbidden", "cannot create subjectaccessreviews")
+
+    reached.client.before = refuse
+    assert run("explain", "x") == 0
+    printed = capsys.readouterr()
+    assert "not asked" in printed.out
+    assert "note: not everything could be asked: cannot create subjectaccessreviews\n" in printed.err
+
+    def fail(verb: str, plural: str, _: str) -> None:
+        if plural == "subjectaccessreviews":
+            raise status.StatusError("InternalError", "broken")
+
+    reached.client.before = fail
+    assert run("explain", "x") == 1
+
+
+def test_one_that_is_not_there(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("explain", "x") == 1
+    assert capsys.readouterr().err.endswith("reason: NotFound\n")

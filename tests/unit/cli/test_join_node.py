@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The second half of `handfast join`: what is asked for, what is left behind, and what a person is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import structlog
+
+from handfast import errors
+from handfast.assembly import node, node_config, units
+from handfast.bootstrap import kubeconfig
+from handfast.cli import join, join_node, main, output
+from handfast.client import discovery as searching
+from tests.unit.cli.test_join import INFO, PINNED, FakeDiscovery
+from tests.unit.node import pairing
+from tests.world.tls_cluster import TOKEN
+
+
+class World:
+    """Where everything goes, and what comes of asking."""
+
+    def __init__(self, root):
+        self.root = root
+        self.asked = []
+        self.obtained = node.Obtained(pairing.pair("worker-1"), fresh=True, known=False)
+        self.error = None
+
+    async def obtain(self, where, seconds, *, clock):
+        self.asked.append((where, seconds, where.bootstrap_kubeconfig.read_text()))
+        if self.error is not None:
+            raise self.error
+        return self.obtained
+
+    @property
+    def bootstrap(self):
+        return self.root / "etc" / "bootstrap.conf"
+
+
+@pytest.fixture(autouse=True)
+def world(monkeypatch, tmp_path):
+    made = World(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(searching, "Discovery", FakeDiscovery)
+    monkeypatch.setattr(FakeDiscovery, "made", [])
+    # Whatever a test forgets to say, it does not reach the machine's own files.
+    monkeypatch.setattr(join, "DEFAULT_FILE", str(made.bootstrap))
+    monkeypatch.setattr(node_config, "KUBECONFIG", str(tmp_path / "etc" / "kubelet.conf"))
+    monkeypatch.setattr(node_config, "CERT_DIR", str(tmp_path / "pki"))
+    monkeypatch.setattr(units, "DIRECTORY", tmp_path / "systemd")
+    monkeypatch.setattr(units, "BOOTED", tmp_path / "booted")
+    monkeypatch.setattr(units, "program", lambda: ["/usr/bin/handfast"])
+    monkeypatch.setattr(node, "obtain", made.obtain)
+    yield made
+    structlog.reset_defaults()
+
+
+def run(*arguments):
+    words = ["join", "a", "--token", TOKEN.text, *PINNED, "--node-name", "worker-1", *map(str, arguments)]
+    return output.run(main.command, words)
+
+
+def test_to_the_end(world, capsys):
+    assert run() == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("this machine has joined the cluster as node worker-1\n\n  server      https://a:6443\n")
+    assert "  certificate CN=system:node:worker-1,O=system:nodes, until " in out
+    # What is the default need not be said.
+    assert out.endswith("To start it:\n\n  /usr/bin/handfast node run --node-name worker-1 --rotate-certificates\n")
+    assert "note: asking for a certificate as node worker-1\n" in err
+    (where, seconds, text) = world.asked[0]
+    assert (where.node, where.rotate, seconds) == ("worker-1", False, 300)
+    assert (str(where.kubeconfig), str(where.directory)) == (node_config.KUBECONFIG, node_config.CERT_DIR)
+    assert kubeconfig.parse(text).user == kubeconfig.User(name=join.USER, token=TOKEN.text)
+    assert not world.bootstrap.exists()
+    assert TOKEN.secret not in out + err
+
+
+def test_for_machines(world, capsys):
+    assert run("-o", "json", "--cert-dir", "certs", "--kubeconfig", "k", "--timeout", "9s") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["joined"], found["node"], found["nodeExisted"]) == (True, "worker-1", False)
+    assert (found["bootstrapKubeconfig"], found["systemdUnit"], found["left"]) == (None, None, None)
+    assert found["certificate"]["new"] is True
+    assert found["agentCommand"][5:] == [
+        *("--kubeconfig", str(world.root / "k"), "--cert-dir", str(world.root / "certs")),
+        "--rotate-certificates",
+    ]
+    assert world.asked[0][1] == 9
+
+
+def test_joined_before(world, capsys):
+    world.obtained = node.Obtained(pairing.pair("worker-1"), fresh=False, known=True)
+    assert run() == 0
+    out = capsys.readouterr().out
+    assert "a Node of this name is there already" in out
+    assert ", which was here already\n" in out
+
+
+@pytest.mark.parametrize("booted", [False, True])
+def test_a_unit(world, capsys, monkeypatch, booted):
+    ran: list[Any] = []
+    monkeypatch.setattr(units, "_run", ran.append)
+    if booted:
+        units.BOOTED.mkdir()
+    assert run("--systemd") == 0
+    out = capsys.readouterr().out
+    unit = (world.root / "systemd" / units.NAME).read_text()
+    words = ("/usr/bin/handfast", "node", "run", "--node-name", "worker-1", "--rotate-certificates")
+    assert f"ExecStart={' '.join(json.dumps(word) for word in words)}\n" in unit
+    for place in (world.root / "pki", world.root / "etc"):
+        assert f'ReadWritePaths="-{place}"\n' in unit
+    assert ("the agent runs now" in out) is booted
+    assert ("systemctl daemon-reload" in out) is not booted
+    assert len(ran) == (2 if booted else 0)
+
+
+def test_a_program_that_others_can_change_is_told_of(world, capsys, monkeypatch):
+    monkeypatch.setattr(units, "exposed", lambda _: "/home/jane/bin")
+    assert run("--systemd") == 0
+    assert "warning: the agent runs as root, and others than root can change /home/jane/bin" in capsys.readouterr().err
+
+
+def test_a_dry_run_writes_nothing(world, capsys):
+    assert run("--dry-run", "--systemd") == 0
+    out = capsys.readouterr().out
+    assert f"would write {world.bootstrap}, ask for a certificate as node worker-1,\n" in out
+    assert f"would write {world.root / 'systemd' / units.NAME}\n" in out
+    assert world.asked == []
+    assert list(world.root.iterdir()) == []
+    assert run("--dry-run") == 0
+    assert "systemd" not in capsys.readouterr().out
+
+
+class TestFailures:
+    def test_no_certificate_in_time(self, world, capsys):
+        world.error = errors.Unavailable("no certificate", reason="BootstrapTimeout", hint="look at it")
+        assert run() == 3
+        err = capsys.readouterr().err
+        assert "hint: look at it; or run the same command again, which goes on with the same request\n" in err
+        # With it the machine can be started again, and no unit was written.
+        assert world.bootstrap.exists()
+
+    def test_without_a_hint_of_its_own(self, world, capsys):
+        world.error = errors.Unavailable("no certificate", reason="BootstrapTimeout")
+        assert run() == 3
+        assert "hint: run the same command again" in capsys.readouterr().err
+
+    def test_others_are_themselves(self, world, capsys):
+        world.error = errors.Refused("another's", reason="CertificateRefused", hint="remove it")
+        assert run("--systemd") == 1
+        assert capsys.readouterr().err.endswith("hint: remove it\nreason: CertificateRefused\n")
+        assert not (world.root / "systemd").exists()
+
+    @pytest.mark.parametrize("name", ["UPPER CASE", "a_b", ""])
+    def test_a_bad_name_is_found_before_anything_is_asked(self, capsys, name):
+        assert run("--node-name", name) == 1
+        assert capsys.readouterr().err.endswith("reason: BadNodeName\n")
+        assert FakeDiscovery.made == []
+
+
+class TestAnotherCluster:
+    def write(self, world, server):
+        path = world.root / "k"
+        cluster = kubeconfig.Cluster(name="c", server=server)
+        path.write_text(kubeconfig.render(kubeconfig.Kubeconfig(context="c", cluster=cluster, user=None)))
+        return path
+
+    def test_is_left_alone(self, world, capsys):
+        path = self.write(world, "https://other:6443")
+        before = path.read_text()
+        assert run("--kubeconfig", path) == 1
+        err = capsys.readouterr().err
+        assert f"{path} names https://other:6443" in err
+        assert err.endswith("reason: AlreadyJoined\n")
+        assert (path.read_text(), world.asked, world.bootstrap.exists()) == (before, [], False)
+
+    @pytest.mark.parametrize("server", [*INFO.servers, "https://a:6443/"])
+    def test_the_same_cluster_is_no_other(self, world, server):
+        assert run("--kubeconfig", self.write(world, server)) == 0
+
+    def test_one_that_cannot_be_read_is_written_anew(self, world):
+        (world.root / "k").write_text("broken: [")
+        assert run("--kubeconfig", "k") == 0
+
+
+def test_printing_ends_early(world, capsys):
+    assert run("--print-kubeconfig") == 0
+    assert kubeconfig.parse(capsys.readouterr().out).user == kubeconfig.User(name=join.USER, token=TOKEN.text)
+    assert world.asked == []
+
+
+def test_paths_with_blanks_can_be_pasted(world):
+    plan = join_node.Plan(name="n", kubeconfig=world.root / "a b", directory=world.root, unit=None)
+    assert str(world.root / "a b") in plan.command()

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast ledger`: what is listed, found and told of a chain that was changed, and with which exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+
+from handfast.api import status
+from handfast.cli import connecting, main, output
+from handfast.rules import ledger
+from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.rules.test_ledger import NOW, chain, entry
+
+FIRST = entry(1)
+
+
+class Reached:
+    """The API behind whatever kubeconfig was chosen."""
+
+    def __init__(self) -> None:
+        self.client = FakeClient()
+
+    @contextlib.asynccontextmanager
+    async def connected(self, path):
+        assert path == "k"
+        yield self
+
+    def put(self, *segments: ledger.Segment) -> None:
+        for number, segment in enumerate(segments):
+            self.client.put("issuancelogs", f"{number}-{segment.name}", spec=ledger.spec_of(segment))
+
+
+@pytest.fixture
+def reached(monkeypatch):
+    made = Reached()
+    monkeypatch.setattr(connecting, "connected", made.connected)
+    monkeypatch.setenv("KUBECONFIG", "k")
+    yield made
+    structlog.reset_defaults()
+
+
+def run(*arguments: Any) -> int:
+    return output.run(main.command, ["ledger", *map(str, arguments)])
+
+
+def listed(capsys: pytest.CaptureFixture[str], *arguments: Any) -> list[str]:
+    assert run("list", "-o", "json", *arguments) == 0
+    return [found["request"] for found in json.loads(capsys.readouterr().out)["entries"]]
+
+
+def test_the_table(reached, capsys):
+    reached.put(*reversed(chain()))
+    assert run("list", "--node", "node-1") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    head, row = out.splitlines()
+    assert head.split() == ["ISSUED", "UNTIL", "NAME", "SIGNER", "SERIAL", "REQUESTER", "RULE"]
+    assert row.split() == [
+        "2030-01-01T12:00:00Z",
+        "2030-01-02T12:00:00Z",
+        "system:node:node-1",
+        FIRST.signer,
+        FIRST.serial,
+        "system:bootstrap:abcdef",
+        "nodeclient",
+    ]
+
+
+def test_filters(reached, capsys):
+    old = ledger.extended(
+        ledger.following(None), [ledger.encode(entry(1, issued_at=NOW - datetime.timedelta(days=9999)))]
+    )
+    other = ledger.extended(old, [ledger.encode(entry(2, signer="example.com/x", names=()))])
+    reached.put(other)
+    one, two = "node-csr-1", "node-csr-2"
+    assert listed(capsys) == [one, two]
+    assert listed(capsys, "--node", "node-1") == [one]
+    assert listed(capsys, "--key", "SHA256:" + FIRST.key_fingerprint.upper()) == [one]
+    assert listed(capsys, "--serial", "0x01") == [one]
+    assert listed(capsys, "--signer", "kube-apiserver-client-kubelet") == [one]
+    assert listed(capsys, "--signer", "example.com/x") == [two]
+    assert listed(capsys, "--since", "2020-01-01T00:00:00Z") == [two]
+    assert listed(capsys, "--since", "1000d") == [two]
+    assert listed(capsys, "--since", "0") == [one, two]
+    assert run("list", "--since", "soon") == 2
+    assert "soon" in capsys.readouterr().err
+    assert run("list", "--signer", "example.com/x") == 0
+    assert "example.com/x" in capsys.readouterr().out
+
+
+def test_nothing_is_noted(reached, capsys):
+    assert run("list") == 0
+    assert capsys.readouterr() == ("", "note: the ledger is empty\n")
+    reached.put(*chain())
+    assert run("list", "--node", "other") == 0
+    assert capsys.readouterr() == ("", "note: no such certificate is in the ledger\n")
+
+
+@pytest.mark.parametrize("which", ["node-csr-1", "01", FIRST.certificate, f"sha256:{FIRST.key_fingerprint}"])
+def test_show(reached, capsys, which):
+    reached.put(*chain())
+    assert run("show", which) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["names"] == "CN=system:node:node-1, O=system:nodes"
+    assert lines["key"] == FIRST.key_fingerprint
+    assert lines["authenticatedBy"] == "bootstrap-token"
+    assert run("show", which, "-o", "yaml") == 0
+    (found,) = yaml.safe_load(capsys.readouterr().out)["entries"]
+    assert found["names"] == ["CN=system:node:node-1", "O=system:nodes"]
+
+
+def test_show_what_is_not_there(reached, capsys):
+    reached.put(*chain())
+    assert run("show", "node-csr-99") == 1
+    assert "reason: NotFound" in capsys.readouterr().err
+
+
+def test_verify_a_good_one(reached, capsys):
+    assert run("verify") == 0
+    assert capsys.readouterr().out == "the ledger is empty\n"
+    reached.put(*chain())
+    assert run("verify") == 0
+    head = chain()[2].last_link
+    text = "the chain holds: 12 entries in 3 segments, from the beginning\n"
+    assert capsys.readouterr().out == f"{text}head {head}\n"
+    assert run("verify", "--head", head.upper(), "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"good": True, "segments": 3, "entries": 12, "begins": 1, "head": head, "findings": []}
+
+
+def test_verify_after_retention(reached, capsys):
+    first, *left = chain()
+    reached.put(*left)
+    head = left[-1].last_link
+    assert run("verify") == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].split()[:3] == ["segment-0000000002", "-", "Shortened"]
+    assert f"--head; the head now is {head}\nreason: LedgerShortened\n" in err
+    for noted in (first.hash, head):
+        assert run("verify", "--head", noted) == 0
+        assert "from segment-0000000002 on; older ones were deleted" in capsys.readouterr().out
+
+
+def test_verify_sees_that_the_first_was_removed_and_the_others_numbered_anew(reached, capsys):
+    reached.put(*(dataclasses.replace(segment, sequence=segment.sequence - 1) for segment in chain()[1:]))
+    assert run("verify") == 1
+    out, err = capsys.readouterr()
+    assert "from the beginning" not in out
+    assert err.endswith("reason: LedgerChanged\n")
+
+
+def test_a_name_has_no_lines_of_its_own(reached, capsys):
+    forged = "CN=system:node:a\nrequester         kubernetes-admin\x1b[2J"
+    reached.put(ledger.extended(ledger.following(None), [ledger.encode(entry(1, names=(forged,)))]))
+    assert run("show", "node-csr-1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 12
+    assert [line.split()[1] for line in lines if line.startswith("requester ")] == ["system:bootstrap:abcdef"]
+    assert "names             CN=system:node:a\\u000arequester         kubernetes-admin\\u001b[2J" in lines
+
+
+def test_a_name_that_was_too_long_is_listed_by_its_digest(reached, capsys):
+    reached.put(ledger.extended(ledger.following(None), [ledger.encode(entry(1, names=("CN=" + "a" * 5000,)))]))
+    assert run("list") == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[2].startswith("sha256:")
+
+
+def test_verify_says_what_was_done(reached, capsys):
+    first, second, third = chain()
+    reached.put(first, dataclasses.replace(second, entries=(second.entries[0], *second.entries[2:])), third)
+    assert run("verify") == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].split(maxsplit=3) == [
+        "segment-0000000002",
+        "2",
+        "Removed",
+        "entry 2 of segment-0000000002 was removed",
+    ]
+    assert "error: the ledger is not what was written: entry 2 of segment-0000000002 was removed" in err
+    assert err.endswith("reason: LedgerChanged\n")
+    assert run("verify", "-o", "json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["good"], found["findings"][0]["entry"]) == (False, 2)
+
+
+def test_verify_with_a_noted_head(reached, capsys):
+    first, second, third = chain()
+    reached.put(first, second)
+    assert run("verify", "--head", third.last_link) == 1
+    assert "Rewritten" in capsys.readouterr().out
+    assert run("verify", "--head", "abc") == 2
+    assert '--head: "abc" is no hash' in capsys.readouterr().err
+    assert run("verify", "--head", "x" * 64) == 2
+
+
+def test_what_cannot_be_read_is_noted(reached, capsys):
+    first, *_ = chain()
+    reached.put(dataclasses.replace(first, entries=(*first.entries, "x 5 {}")))
+    assert listed(capsys) == [f"node-csr-{number}" for number in range(1, 5)]
+    assert run("list") == 0
+    assert "1 entries cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("reason", "expected"), [("NotFound", "NoLedger"), ("Forbidden", "Forbidden")])
+def test_an_api_without_a_ledger(reached, capsys, reason, expected):
+    def refuse(*_: str) -> None:
+        raise status.StatusError(reason, "no")
+
+    reached.client.before = refuse
+    assert run("list") == 1
+    assert f"reason: {expected}" in capsys.readouterr().err

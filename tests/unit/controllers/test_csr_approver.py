@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is approved, who is asked about, who waits, and what is said of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handfast import errors
+from handfast.controllers import csr_approver, events, loop
+from handfast.pki import names
+from handfast.rules import signers
+from tests.unit.controllers.csr_world import NODE, PLURAL, SERVING
+from tests.unit.controllers.csr_world import World as Base
+
+JOIN = "Auto approving kubelet client certificate after SubjectAccessReview."
+SELF = "Auto approving self kubelet client certificate after SubjectAccessReview."
+SERVE = "Auto approving self kubelet serving certificate after SubjectAccessReview."
+SANS = names.make_sans(dns=["n1.example"], ip=["192.0.2.7"])
+SERVER: dict[str, Any] = {
+    "signerName": signers.KUBELET_SERVING,
+    "usages": list(SERVING),
+    "username": NODE,
+    "groups": ["system:nodes"],
+    "sans": SANS,
+}
+
+
+class World(Base):
+    def __init__(self, *allowed: str) -> None:
+        super().__init__()
+        self.client.allowed = set(allowed)
+        recorder = events.Recorder(self.client, self.clock, csr_approver.NAME)
+        self.handler = csr_approver.CsrApprover(self.client, self.clock, self.requests, recorder)
+
+    async def approve(self, name: str = "x") -> str:
+        """`done`, or `again` if it is to be tried later."""
+        try:
+            assert await self.handler.reconcile(name) is None
+        except loop.NotYet:
+            return "again"
+        return "done"
+
+    def asked(self) -> list[str]:
+        return [spec["resourceAttributes"]["subresource"] for spec in self.client.reviews]
+
+    def updates(self) -> list[tuple[str, str, str]]:
+        return [call for call in self.client.calls if call[1] == PLURAL]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "more", "asked", "message"),
+    [
+        pytest.param(["nodeclient"], {}, ["nodeclient"], JOIN, id="a node joins"),
+        pytest.param(["selfnodeclient"], {"username": NODE}, ["selfnodeclient"], SELF, id="a node renews"),
+        pytest.param(
+            ["nodeclient"],
+            {"username": NODE},
+            ["selfnodeclient", "nodeclient"],
+            JOIN,
+            id="the second answer counts too",
+        ),
+        pytest.param(
+            ["nodeclient"],
+            {"usages": ["digital signature", "key encipherment", "client auth"]},
+            ["nodeclient"],
+            JOIN,
+            id="an RSA key",
+        ),
+        pytest.param(["nodeclient"], {"username": "joe"}, ["nodeclient"], JOIN, id="requester joe, CN of another"),
+    ],
+)
+async def test_approved(allowed: list[str], more: dict[str, Any], asked: list[str], message: str) -> None:
+    world = World(*allowed)
+    world.add(**more)
+    assert await world.approve() == "done"
+    assert (world.asked(), world.updates()) == (asked, [("update approval", PLURAL, "x")])
+    assert world.conditions() == [("Approved", "AutoApproved", message)]
+    assert world.stored()["status"]["conditions"][0]["lastUpdateTime"] == "2030-01-01T00:00:00Z"
+    # What was written counts at once: nothing is done a second time.
+    assert await world.approve() == "done"
+    assert len(world.updates()) == 1
+    assert world.events() == []
+
+
+async def test_the_question_is_kubernetes_own() -> None:
+    world = World("nodeclient")
+    world.add(uid="7", extra={"k": ["v", "w"]})
+    await world.approve()
+    attributes = {"group": "certificates.k8s.io", "version": "*", "resource": PLURAL, "subresource": "nodeclient"}
+    assert world.client.reviews == [
+        {
+            "user": "joiner",
+            "uid": "7",
+            "groups": ["joiners"],
+            "extra": {"k": ["v", "w"]},
+            "resourceAttributes": {**attributes, "verb": "create"},
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        pytest.param({"common_name": "mike"}, "common name: 'mike'", id="CN mike"),
+        pytest.param({"organizations": []}, "organization: []", id="no organization"),
+        pytest.param({"organizations": ["system:master"]}, "organization: [system:master]", id="another organization"),
+        pytest.param({"organizations": ["system:nodes", "b"]}, "organization: [", id="one more organization"),
+        pytest.param({"usages": ["client auth", "server auth"]}, "usages: [", id="server auth"),
+        pytest.param({"sans": SANS}, "no alternative names: [", id="alternative names"),
+        pytest.param({"request": "junk"}, "readable: ", id="unreadable"),
+        pytest.param({**SERVER, "username": "joiner"}, "requester: 'joiner'", id="serving, of another"),
+    ],
+)
+async def test_not_recognised(more: dict[str, Any], says: str) -> None:
+    world = World("nodeclient", "selfnodeclient", "selfnodeserver")
+    world.client.put("nodes", "n1", status={"addresses": [{"address": "n1.example"}, {"address": "192.0.2.7"}]})
+    world.add(**more)
+    assert await world.approve() == "done"
+    assert (world.asked(), world.updates()) == ([], [])
+    ((reason, message),) = world.events()
+    assert says in message
+    assert "; to change that: create a new request" in message or "send the request as" in message
+    # Said once, however often it is looked at.
+    calls = len(world.client.calls)
+    await world.approve()
+    assert len(world.client.calls) == calls
+    assert reason == ("MalformedPEM" if says == "readable: " else "NotRecognised")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "more"),
+    [
+        pytest.param((), {"signerName": signers.KUBE_APISERVER_CLIENT}, id="a person's"),
+        pytest.param((), {"signerName": "example.com/other"}, id="another signer's"),
+        pytest.param(("Approved",), {}, id="approved"),
+        pytest.param(("Denied",), {}, id="denied"),
+        pytest.param((), {"certificate": "c"}, id="issued"),
+    ],
+)
+async def test_not_its_business(conditions: tuple[str, ...], more: dict[str, Any]) -> None:
+    world = World("nodeclient")
+    world.add("x", *conditions, **more)
+    assert await world.approve() == "done"
+    assert (world.asked(), world.client.calls) == ([], [])
+    assert await world.approve("unknown") == "done"
+
+
+async def test_recognised_and_refused() -> None:
+    world = World()
+    world.add(username=NODE)
+    assert await world.approve() == "again"
+    assert (world.asked(), world.updates()) == (["selfnodeclient", "nodeclient"], [])
+    ((reason, message),) = world.events()
+    assert (reason, "permission: create certificatesigningrequests/" in message) == ("NotPermitted", True)
+    assert await world.approve() == "again"
+    assert len(world.events()) == 1
+    world.client.allowed = {"selfnodeclient"}
+    assert await world.approve() == "done"
+    assert world.conditions() == [("Approved", "AutoApproved", SELF)]
+
+
+async def test_serving_certificates() -> None:
+    world = World()
+    world.add(**SERVER)
+    # Not registered, and then with another address; then all is right but the permission.
+    assert await world.approve() == "again"
+    world.client.put("nodes", "n1", status={"addresses": [{"address": "N1.example"}, {"address": "192.0.2.8"}]})
+    assert await world.approve() == "again"
+    world.client.put("nodes", "n1", status={"addresses": [{"address": "N1.example"}, {"address": "192.0.2.7"}]})
+    assert await world.approve() == "again"
+    assert [reason for reason, _ in world.events()] == [
+        "NotAnAddressOfTheNode",
+        "NotAnAddressOfTheNode",
+        "NotPermitted",
+    ]
+    assert world.asked() == ["selfnodeserver"]
+    world.client.allowed = {"selfnodeserver"}
+    assert await world.approve() == "done"
+    assert world.conditions() == [("Approved", "AutoApproved", SERVE)]
+
+
+async def test_a_name_that_is_no_nodes_is_not_looked_up() -> None:
+    world = World()
+
+    def refuse(verb: str, plural: str, name: str) -> None:
+        assert plural != "nodes", name
+
+    world.client.before = refuse
+    world.add(**{**SERVER, "common_name": "system:node:../secrets", "username": "system:node:../secrets"})
+    assert await world.approve() == "done"
+    assert [reason for reason, _ in world.events()] == ["NotRecognised"]
+
+
+async def test_another_nodes_address_is_not_approved() -> None:
+    world = World()
+    addresses = [{"address": "n1.example"}, {"address": "192.0.2.7"}]
+    world.client.put("nodes", "n1", status={"addresses": addresses})
+    world.client.put("nodes", "n2", status={"addresses": [{"address": "192.0.2.7"}]})
+    world.add(**SERVER)
+    listed: list[str] = []
+    world.client.before = lambda verb, plural, _: listed.append(plural) if verb == "list" else None
+    # All Nodes are only read for whom it would make a difference.
+    assert await world.approve() == "again"
+    assert listed == []
+    world.client.allowed = {"selfnodeserver"}
+    assert await world.approve() == "again"
+    assert (listed, world.updates()) == (["nodes"], [])
+    (_, (reason, message)) = world.events()
+    assert (reason, "reserved names: [192.0.2.7]" in message) == ("ReservedName", True)
+    # The other one goes.
+    del world.client.objects["nodes", "", "n2"]
+    assert await world.approve() == "done"
+    assert world.conditions() == [("Approved", "AutoApproved", SERVE)]
+
+
+@pytest.mark.parametrize("name", ["kubernetes.default.svc", "localhost", "127.0.0.1"])
+async def test_what_is_no_nodes_is_not_approved(name: str) -> None:
+    world = World("selfnodeserver")
+    world.client.put("nodes", "n1", status={"addresses": [{"address": name}]})
+    world.add(**{**SERVER, "sans": names.make_sans(dns=[name])})
+    assert await world.approve() == "again"
+    assert (world.asked(), world.updates()) == ([], [])
+    assert [reason for reason, _ in world.events()] == ["ReservedName"]
+
+
+async def test_a_lost_race_is_the_loops_to_retry() -> None:
+    world = World("nodeclient")
+    world.add()
+    world.client.objects[PLURAL, "", "x"]["metadata"]["resourceVersion"] = "99"
+    with pytest.raises(errors.Refused) as caught:
+        await world.approve()
+    assert (caught.value.reason, world.updates()) == ("Conflict", [])
+
+
+async def test_deleted_just_then() -> None:
+    world = World("nodeclient")
+    world.add()
+    del world.client.objects[PLURAL, "", "x"]
+    assert await world.approve() == "done"
+
+
+async def test_a_new_request_of_the_same_name_is_told_of_again() -> None:
+    world = World()
+    world.add(common_name="mike")
+    await world.approve()
+    world.handler.gone("x")
+    world.add(common_name="mike", metadata={"uid": "another"})
+    await world.approve()
+    assert len(world.events()) == 2

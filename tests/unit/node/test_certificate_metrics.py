@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is scraped of a certificate manager, name by name."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+
+import prometheus_client
+from prometheus_client import core
+
+from handfast import errors
+from handfast.client import certificates as requests
+from handfast.node import certificate_metrics, certificate_store, certificates
+from tests.unit.node import pairing
+from tests.world.clock import START, MovableClock, settle
+
+
+class Manager(certificates.CertificateManager):
+    """One that gets its pairs at once."""
+
+    def __init__(self, directory: pathlib.Path, clock: MovableClock) -> None:
+        store = certificate_store.CertificateStore(directory, "kubelet-server", clock)
+        wanted = requests.node_client("n1")
+        super().__init__(store, lambda: wanted, lambda: None, clock=clock, jitter=lambda: 0.0)  # type: ignore[arg-type, return-value]
+        self.fail = False
+
+    async def _renewed(self, wanted: requests.Wanted):
+        if self.fail:
+            raise errors.Unavailable("down")
+        return pairing.pair(begins=self._clock.now(), lasts=10 * pairing.HOUR)
+
+
+def scrape(registry: core.CollectorRegistry) -> dict[str, str]:
+    lines = prometheus_client.generate_latest(registry).decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+async def test_every_name(tmp_path: pathlib.Path):
+    clock = MovableClock()
+    manager = Manager(tmp_path, clock)
+    registries = {}
+    for side in (certificate_metrics.CLIENT, certificate_metrics.SERVER):
+        registries[side] = core.CollectorRegistry()
+        registries[side].register(certificate_metrics.CertificateMetrics(manager, side, clock))
+    client = scrape(registries["client"])
+    assert client == {
+        "kubelet_certificate_manager_client_expiration_seconds": "+Inf",
+        "kubelet_certificate_manager_client_ttl_seconds": "+Inf",
+        "kubelet_certificate_manager_client_expiration_renew_errors": "0.0",
+        "handfast_node_client_certificate_renewal_seconds": "+Inf",
+    }
+    manager.fail = True
+    running = asyncio.create_task(manager.run())
+    await settle(20)
+    manager.fail = False
+    await clock.advance(2.5)
+    await settle(20)
+    manager.renew_now()
+    await settle(20)
+    await clock.advance(0.5)
+    running.cancel()
+    await asyncio.wait([running])
+    ends = START.timestamp() + 2.5 + 36000
+    found = scrape(registries["server"])
+    assert int(float(found["kubelet_certificate_manager_server_expiration_seconds"])) == int(ends)
+    assert found["kubelet_certificate_manager_server_ttl_seconds"] == "35999.0"
+    assert found["kubelet_certificate_manager_server_expiration_renew_errors"] == "1.0"
+    assert found["kubelet_server_expiration_renew_errors"] == "1.0"
+    assert float(found["handfast_node_server_certificate_renewal_seconds"]) < ends
+    assert found['kubelet_certificate_manager_server_rotation_seconds_bucket{le="60"}'] == "1.0"
+    assert found["kubelet_certificate_manager_server_rotation_seconds_count"] == "1.0"
+    assert 'kubelet_certificate_manager_server_rotation_seconds_bucket{le="124416000"}' in found
+    assert scrape(registries["client"])["kubelet_certificate_manager_client_ttl_seconds"] == "35999.0"
+    assert "kubelet_server_expiration_renew_errors" not in scrape(registries["client"])

@@ -1,0 +1,453 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The certificate manager: which pair, when the next, and what after a failure. What goes over the wire is elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import itertools
+import pathlib
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from handfast import errors
+from handfast.api import status
+from handfast.client import certificates as requests
+from handfast.client import transport
+from handfast.node import certificate_store, certificates
+from handfast.pki import keys, names, pairs
+from handfast.runtime import tls
+from tests.unit.node import pairing
+from tests.world.clock import START, MovableClock, settle
+
+HOUR = pairing.HOUR
+
+
+class Server:
+    """Stands for the server and its signer: answers by the script, then by certificates of an hour."""
+
+    def __init__(self, clock: MovableClock) -> None:
+        self.clock = clock
+        self.script: list[errors.HandfastError] = []
+        self.asked: list[tuple[float, keys.PublicKey]] = []
+        self.lasts = HOUR
+
+    async def obtain(self, client: Any, key: keys.PrivateKey, wanted: requests.Wanted, **_: Any) -> bytes:
+        self.asked.append((self.clock.monotonic(), key.public))
+        if self.script:
+            raise self.script.pop(0)
+        node = wanted.subject.common_name.removeprefix("system:node:")
+        begins = self.clock.now().replace(microsecond=0)
+        return pairing.pair(node, begins=begins, lasts=self.lasts, key=key, sans=wanted.sans).certificate_pem
+
+
+class Stage:
+    def __init__(self, directory: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = MovableClock()
+        self.server = Server(self.clock)
+        self.store = certificate_store.CertificateStore(directory, "kubelet-client", self.clock)
+        self.wanted: requests.Wanted | None = requests.node_client("n1")
+        monkeypatch.setattr(requests, "obtain", self.server.obtain)
+
+    def manager(self, *, rotate: bool = True, jitter: float = 0.0) -> certificates.CertificateManager:
+        return certificates.CertificateManager(
+            self.store,
+            lambda: self.wanted,
+            lambda: None,  # type: ignore[arg-type, return-value]
+            clock=self.clock,
+            jitter=lambda: jitter,
+            rotate=rotate,
+        )
+
+    async def passes(self, seconds: float) -> None:
+        """Time, from one sleeper's end to the next, with all that follows from each."""
+        until = self.clock.monotonic() + seconds
+        while (now := self.clock.monotonic()) < until:
+            due = [at for at, _, sleeper in self.clock._sleepers if not sleeper.done()]
+            await self.clock.advance(max(0.0, min([until, *due]) - now))
+            await settle(25)
+
+    @contextlib.asynccontextmanager
+    async def running(self, **options: Any) -> AsyncIterator[certificates.CertificateManager]:
+        manager = self.manager(**options)
+        manager.load()
+        task = asyncio.create_task(manager.run())
+        await settle(20)
+        try:
+            yield manager
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+def stage(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(tmp_path / "pki", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "due"),
+    [
+        ("just issued", (-1, 99), False),
+        ("half way", (-24, 24), False),
+        ("nearly 70 %", (-69, 31), False),
+        ("at 70 %", (-70, 30), True),
+        ("just about expired", (-99, 1), True),
+        ("already expired", (-10, -1), True),
+        ("long", (0, 24 * 400), False),
+        ("begins later", (24, 48), False),
+    ],
+)
+def test_when(stage: Stage, before: str, after: tuple[int, int], due: bool):
+    begins, ends = (START + hours * HOUR for hours in after)
+    stage.store.save(pairing.pair(begins=begins, lasts=ends - begins))
+    manager = stage.manager()
+    manager.load()
+    assert (manager.due() is not None) is due, before
+    assert manager.next_renewal == begins + (ends - begins) * 0.7
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.5, 0.999])
+def test_spread(stage: Stage, jitter: float):
+    stage.store.save(pairing.pair(begins=START, lasts=10 * HOUR))
+    manager = stage.manager(jitter=jitter)
+    manager.load()
+    assert manager.next_renewal is not None
+    assert START + 7 * HOUR <= manager.next_renewal < START + 9 * HOUR
+    assert abs((manager.next_renewal - START) / HOUR - (7 + 2 * jitter * 63 / 64)) < 0.001
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "taken", "why"),
+    [
+        (None, None, None, "there is no certificate"),
+        (pairing.fresh, None, "stored", None),
+        (None, pairing.fresh, "given", "the certificate is the kubeconfig's"),
+        (pairing.fresh, pairing.fresh, "stored", None),
+        (pairing.expired, pairing.fresh, "given", "the certificate is the kubeconfig's"),
+        (pairing.expired, None, "stored", "the certificate expired at"),
+        (None, pairing.expired, "given", "the certificate is the kubeconfig's"),
+    ],
+)
+async def test_stored_or_from_the_kubeconfig(stage: Stage, stored: Any, given: Any, taken: str | None, why: str | None):
+    here = {
+        "stored": None if stored is None else stored(),
+        "given": None if given is None else given(),
+        None: None,
+    }
+    if here["stored"] is not None:
+        stage.store.save(here["stored"])
+        await stage.passes(1)
+    manager = stage.manager()
+    assert manager.load(lambda: here["given"]) == here[taken]
+    assert manager.current() == here[taken]
+    assert (manager.due() or "").startswith(why or "")
+    assert (manager.due() is None) is (why is None)
+    if taken == "given":
+        assert stage.store.find().pair == here["given"], "written to the store"
+
+
+async def test_a_kubeconfigs_pair_that_cannot_be_stored_is_used_all_the_same(stage: Stage):
+    stage.store.directory.mkdir()
+    stage.store.current.write_text("a file")
+    stage.store.current.chmod(0o600)
+    manager = stage.manager()
+    given = pairing.pair()
+    assert manager.load(lambda: given) == given
+    assert manager.last_error is not None
+    assert manager.last_error.reason == "NotASymlink"
+
+
+def test_another_nodes_pair_came_with_a_copied_disk(stage: Stage):
+    stage.store.save(pairing.pair("other"))
+    for rotate in (True, False):
+        manager = stage.manager(rotate=rotate)
+        with capture_logs() as logs:
+            assert manager.load() is None
+        assert logs[0]["event"] == "the stored certificate is not this node's"
+
+
+@pytest.mark.parametrize(
+    ("sans", "why"),
+    [
+        (names.Sans(dns=("a",)), None),
+        (names.Sans(), None),
+        (names.Sans(dns=("a", "b")), "the certificate lacks the alternative names DNS:b"),
+    ],
+)
+async def test_what_is_wanted_now(stage: Stage, sans: names.Sans, why: str | None):
+    """Addresses change while the agent runs; names that are no longer wanted are no reason."""
+    stage.wanted = requests.node_serving("n1", names.Sans(dns=("a",)))
+    async with stage.running() as manager:
+        assert manager.usable()
+        await stage.passes(40)
+        stage.wanted = requests.node_serving("n1", sans)
+        assert (manager.due(), manager.usable()) == (why, why is None)
+        manager.look()
+        await settle(20)
+        assert len(stage.server.asked) == (1 if why is None else 2)
+        assert manager.due() is None
+
+
+async def test_nothing_wanted_nothing_asked(stage: Stage):
+    stage.wanted = None
+    async with stage.running() as manager:
+        await stage.passes(600)
+        assert (stage.server.asked, manager.current(), manager.due()) == ([], None, None)
+        stage.wanted = requests.node_client("n1")
+        await stage.passes(60)
+        assert manager.usable()
+
+
+class TestRun:
+    async def test_renewed_before_it_ends_with_a_fresh_key_for_ever(self, stage: Stage):
+        told: list[pairs.Pair] = []
+
+        async def listen(pair: pairs.Pair) -> None:
+            assert manager.current() == pair
+            told.append(pair)
+
+        async with stage.running() as manager:
+            manager.subscribe(listen)
+            first = manager.current()
+            for hours in range(1, 6):
+                await stage.passes(3600)
+                pair = manager.current()
+                assert pair is not None
+                assert pair.leaf.not_after > stage.clock.now(), hours
+            assert len({key.spki for _, key in stage.server.asked}) == len(stage.server.asked)
+            assert [told[-1], stage.store.load()] == [manager.current()] * 2
+            assert first not in told
+            times = [at for at, _ in stage.server.asked]
+            assert all(abs(later - earlier - 2520) < 2 for earlier, later in itertools.pairwise(times))
+
+    async def test_back_off_for_ever_with_one_key(self, stage: Stage):
+        stage.server.script = [errors.Unavailable("down", reason="Unreachable") for _ in range(12)]
+        async with stage.running() as manager:
+            await stage.passes(300)
+            times = [at for at, _ in stage.server.asked]
+            gaps = [round(later - earlier) for earlier, later in itertools.pairwise(times)]
+            assert gaps == [2, 4, 8, 16, *([32] * 7), 32][: len(gaps)]
+            assert len(gaps) >= 10
+            assert len({key.spki for _, key in stage.server.asked}) == 1
+            await stage.passes(100)
+            assert manager.usable()
+            assert (manager.renew_errors, manager.last_error) == (12, None)
+            # After a success the waits begin anew.
+            stage.server.script = [errors.Unavailable("down", reason="Unreachable")]
+            manager.renew_now()
+            await settle(20)
+            before = stage.clock.monotonic()
+            await stage.passes(3)
+            assert stage.server.asked[-1][0] - before <= 2.2
+            assert manager.last_error is None
+
+    @pytest.mark.parametrize("reason", sorted(requests.KEY_IS_SPENT))
+    async def test_a_spent_key_is_given_up(self, stage: Stage, reason: str):
+        stage.server.script = [errors.Refused("no", reason=reason) for _ in range(12)]
+        async with stage.running() as manager:
+            assert not stage.store.has_pending_key()
+            assert manager.last_error == certificates.Failure(START, reason, "no", None)
+            await stage.passes(2900)
+            times = [at for at, _ in stage.server.asked]
+            gaps = [round(later - earlier) for earlier, later in itertools.pairwise(times)]
+            assert gaps[:12] == [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600, 600]
+            assert len({key.spki for _, key in stage.server.asked}) == len(times)
+
+    async def test_a_key_that_may_still_be_answered_is_kept(self, stage: Stage):
+        stage.server.script = [
+            requests.StillPending("wait"),
+            errors.Unavailable("later", reason="CertificateNotYetValid"),
+            errors.Unavailable("no object", reason="BadAnswer"),
+            status.StatusError("Forbidden", "no"),
+            status.StatusError("Unauthorized", "who"),
+        ]
+        async with stage.running() as manager:
+            await stage.passes(120)
+            assert manager.usable()
+        assert len({key.spki for _, key in stage.server.asked}) == 1
+
+    async def test_the_wall_clock_is_set_back(self, stage: Stage):
+        async with stage.running() as manager:
+            stage.clock._start -= datetime.timedelta(days=1)
+            await stage.passes(2519)
+            assert len(stage.server.asked) == 1
+            with capture_logs() as logs:
+                await stage.passes(2)
+            assert len(stage.server.asked) == 2
+            assert logs[0]["why"] == "the time of renewal has come, and the wall clock was set back"
+            assert manager.current() is not None
+
+    async def test_the_wall_clock_is_set_forward(self, stage: Stage):
+        async with stage.running() as manager:
+            stage.clock._start += datetime.timedelta(days=1)
+            assert not manager.usable()
+            await stage.passes(61)
+            assert manager.usable()
+            assert len(stage.server.asked) == 2
+
+    async def test_certificates_that_are_due_at_once_do_not_make_it_spin(self, stage: Stage):
+        stage.server.lasts = datetime.timedelta(seconds=1)
+        async with stage.running():
+            await stage.passes(300)
+            assert 8 <= len(stage.server.asked) <= 11
+
+    async def test_a_chain_that_tls_does_not_take_is_left_out(self, stage: Stage, monkeypatch: pytest.MonkeyPatch):
+        plain = tls.load_pair
+
+        def picky(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+            if certificate.count(b"BEGIN") > 1:
+                raise errors.Refused("the certificate and its private key cannot be used: CA_MD_TOO_WEAK")
+            plain(context, certificate, key)
+
+        async def obtain(client: Any, key: keys.PrivateKey, wanted: requests.Wanted, **more: Any) -> bytes:
+            return await stage.server.obtain(client, key, wanted, **more) + pairing.CA.pem
+
+        monkeypatch.setattr(requests, "obtain", obtain)
+        async with stage.running() as manager:
+            assert [len(pair.chain) for pair in (manager.current(), stage.store.load()) if pair] == [2, 2]
+        monkeypatch.setattr(tls, "load_pair", picky)
+        async with stage.running() as manager:
+            manager.renew_now()
+            await stage.passes(1)
+            assert [len(pair.chain) for pair in (manager.current(), stage.store.load()) if pair] == [1, 1]
+
+    async def test_a_certificate_that_tls_does_not_take_is_refused(self, stage: Stage, monkeypatch: pytest.MonkeyPatch):
+        """It is neither stored nor used, its key is given up, and the next one is asked for."""
+        trouble = [errors.Refused("no"), errors.Refused("no")]
+
+        def picky(*_: Any) -> None:
+            if trouble:
+                raise trouble.pop()
+
+        monkeypatch.setattr(tls, "load_pair", picky)
+        async with stage.running() as manager:
+            assert manager.last_error is not None
+            assert manager.last_error.reason == "WrongCertificate"
+            assert (manager.current(), stage.store.load(), stage.store.has_pending_key()) == (None, None, False)
+            await stage.passes(5)
+            assert manager.usable()
+            assert len({key.spki for _, key in stage.server.asked}) == 2
+
+    async def test_renew_now(self, stage: Stage):
+        async with stage.running() as manager:
+            first = manager.current()
+            manager.renew_now()
+            await settle(20)
+            assert manager.current() != first
+            assert manager.due() is None
+            await manager.wait_usable()
+
+    async def test_a_bug_is_not_swallowed(self, stage: Stage, monkeypatch: pytest.MonkeyPatch):
+        manager = stage.manager()
+        monkeypatch.setattr(stage.store, "pending_key", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await manager.run()
+
+
+class TestHold:
+    async def test_what_is_there(self, stage: Stage):
+        made = pairing.fresh()
+        stage.store.save(made)
+        manager = stage.manager()
+        manager.load()
+        assert await manager.hold(300) == made
+        assert stage.server.asked == []
+
+    @pytest.mark.parametrize("rotate", [True, False])
+    async def test_asked_for_also_with_rotation_off(self, stage: Stage, rotate: bool):
+        manager = stage.manager(rotate=rotate)
+        manager.load()
+        assert (await manager.hold(300)) == manager.current() == stage.store.load()
+
+    async def test_waits_only_so_long(self, stage: Stage):
+        stage.server.script = [errors.Unavailable("the server is down", reason="Unreachable") for _ in range(99)]
+        manager = stage.manager()
+        manager.load()
+        holding = asyncio.create_task(manager.hold(300))
+        await settle(20)
+        await stage.passes(299)
+        assert not holding.done()
+        await stage.passes(2)
+        await settle(20)
+        with pytest.raises(errors.Unavailable) as caught:
+            await holding
+        assert caught.value.reason == "BootstrapTimeout"
+        assert caught.value.message == (
+            "no certificate was obtained within 300 seconds; the last error: the server is down"
+        )
+        assert caught.value.hint == "start again: the same key and the same request are used"
+        assert stage.store.has_pending_key()
+
+    async def test_nothing_to_say(self, stage: Stage):
+        stage.wanted = None
+        manager = stage.manager()
+        manager.load()
+        holding = asyncio.create_task(manager.hold(10))
+        await settle(20)
+        await stage.passes(11)
+        with pytest.raises(errors.Unavailable, match=r"^no certificate was obtained within 10 seconds$"):
+            await holding
+
+
+class TestRotationOff:
+    async def test_only_loads(self, stage: Stage):
+        stage.store.save(pairing.fresh())
+        manager = stage.manager(rotate=False)
+        manager.load()
+        await manager.run()
+        with pytest.raises(errors.Refused, match="not rotated") as caught:
+            manager.renew_now()
+        assert caught.value.reason == "RotationOff"
+
+    @pytest.mark.parametrize("node", ["n1", "somebody-else"])
+    async def test_the_kubeconfigs_pair_counts_whatever_its_name(self, stage: Stage, node: str):
+        stage.store.save(pairing.fresh())
+        given = pairing.fresh(node)
+        manager = stage.manager(rotate=False)
+        assert manager.load(lambda: given) == given
+        assert manager.usable()
+        assert stage.store.load() != given
+
+    async def test_until_it_has_ended(self, stage: Stage):
+        stored = pairing.fresh()
+        stage.store.save(stored)
+        manager = stage.manager(rotate=False)
+        assert manager.load(pairing.expired) == stored
+
+
+@pytest.mark.parametrize(
+    ("error", "healthy"),
+    [
+        (status.StatusError("Unauthorized", "who are you"), True),
+        (status.StatusError("NotFound", "no such resource"), True),
+        (status.StatusError("Forbidden", "not you"), True),
+        (transport.status_error(b"404 page not found", 404), False),
+        (transport.status_error(b"<html>forbidden</html>", 403), False),
+        (transport.status_error(b"", 401), True),
+        (status.StatusError("InternalError", "oops"), False),
+        (errors.Unavailable("down", reason="Unreachable"), False),
+        (errors.Unavailable("slow", reason="Timeout"), False),
+        (requests.StillPending("nobody approved"), True),
+        (errors.Refused("denied", reason="RequestDenied"), True),
+    ],
+)
+def test_is_the_server_up(error: errors.HandfastError, healthy: bool):
+    assert certificates.healthy_after(error) is healthy
+
+
+async def test_a_weak_key_is_not_asked_for(tmp_path: pathlib.Path, stage: Stage):
+    def weak() -> keys.PrivateKey:
+        raise errors.Refused("an RSA key must have 2048 to 8192 bits, not 1024", reason="WeakKey")
+
+    stage.store = certificate_store.CertificateStore(tmp_path / "weak", "kubelet-client", stage.clock, generate=weak)
+    async with stage.running() as manager:
+        assert manager.last_error is not None
+        assert manager.last_error.reason == "WeakKey"
+        assert stage.server.asked == []

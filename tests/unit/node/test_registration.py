@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Node object: what it says, whose fields it leaves alone, and how it follows the agent's health."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import socket
+
+import pytest
+import structlog
+
+from handfast import errors
+from handfast.api import objects, status
+from handfast.node import registration
+from handfast.rules import node_restriction, node_write
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock, settle
+
+MACHINE = registration.Machine(
+    name="worker-1", hostname="worker-1.example", addresses=("192.0.2.7", "2001:db8::7"), port=10250, kernel="6.1"
+)
+
+
+class Nodes(FakeClient):
+    """… whose patches reach the whole object, and are remembered."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = []
+
+    async def patch(self, resource, name, patch, *, subresource="", content_type="", **_):
+        found = self._find("patch", resource, name, "")
+        self.patches.append((subresource, copy.deepcopy(patch)))
+        found["metadata"].setdefault("labels", {}).update(patch["metadata"].get("labels", {}))
+        if "status" in patch:
+            found["status"] = copy.deepcopy(patch["status"])
+        return self._wrote("patch", resource, name, found)
+
+
+class Agent:
+    """A registration and what is wrong with its agent."""
+
+    def __init__(self):
+        self.wrong = None
+        self.clock = MovableClock()
+        self.client = Nodes()
+        self.node = registration.Registration(self.client, MACHINE, self.clock, lambda: self.wrong)
+
+    @property
+    def stored(self):
+        return self.client.objects["nodes", "", "worker-1"]
+
+    def ready(self):
+        (condition,) = self.node.status()["conditions"]
+        return condition
+
+
+@pytest.fixture
+def agent():
+    return Agent()
+
+
+class TestMachine:
+    def test_labels(self):
+        assert MACHINE.labels == {
+            "beta.kubernetes.io/os": "linux",
+            "kubernetes.io/os": "linux",
+            "beta.kubernetes.io/arch": "amd64",
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": "worker-1.example",
+        }
+
+    def test_a_host_name_too_long_for_a_label(self):
+        long = registration.Machine(name="n", hostname="a" * 64, addresses=())
+        assert "kubernetes.io/hostname" not in long.labels
+        assert long.node_addresses == [{"type": "Hostname", "address": "a" * 64}]
+
+    def test_addresses(self):
+        assert MACHINE.node_addresses == [
+            {"type": "InternalIP", "address": "192.0.2.7"},
+            {"type": "InternalIP", "address": "2001:db8::7"},
+            {"type": "Hostname", "address": "worker-1.example"},
+        ]
+
+    def test_of_this_machine(self, tmp_path):
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "etc" / "os-release").write_text('NAME=x\nPRETTY_NAME="Some Linux 1"\n')
+        (tmp_path / "etc" / "machine-id").write_text("abc\n")
+        found = registration.machine("n", ("192.0.2.1",), 10250, tmp_path)
+        assert (found.name, found.port, found.image, found.machine_id, found.boot_id) == (
+            "n",
+            10250,
+            "Some Linux 1",
+            "abc",
+            "",
+        )
+        assert found.architecture not in {"x86_64", "aarch64"}
+
+    def test_no_file_says_what_it_runs(self, tmp_path):
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "etc" / "os-release").write_text("NAME=x\n")
+        assert registration.machine("n", (), 0, tmp_path).image == ""
+
+
+class TestName:
+    def test_given_or_found(self, monkeypatch):
+        assert registration.node_name("Worker-1") == "worker-1"
+        monkeypatch.setattr(socket, "gethostname", lambda: "Host.Example")
+        assert registration.node_name(None) == "host.example"
+
+    @pytest.mark.parametrize("name", ["", "a b", "a_b", "-a", "a" * 254])
+    def test_refused(self, name):
+        with pytest.raises(errors.Refused) as refused:
+            registration.node_name(name)
+        assert refused.value.reason == "BadNodeName"
+        assert "--node-name" in str(refused.value.hint)
+
+
+class TestAddresses:
+    def test_given(self):
+        assert registration.addresses("192.0.2.1, 2001:DB8::1", "https://a") == ("192.0.2.1", "2001:db8::1")
+
+    @pytest.mark.parametrize("text", ["", "a", "0.0.0.0", "224.0.0.1", "192.0.2.1,", "192.0.2.1/24"])
+    def test_refused(self, text):
+        with pytest.raises(errors.Refused) as refused:
+            registration.addresses(text, "https://a")
+        assert refused.value.reason == "BadNodeIP"
+
+    def test_the_way_to_the_server(self, monkeypatch):
+        sources = {"api.example": "192.0.2.9", "192.0.2.1": "198.51.100.1"}
+        monkeypatch.setattr(registration, "_source", lambda host: sources.get(host, ""))
+        assert registration.addresses(None, "https://api.example:6443") == ("192.0.2.9",)
+        # A server on this machine: the way out.
+        sources["api.example"] = "127.0.0.1"
+        assert registration.addresses(None, "https://api.example:6443") == ("198.51.100.1",)
+        # No way out: then loopback.
+        del sources["192.0.2.1"]
+        assert registration.addresses(None, "https://api.example:6443") == ("127.0.0.1",)
+        sources.clear()
+        assert registration.addresses(None, "https://api.example:6443") == ()
+
+    def test_a_source_is_found_without_sending(self):
+        assert registration._source("127.0.0.1") == "127.0.0.1"
+        assert registration._source("no-such-host.invalid") == ""
+
+
+class TestNode:
+    async def test_a_new_one(self, agent):
+        await agent.node.register()
+        assert agent.stored["spec"]["taints"] == [{"key": registration.TAINT, "effect": "NoSchedule"}]
+        assert agent.stored["metadata"]["labels"] == MACHINE.labels
+        assert agent.stored["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+        assert agent.stored["status"]["nodeInfo"]["kubeletVersion"].startswith("handfast-")
+        assert agent.node.uid == "uid-worker-1"
+        assert agent.node.registered.is_set()
+
+    def test_node_restriction_allows_it(self, agent):
+        write = node_write.Write(
+            user="system:node:worker-1",
+            groups=("system:nodes",),
+            operation=node_write.CREATE,
+            resource=("", "nodes"),
+            document=agent.node.document(),
+        )
+        known = node_write.Known(lambda *_: None, lambda _: pytest.fail("nobody is asked"))
+        assert node_restriction.decide(write, known) is node_restriction._ALLOWED
+
+    async def test_one_that_is_there_keeps_what_others_set(self, agent):
+        agent.client.put(
+            "nodes",
+            "worker-1",
+            metadata={"labels": {"team": "a", "kubernetes.io/arch": "arm64"}},
+            spec={"taints": []},
+            status={
+                "conditions": [{"type": "Other"}, {"type": "Ready", "status": "True", "lastTransitionTime": "then"}]
+            },
+        )
+        await agent.node.register()
+        changed = {**MACHINE.labels, "team": "a"}
+        assert agent.stored["metadata"]["labels"] == changed
+        assert agent.stored["spec"] == {"taints": []}
+        assert agent.client.patches == [("", {"metadata": {"labels": MACHINE.labels}})]
+        # Since when it is ready is not forgotten.
+        assert agent.ready()["lastTransitionTime"] == "then"
+
+    async def test_nothing_to_change(self, agent):
+        agent.client.put("nodes", "worker-1", metadata={"labels": dict(MACHINE.labels)})
+        await agent.node.register()
+        assert agent.client.patches == []
+
+    async def test_a_refusal(self, agent):
+        def refuse(*_):
+            raise status.forbidden("nodes", "", "worker-1", "no")
+
+        agent.client.before = refuse
+        with pytest.raises(status.StatusError):
+            await agent.node.register()
+
+
+class TestStatus:
+    async def test_ready_and_why_not(self, agent):
+        assert (agent.ready()["status"], agent.ready()["reason"]) == ("True", "AgentReady")
+        since = agent.ready()["lastTransitionTime"]
+        await agent.clock.advance(60)
+        assert agent.ready()["lastTransitionTime"] == since
+        assert agent.ready()["lastHeartbeatTime"] != since
+        agent.wrong = "static-pods: a.yaml: kind: unknown"
+        found = agent.ready()
+        assert (found["status"], found["reason"], found["message"]) == ("False", "AgentNotReady", agent.wrong)
+        assert found["lastTransitionTime"] == objects.timestamp(agent.clock.now())
+
+    async def test_written_when_it_changes_and_now_and_then(self, agent):
+        task = asyncio.ensure_future(agent.node.run())
+        await settle()
+
+        def reports():
+            return [patch["status"] for subresource, patch in agent.client.patches if subresource == "status"]
+
+        assert len(reports()) == 1
+        # Merged by type, two addresses of one type would be one.
+        assert reports()[0]["addresses"] == [*MACHINE.node_addresses, {"$patch": "replace"}]
+        await agent.clock.advance(100)
+        assert len(reports()) == 1
+        agent.wrong = "lease: lost"
+        await agent.clock.advance(10)
+        assert [row["conditions"][0]["status"] for row in reports()] == ["True", "False"]
+        await agent.clock.advance(300)
+        assert len(reports()) == 3
+        task.cancel()
+
+    async def test_an_outage_is_told_once(self, agent):
+        def fail(*_):
+            raise errors.Unavailable("https://x cannot be reached", reason="Unreachable")
+
+        agent.client.before = fail
+        assert agent.node.problem() == "the Node is not registered yet"
+        with structlog.testing.capture_logs() as lines:
+            task = asyncio.ensure_future(agent.node.run())
+            await agent.clock.advance(35)
+            assert agent.node.problem() == "the Node is not registered: https://x cannot be reached"
+            agent.client.before = lambda *_: None
+            await agent.clock.advance(10)
+            assert agent.node.problem() is None
+            agent.client.before = fail
+            agent.wrong = "something"
+            await agent.clock.advance(10)
+            assert agent.node.problem() == "the Node's status was not written: https://x cannot be reached"
+        task.cancel()
+        assert [line["event"] for line in lines] == [
+            "the Node was not written",
+            "registered",
+            "the Node was not written",
+        ]
+
+    async def test_a_node_that_was_deleted_is_registered_again(self, agent):
+        task = asyncio.ensure_future(agent.node.run())
+        await settle()
+        agent.client.objects.clear()
+        agent.wrong = "anything, so that it is written"
+        await agent.clock.advance(10)
+        assert not agent.node.registered.is_set()
+        await agent.clock.advance(10)
+        assert agent.node.registered.is_set()
+        assert agent.stored["metadata"]["labels"] == MACHINE.labels
+        task.cancel()
+
+
+def test_without_a_port_no_endpoint_is_named():
+    made = registration.Registration(
+        Nodes(), registration.Machine(name="n", hostname="n", addresses=()), MovableClock(), lambda: None
+    )
+    assert "daemonEndpoints" not in made.status()

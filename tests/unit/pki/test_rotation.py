@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When certificates are renewed, and which no longer satisfy what is wanted; it does not test the renewing."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from handfast import errors
+from handfast.pki import authority, certificates, keys, names, profiles, rotation
+from tests.unit.pki.making import NOW
+
+HOUR = datetime.timedelta(hours=1)
+DAY = 24 * HOUR
+ROOT = authority.self_signed_ca(names.Subject(common_name="root"), keys.generate(), NOW)
+PUBLIC = keys.generate().public
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "earliest", "latest"),
+    [
+        pytest.param(-HOUR, 99 * HOUR, 69 * HOUR, 89 * HOUR, id="just issued"),
+        pytest.param(-24 * HOUR, 24 * HOUR, 9.6 * HOUR, 19.2 * HOUR, id="half way"),
+        pytest.param(-69 * HOUR, 31 * HOUR, HOUR, 21 * HOUR, id="an hour before its time"),
+        pytest.param(-91 * HOUR, 9 * HOUR, -21 * HOUR, -HOUR, id="past its time"),
+        pytest.param(-99 * HOUR, HOUR, -29 * HOUR, -9 * HOUR, id="nearly expired"),
+        pytest.param(-10 * HOUR, -HOUR, -3.7 * HOUR, -1.9 * HOUR, id="expired"),
+        pytest.param(-180 * DAY, 180 * DAY, 72 * DAY, 144 * DAY, id="long"),
+        pytest.param(-HOUR / 120, HOUR / 120, HOUR / 300, HOUR / 150, id="short"),
+    ],
+)
+def test_deadline(
+    begins: datetime.timedelta, ends: datetime.timedelta, earliest: datetime.timedelta, latest: datetime.timedelta
+):
+    begins_at, ends_at = NOW + begins, NOW + ends
+    assert abs(rotation.deadline(begins_at, ends_at, 0) - (NOW + earliest)) <= datetime.datetime.resolution
+    middle = rotation.deadline(begins_at, ends_at, 0.5)
+    assert abs(middle - (NOW + (earliest + latest) / 2)) <= datetime.datetime.resolution
+    # The last instant belongs to the next draw.
+    assert middle < rotation.deadline(begins_at, ends_at, 0.999999) < NOW + latest
+
+
+@pytest.mark.parametrize("jitter", [-0.1, 1, 1.5, float("nan")])
+def test_jitter_out_of_range_is_a_bug(jitter: float):
+    with pytest.raises(errors.Misuse, match="jitter"):
+        rotation.deadline(NOW, NOW + DAY, jitter)
+
+
+def certificate(common_name: str, organizations: tuple[str, ...], *sans: str) -> certificates.Certificate:
+    subject = names.Subject(common_name=common_name, organizations=organizations)
+    return certificates.read(ROOT.issue(PUBLIC, subject, names.Sans.parse(sans), profiles.KUBELET_SERVING, NOW).der)
+
+
+HAS = certificate("system:node:a", ("system:nodes", "extra"), "DNS:a", "DNS:b", "IP:192.0.2.1", "IP:2001:db8::1")
+ALL = ("DNS:a", "DNS:b", "IP:192.0.2.1", "IP:2001:db8::1")
+
+
+@pytest.mark.parametrize(
+    ("common_name", "organizations", "sans", "lacks"),
+    [
+        pytest.param("system:node:a", ("system:nodes", "extra"), ALL, None, id="exactly what it has"),
+        pytest.param("system:node:b", ("system:nodes",), (), "common name is 'system:node:a'", id="other common name"),
+        pytest.param("system:node:a", ("system:nodes",), ALL, None, id="extra organization"),
+        pytest.param("system:node:a", ("system:nodes", "ops"), ALL, "organizations ops", id="missing organization"),
+        pytest.param("system:node:a", ("extra", "system:nodes"), ALL, None, id="organizations in another order"),
+        pytest.param("system:node:a", (), ALL[1:], None, id="extra DNS name"),
+        pytest.param("system:node:a", (), (*ALL, "DNS:c"), "names DNS:c", id="missing DNS name"),
+        pytest.param("system:node:a", (), ALL[:2], None, id="extra addresses"),
+        pytest.param("system:node:a", (), ("IP:192.0.2.2",), "names IP:192.0.2.2", id="missing address"),
+        pytest.param("system:node:a", (), ("IP:2001:db8:0::1",), None, id="the same address written otherwise"),
+        pytest.param("system:node:a", (), (), None, id="no alternative names wanted"),
+    ],
+)
+def test_template_satisfaction(
+    common_name: str, organizations: tuple[str, ...], sans: tuple[str, ...], lacks: str | None
+):
+    wanted = names.Subject(common_name=common_name, organizations=organizations)
+    said = rotation.lacking(HAS, wanted, names.Sans.parse(sans))
+    if lacks is None:
+        assert said is None
+    else:
+        assert said is not None
+        assert lacks in said

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which requests are those of nodes; whether the requester may have them approved is the controller's test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handfast import errors
+from handfast.pki import names
+from handfast.rules import decision, kubelet_csr
+from tests.unit.rules.csr_cases import CLIENT, KUBELET_SERVING, NODE, NODES, SERVING, csr, serving
+
+LEGACY = "kubernetes.io/legacy-unknown"
+APISERVER_CLIENT = "kubernetes.io/kube-apiserver-client"
+BOOTSTRAPPER = "system:bootstrap:abcdef"
+
+
+def kinds(document: dict[str, Any], addresses: tuple[str, ...] | None = None) -> list[str]:
+    return [found.permission for found in kubelet_csr.candidates(kubelet_csr.read(document), addresses)]
+
+
+# What differs from a good request, and the check that sees it.
+BAD = [
+    pytest.param({"cn": "mike"}, "common name", id="CN mike"),
+    pytest.param({"cn": "system:nodes:a"}, "common name", id="CN that only looks alike"),
+    pytest.param({"cn": "system:serviceaccount:a:b"}, "common name", id="CN of a service account"),
+    pytest.param({"cn": "system:node:"}, "common name", id="no name"),
+    pytest.param({"cn": "system:node:a/b"}, "common name", id="a name that is a path"),
+    pytest.param({"cn": "system:node:a\nrequester   admin"}, "common name", id="a name with lines"),
+    pytest.param({"cn": "system:node:\x1b[2Ja"}, "common name", id="a name that steers a terminal"),
+    pytest.param({"cn": "system:node:A"}, "common name", id="a name in capitals"),
+    pytest.param({"cn": "system:node:" + "a" * 254}, "common name", id="a name too long"),
+    pytest.param({"o": ()}, "organization", id="no organization"),
+    pytest.param({"o": ("system:master",)}, "organization", id="organization system:master"),
+    pytest.param({"o": ("system:masters",)}, "organization", id="organization system:masters"),
+    pytest.param({"o": ("system:nodes", "system:masters")}, "organization", id="one organization more"),
+    pytest.param({"usages": (*CLIENT, "key encipherment", "server auth")}, "usages", id="extra server auth"),
+    pytest.param({"usages": ("client auth",)}, "usages", id="no digital signature"),
+    pytest.param({"usages": ("signing", "client auth")}, "usages", id="another word for digital signature"),
+    pytest.param({"usages": ()}, "usages", id="no usages"),
+    pytest.param({"sans": ("DNS:a",)}, "no alternative names", id="DNS name"),
+    pytest.param({"sans": ("IP:192.0.2.1",)}, "no alternative names", id="address"),
+    pytest.param({"sans": ("email:a@b.example",)}, "no alternative names", id="e-mail address"),
+    pytest.param({"sans": ("URI:spiffe://a/b",)}, "no alternative names", id="URI"),
+]
+SIGNERS = [
+    pytest.param(KUBELET_SERVING, "NotRecognised", id="the serving signer"),
+    pytest.param(LEGACY, "OtherSigner", id="the legacy signer"),
+    pytest.param(APISERVER_CLIENT, "OtherSigner", id="the client signer"),
+    pytest.param("example.com/own", "OtherSigner", id="a foreign signer"),
+    pytest.param("", "OtherSigner", id="no signer"),
+]
+
+
+@pytest.mark.parametrize("usages", [CLIENT, (*CLIENT, "key encipherment")])
+def test_good_for_both_recognisers(usages: tuple[str, ...]):
+    found = kubelet_csr.recognise(kubelet_csr.read(csr(usages=usages)))
+    assert isinstance(found, kubelet_csr.Recognised)
+    assert found.permission == "selfnodeclient"
+    assert found.message == "Auto approving self kubelet client certificate after SubjectAccessReview."
+    assert all(check.passed for check in found.checks)
+    assert kinds(csr(usages=usages)) == ["selfnodeclient", "nodeclient"]
+
+
+@pytest.mark.parametrize("user", [BOOTSTRAPPER, NODE])
+@pytest.mark.parametrize(("change", "check"), BAD)
+def test_node_client(change: dict[str, Any], check: str, user: str):
+    facts = kubelet_csr.read(csr(user=user, **change))
+    assert kubelet_csr.candidates(facts) == ()
+    verdict = kubelet_csr.recognise(facts)
+    assert isinstance(verdict, decision.NotMine)
+    assert verdict.reason == "NotRecognised"
+    failed = [made for made in kubelet_csr.checks(facts, "nodeclient") if not made.passed]
+    assert [made.name for made in failed] == [check]
+    assert verdict.sentence == f"{check}: {failed[0].compared}"
+
+
+@pytest.mark.parametrize(("signer", "reason"), SIGNERS)
+def test_other_signers(signer: str, reason: str):
+    verdict = kubelet_csr.recognise(kubelet_csr.read(csr(signer=signer)))
+    assert isinstance(verdict, decision.NotMine)
+    assert verdict.reason == reason
+    assert not kubelet_csr.checks(kubelet_csr.read(csr(signer=signer)), "nodeclient")[0].passed
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        pytest.param({"user": "joe"}, ["nodeclient"], id="requestor joe"),
+        pytest.param({"cn": "system:node:b"}, ["nodeclient"], id="CN of another node"),
+        pytest.param({"user": ""}, ["nodeclient"], id="no requestor"),
+        pytest.param({"user": "system:node:A"}, ["nodeclient"], id="requestor in capitals"),
+        pytest.param({"user": "mike", "cn": "mike"}, [], id="oneself, but no node"),
+    ],
+)
+def test_renewal(change: dict[str, Any], found: list[str]):
+    assert kinds(csr(**change)) == found
+    if found:
+        first = kubelet_csr.recognise(kubelet_csr.read(csr(**change)))
+        assert isinstance(first, kubelet_csr.Recognised)
+        assert first.message == "Auto approving kubelet client certificate after SubjectAccessReview."
+
+
+ADDRESSES = ("a.example", "192.0.2.1", "2001:DB8:0::1", "*.example")
+SERVING_CASES = [
+    pytest.param({}, ["DNS:a.example"], "", id="a name"),
+    pytest.param({}, ["DNS:A.Example", "IP:192.0.2.1", "IP:2001:db8::1"], "", id="all, written otherwise"),
+    pytest.param({"usages": (*SERVING, "key encipherment")}, ["IP:192.0.2.1"], "", id="an RSA key"),
+    pytest.param({}, [], "alternative names", id="no name"),
+    pytest.param({}, ["DNS:b.example"], "node addresses", id="another's name"),
+    pytest.param({}, ["DNS:a.example", "IP:192.0.2.2"], "node addresses", id="another's address beside"),
+    pytest.param({}, ["DNS:*.example"], "node addresses", id="a wildcard, even if it is reported"),
+    pytest.param({}, ["DNS:x.a.example"], "node addresses", id="a name below its own"),
+    pytest.param({}, ["DNS:a.example", "email:a@a.example"], "alternative names", id="an e-mail address"),
+    pytest.param({}, ["DNS:a.example", "URI:spiffe://a/b"], "alternative names", id="a SPIFFE id"),
+    pytest.param({"user": "joe"}, ["DNS:a.example"], "requester", id="sent by someone else"),
+    pytest.param({"user": BOOTSTRAPPER}, ["DNS:a.example"], "requester", id="sent with a token"),
+    pytest.param({"cn": "system:node:b"}, ["DNS:a.example"], "requester", id="in another node's name"),
+    pytest.param({"cn": "mike", "user": "mike"}, ["DNS:a.example"], "common name", id="by no node"),
+    pytest.param({"o": ("system:masters",)}, ["DNS:a.example"], "organization", id="with another group"),
+    pytest.param({"usages": CLIENT}, ["DNS:a.example"], "usages", id="for a client"),
+    pytest.param({"usages": (*SERVING, "client auth")}, ["DNS:a.example"], "usages", id="for a client too"),
+]
+
+
+@pytest.mark.parametrize(("change", "sans", "check"), SERVING_CASES)
+def test_serving(change: dict[str, Any], sans: list[str], check: str):
+    facts = kubelet_csr.read(serving(*sans, **change))
+    verdict = kubelet_csr.recognise(facts, ADDRESSES)
+    made = kubelet_csr.checks(facts, "selfnodeserver", ADDRESSES)
+    assert [found.name for found in made if not found.passed] == ([check] if check else [])
+    if check:
+        assert isinstance(verdict, decision.NotMine)
+        assert verdict.sentence.startswith(check)
+    else:
+        assert isinstance(verdict, kubelet_csr.Recognised)
+        assert verdict.permission == "selfnodeserver"
+        assert verdict.message == "Auto approving self kubelet serving certificate after SubjectAccessReview."
+        assert verdict.checks == made
+
+
+def test_the_longest_name_of_a_node():
+    name = ".".join(["a" * 63] * 4)[:253]
+    assert kinds(csr(cn=f"system:node:{name}")) == ["nodeclient"]
+    verdict = kubelet_csr.recognise(kubelet_csr.read(csr(cn=f"system:node:{name}a")))
+    assert isinstance(verdict, decision.NotMine)
+    assert verdict.sentence == (
+        "common name: what follows system:node: is no name of a node: must be no more than 253 bytes"
+    )
+
+
+NEVER = [
+    "IP:127.0.0.1",
+    "IP:127.8.8.8",
+    "IP:::1",
+    "IP:::ffff:127.0.0.1",
+    "IP:0.0.0.0",
+    "IP:::",
+    "IP:169.254.169.254",
+    "IP:fe80::1",
+    "IP:224.0.0.1",
+    "IP:ff02::1",
+    "DNS:127.0.0.1",
+    "DNS:localhost",
+    "DNS:LocalHost.",
+    "DNS:a.localhost",
+    "DNS:kubernetes",
+    "DNS:kubernetes.default",
+    "DNS:kubernetes.default.svc",
+    "DNS:kubernetes.default.svc.",
+    "DNS:Kubernetes.Default.Svc.Cluster.Local",
+    "DNS:webhook.team.svc",
+    # What the caller says is another's.
+    "IP:192.0.2.9",
+    "IP:::ffff:192.0.2.9",
+    "DNS:api.example",
+    "DNS:API.example.",
+]
+RESERVED = frozenset({"192.0.2.9", "Api.example", ""})
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_never_a_nodes(name: str):
+    # However much it is reported.
+    addresses = (*ADDRESSES, name.partition(":")[2])
+    facts = kubelet_csr.read(serving("DNS:a.example", name))
+    made = kubelet_csr.checks(facts, "selfnodeserver", addresses, RESERVED)
+    assert [found.name for found in made if not found.passed] == ["reserved names"]
+    verdict = kubelet_csr.recognise(facts, addresses, RESERVED)
+    assert isinstance(verdict, decision.NotMine)
+    text = name.partition(":")[2] if name.startswith("DNS") else str(names.ip_address(name.partition(":")[2]))
+    assert verdict.sentence.startswith(f"reserved names: [{text}] is of every machine")
+    assert kubelet_csr.candidates(facts, addresses, RESERVED) == ()
+
+
+def test_what_is_reserved_for_others_leaves_the_rest():
+    facts = kubelet_csr.read(serving("DNS:a.example", "IP:192.0.2.1"))
+    (found,) = kubelet_csr.candidates(facts, ADDRESSES, RESERVED)
+    assert found.checks[-2] == kubelet_csr.Check("reserved names", True, "none is known to be another's")
+
+
+@pytest.mark.parametrize("addresses", [None, ()])
+def test_serving_without_a_node(addresses: tuple[str, ...] | None):
+    verdict = kubelet_csr.recognise(kubelet_csr.read(serving("DNS:a.example")), addresses)
+    assert isinstance(verdict, decision.NotMine)
+    assert verdict.sentence.startswith("node addresses: ")
+
+
+def test_facts():
+    document = csr(uid="u", extra={"key": ["a", "b"], "odd": 1}, expirationSeconds=600)
+    facts = kubelet_csr.read(document)
+    assert (facts.name, facts.uid, facts.username, facts.expiration_seconds) == ("csr-1", "u", NODE, 600)
+    assert facts.groups == ("system:nodes", "system:authenticated")
+    assert facts.extra == {"key": ("a", "b"), "odd": ()}
+    assert facts.request.subject.organizations == NODES
+    assert facts.node_name == "a"
+    assert kubelet_csr.read(csr(cn="mike")).node_name == ""
+
+
+@pytest.mark.parametrize("value", [None, True, "600", 600.5])
+def test_a_duration_that_is_no_number_is_none(value: Any):
+    assert kubelet_csr.read(csr(expirationSeconds=value)).expiration_seconds is None
+
+
+@pytest.mark.parametrize("document", [None, {}, csr(request="%"), csr(request="")])
+def test_unreadable(document: dict[str, Any] | None):
+    with pytest.raises(errors.Refused):
+        kubelet_csr.read(document)
+
+
+def test_permissions_of_signers():
+    assert kubelet_csr.permissions("kubernetes.io/kube-apiserver-client-kubelet") == ("selfnodeclient", "nodeclient")
+    assert kubelet_csr.permissions(KUBELET_SERVING) == ("selfnodeserver",)
+    assert kubelet_csr.permissions(LEGACY) == ()
+
+
+def test_an_unknown_permission_is_a_bug():
+    with pytest.raises(errors.Misuse, match="selfnodeclient, nodeclient, selfnodeserver"):
+        kubelet_csr.checks(kubelet_csr.read(csr()), "nodeserver")

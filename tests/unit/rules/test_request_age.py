@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When requests may be deleted; the deleting is tested with the controller."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from handfast.api import objects
+from handfast.rules import request_age
+from tests.unit.rules.csr_cases import HOUR, MINUTE, NOW, certificate, condition
+
+DAY = 24 * HOUR
+TICK = datetime.datetime.resolution
+LATER = certificate(NOW + HOUR)
+PAST = certificate(NOW - MINUTE)
+
+
+def request(
+    *conditions: dict[str, Any], certificate: str = "", created: datetime.datetime | None = NOW - 100 * DAY
+) -> objects.Document:
+    metadata = {"name": "csr"} if created is None else {"name": "csr", "creationTimestamp": objects.timestamp(created)}
+    return {"metadata": metadata, "status": {"conditions": list(conditions), "certificate": certificate}}
+
+
+CASES = [
+    pytest.param(request(condition("Approved", NOW - 50 * MINUTE), certificate=LATER), "", id="issued 50m ago"),
+    pytest.param(request(condition("Approved", NOW - 61 * MINUTE), certificate=LATER), "issued", id="issued 61m ago"),
+    pytest.param(request(condition("Approved", NOW - 61 * MINUTE)), "", id="approved 61m ago, not issued"),
+    pytest.param(request(condition("Approved", NOW - 25 * HOUR)), "unissued", id="approved 25h ago, not issued"),
+    pytest.param(request(condition("Denied", NOW - 50 * MINUTE)), "", id="denied 50m ago"),
+    pytest.param(request(condition("Denied", NOW - 61 * MINUTE)), "denied", id="denied 61m ago"),
+    pytest.param(request(condition("Failed", NOW - 50 * MINUTE)), "", id="failed 50m ago"),
+    pytest.param(request(condition("Failed", NOW - 61 * MINUTE)), "failed", id="failed 61m ago"),
+    pytest.param(request(created=NOW - 23 * HOUR), "", id="pending for 23h"),
+    pytest.param(request(created=NOW - 25 * HOUR), "pending", id="pending for 25h"),
+    pytest.param(request(condition("Approved", NOW - MINUTE), certificate=PAST), "expired", id="expired certificate"),
+    pytest.param(request(condition("Other", NOW - 99 * DAY), certificate=PAST), "", id="expired, never approved"),
+    pytest.param(request(condition("Approved", None), certificate=LATER), "", id="no time of approval"),
+    pytest.param(request(created=None), "", id="no time of creation"),
+]
+
+
+@pytest.mark.parametrize(("document", "rule"), CASES)
+def test_rules(document: objects.Document, rule: str):
+    due = request_age.due(document, NOW)
+    assert due.overdue is bool(rule)
+    if rule:
+        assert due.rule == rule
+        assert due.at is not None
+        assert due.at <= NOW
+
+
+BOUNDARIES = [
+    pytest.param(request(condition("Approved"), certificate=certificate(NOW + DAY)), HOUR, "issued", id="issued"),
+    pytest.param(request(condition("Approved")), DAY, "unissued", id="unissued"),
+    pytest.param(request(condition("Denied")), HOUR, "denied", id="denied"),
+    pytest.param(request(condition("Failed")), HOUR, "failed", id="failed"),
+    pytest.param(request(created=NOW), DAY, "pending", id="pending"),
+    pytest.param(request(condition("Approved"), certificate=LATER), HOUR, "expired", id="notAfter and age at once"),
+    pytest.param(
+        request(condition("Approved"), condition("Failed", NOW - MINUTE)), HOUR - MINUTE, "failed", id="the earliest"
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "age", "rule"), BOUNDARIES)
+def test_strictly_greater(document: objects.Document, age: datetime.timedelta, rule: str):
+    due = request_age.due(document, NOW + age)
+    assert due == request_age.Due(NOW + age + TICK, rule, overdue=False)
+    assert request_age.due(document, NOW + age + TICK).overdue
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "",
+        "yesterday",
+        "0001-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:59Z",
+        "2026-01-01T00:00:00",
+        None,
+        7,
+    ],
+)
+def test_times_that_start_no_clock(time: Any):
+    document = {"metadata": {"creationTimestamp": time}}
+    assert request_age.due(document, NOW) == request_age.Due(None, "", overdue=False)
+    approved = {"status": {"conditions": [{"type": "Denied", "lastUpdateTime": time}]}}
+    assert request_age.due(approved, NOW).at is None
+
+
+@pytest.mark.parametrize("unreadable", ["%", "YWJj", "LS0tLS1CRUdJTg=="])
+def test_an_unreadable_certificate_goes_by_the_age_of_its_approval(unreadable: str):
+    due = request_age.due(request(condition("Approved"), certificate=unreadable), NOW)
+    assert due == request_age.Due(NOW + HOUR + TICK, "issued", overdue=False)
+
+
+def test_nothing():
+    assert request_age.due(None, NOW).at is None

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said about a request; that the rules decide so is tested with the rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handfast.rules import decision, request_explanation
+from tests.unit.rules.csr_cases import HOUR, NOW, SERVING, certificate, condition, csr, serving
+
+ADDRESSES = ("a.example", "192.0.2.1", "another.example")
+RESERVED = frozenset({"another.example"})
+YES = decision.Approve("RBAC", "allowed by ClusterRoleBinding b", "rbac")
+NO = decision.NotMine("NoRuleAllows", "", "rbac")
+ALL = {"selfnodeclient": True, "nodeclient": True, "selfnodeserver": True}
+
+
+def explain(
+    document: dict[str, Any] | None, asked: dict[str, Any] | None = None, addresses: tuple[str, ...] | None = ADDRESSES
+) -> request_explanation.Explanation:
+    answers = ALL if asked is None else asked
+    return request_explanation.explain(document, NOW, asked=answers, node_addresses=addresses, reserved=RESERVED)
+
+
+def failed(explanation: request_explanation.Explanation) -> list[str]:
+    return [check.name for check in explanation.checks if not check.passed]
+
+
+SETTLED = [
+    pytest.param(
+        {"certificate": certificate(NOW + HOUR), "conditions": [condition("Approved")]},
+        "Issued",
+        "revoke it",
+        id="issued",
+    ),
+    pytest.param({"conditions": [condition("Denied", message="not ours")]}, "Denied", "final", id="denied"),
+    pytest.param({"conditions": [condition("Failed", reason="Bad")]}, "Failed", "new request", id="failed"),
+    pytest.param(
+        {"conditions": [condition("Approved"), condition("Failed")]}, "Failed", "new request", id="approved, failed"
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "verdict", "flip"), SETTLED)
+def test_settled(status: dict[str, Any], verdict: str, flip: str):
+    explanation = explain({**csr(), "status": status})
+    assert explanation.verdict == verdict
+    assert flip in explanation.flip
+
+
+@pytest.mark.parametrize(
+    ("rest", "sentence"),
+    [
+        ({"message": "not ours", "reason": "Foreign"}, "Denied: denied: not ours"),
+        ({"reason": "Foreign"}, "Denied: denied: Foreign"),
+        ({}, "Denied: denied: no reason was given"),
+    ],
+)
+def test_the_words_of_a_denial(rest: dict[str, Any], sentence: str):
+    assert explain({**csr(), "status": {"conditions": [condition("Denied", **rest)]}}).sentence == sentence
+
+
+APPROVED = {"conditions": [condition("Approved")]}
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "flip"),
+    [
+        pytest.param({}, "WaitingForSigner", "nothing is missing", id="good"),
+        pytest.param({"o": ()}, "WillFail", "without this fault", id="bad"),
+        pytest.param({"signer": "example.com/own"}, "WaitingForSigner", "run the signer example.com/own", id="foreign"),
+    ],
+)
+def test_approved(change: dict[str, Any], verdict: str, flip: str):
+    explanation = explain({**csr(**change), "status": APPROVED})
+    assert (explanation.verdict, flip in explanation.flip) == (verdict, True)
+
+
+def test_the_signers_words_are_shown():
+    explanation = explain({**csr(o=()), "status": APPROVED})
+    assert explanation.sentence == "WillFail: signer: subject organization is not system:nodes"
+
+
+@pytest.mark.parametrize("document", [csr(), csr(user="joe"), serving("DNS:a.example")])
+def test_will_be_approved(document: dict[str, Any]):
+    explanation = explain(document)
+    assert (explanation.verdict, failed(explanation)) == ("WillBeApproved", [])
+    assert explanation.sentence == "WillBeApproved"
+    assert "lost the permission create certificatesigningrequests/" in explanation.flip
+
+
+PENDING = [
+    pytest.param(csr(cn="mike"), ["common name"], "the common name system:node:<name", id="name"),
+    pytest.param(csr(o=("x",)), ["organization"], "system:nodes as its only organization", id="organization"),
+    pytest.param(csr(sans=("DNS:a",)), ["no alternative names"], "without the alternative names DNS:a", id="names"),
+    pytest.param(csr(usages=SERVING), ["usages"], "exactly the usages client auth, digital", id="usages"),
+    pytest.param(
+        serving("DNS:a.example", usages=()), ["usages"], "digital signature, server auth", id="serving usages"
+    ),
+    pytest.param(serving(), ["alternative names"], "at least one DNS name or address", id="no names"),
+    pytest.param(serving("DNS:a.example", user="joe"), ["requester"], "as system:node:a, not as joe", id="requester"),
+    pytest.param(serving("DNS:b.example"), ["node addresses"], "have the Node a report every", id="addresses"),
+    pytest.param(serving("DNS:another.example"), ["reserved names"], "have the other Node deleted", id="another's"),
+    pytest.param(
+        csr(o=(), sans=("DNS:a",)), ["organization", "no alternative names"], "; and create a new", id="two faults"
+    ),
+    pytest.param(csr(signer="example.com/own"), ["signer"], "handfast csr approve csr-1", id="foreign signer"),
+    pytest.param(
+        {**csr(signer="example.com/own"), "metadata": {"name": "a; reboot"}},
+        ["signer"],
+        "handfast csr approve 'a; reboot'",
+        id="a name that is a command",
+    ),
+    pytest.param(csr(request="%"), ["readable"], "that can be read", id="unreadable"),
+    pytest.param(None, ["readable"], "that can be read", id="nothing"),
+]
+
+
+@pytest.mark.parametrize(("document", "checks", "flip"), PENDING)
+def test_pending(document: dict[str, Any] | None, checks: list[str], flip: str):
+    explanation = explain(document)
+    assert explanation.verdict == "Pending"
+    assert failed(explanation) == checks
+    assert flip in explanation.flip
+    assert explanation.sentence.startswith(f"Pending: {checks[0]}: ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        pytest.param({}, "not asked", id="not asked"),
+        pytest.param({"nodeclient": False}, "not allowed", id="no"),
+        pytest.param({"nodeclient": NO}, "NoRuleAllows", id="no, without a sentence"),
+        pytest.param(
+            {"nodeclient": decision.Deny("D", "denied by b", "rbac")}, "denied by b", id="no, with a sentence"
+        ),
+    ],
+)
+def test_not_permitted(asked: dict[str, Any], said: str):
+    explanation = explain(csr(user="joe", groups=[]), asked)
+    assert failed(explanation) == ["permission"]
+    assert explanation.checks[-1].compared == f"create certificatesigningrequests/nodeclient: {said}"
+    assert explanation.flip == (
+        "let joe (groups: none) create certificatesigningrequests/nodeclient, for instance by the ClusterRole "
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient"
+    )
+
+
+@pytest.mark.parametrize("answer", [True, YES])
+def test_the_kind_with_the_fewest_faults_is_explained(answer: decision.Decision | bool):
+    # As a renewal it lacks the permission, as a node's request nothing.
+    assert explain(csr(), {"selfnodeclient": NO, "nodeclient": answer}).verdict == "WillBeApproved"
+    # As a renewal only the requester is wrong, as a node's request only the permission: the first is explained.
+    assert failed(explain(csr(user="joe"), {"selfnodeclient": answer, "nodeclient": NO})) == ["requester"]
+
+
+def test_a_permission_nobody_asked_for_is_not_called_missing_beside_other_faults():
+    explanation = explain(csr(o=()), {})
+    assert failed(explanation) == ["organization", "permission"]
+    assert explanation.flip == "create a new request with system:nodes as its only organization"
+    refused = explain(csr(o=()), {"selfnodeclient": NO, "nodeclient": NO})
+    assert refused.flip.startswith(f"{explanation.flip}; and let system:node:a (groups: ")
+
+
+def test_braces_in_names_are_only_text():
+    explanation = explain(csr(cn="{user}", user="{node.__class__}"), {"nodeclient": NO})
+    assert "let {node.__class__} (groups: system:nodes, system:authenticated)" in explanation.flip
+
+
+def test_when_it_is_deleted():
+    explanation = explain(csr())
+    assert explanation.due.rule == "pending"
+    assert explanation.due.at is not None
+    assert NOW + 24 * HOUR < explanation.due.at < NOW + 25 * HOUR
