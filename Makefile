@@ -31,7 +31,7 @@ test: $(STAMP) deps ## Run every test against real peers, with coverage
 	@$(BIN)/python scripts/coverage_gate.py
 
 # Bytecode is written even where the environment forbids it: pytest would rewrite every test anew each time.
-quick: $(STAMP) ## Run the fast tests only: units and contracts (under 30 seconds)
+quick: $(STAMP) ## Run the fast tests only: units and contracts (about a minute)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not slow" tests/unit tests/contract tests/test_*.py
 
 # The deciding half is what an auditor reads: its own unit tests alone must reach all of it.

@@ -87,6 +87,7 @@ class Networks:
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
+@functools.lru_cache(maxsize=4096)
 def neighbourhood(address: str) -> str:
     """What one machine can take addresses from, for counting: an IPv4 address itself, the /64 of an IPv6 one."""
     found = _address(address)
