@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
+# More than two cores' worth: scenarios wait for processes more than they compute.
+TEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help up test quick check fix bench lock clean deps
@@ -26,7 +28,7 @@ deps: ## Install the Debian packages that tests use as real peers (needs root)
 
 test: $(STAMP) deps ## Run every test against real peers, with coverage
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q --durations=15
+	MEASURE_WORKERS=1 $(BIN)/pytest -q -n $(TEST_WORKERS) --durations=15
 	@$(BIN)/coverage combine -q
 	@$(BIN)/python scripts/coverage_gate.py
 

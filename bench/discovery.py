@@ -126,9 +126,14 @@ async def discovery(run: settings.Run) -> list[measure.Figure]:
     starts = [await _first_signature(run.directory / f"first-{number}") for number in range(run.sizes.starts)]
     async with servers.plane(run.directory / "signing") as plane:
         times = await _signed_after(plane, run.sizes.new_tokens, "s")
+        # The first round warms up.
+        expiry = [await _expire(plane, run.sizes.expiring_tokens) for _ in range(run.sizes.rounds + 1)][1:]
+    cpu, controllers = (measure.microseconds([row[index] for row in expiry], 1) for index in range(2))
     return [
         measure.Figure("discovery.start", "`up` on a new directory to a signed cluster-info", "s", starts),
         *_times("discovery.signed", "new token to its signature", times),
+        measure.Figure("discovery.expiry", "CPU per token that expires, of few tokens", "µs", cpu),
+        measure.Figure("discovery.expiry_controllers", "  of it the controllers'", "µs", controllers),
     ]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 
+import coverage
 import hypothesis
 import pytest
 import structlog
@@ -14,6 +16,19 @@ import uvloop
 
 hypothesis.settings.register_profile("default", deadline=None, max_examples=100)
 hypothesis.settings.load_profile("default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where `make test` asks for it, each worker notes what its tests reach; `coverage run` would see none of them."""
+    if hasattr(config, "workerinput") and os.environ.get("MEASURE_WORKERS"):
+        measured = coverage.Coverage(data_suffix=True)
+        measured.start()
+
+        def save() -> None:
+            measured.stop()
+            measured.save()
+
+        config.add_cleanup(save)
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
