@@ -15,7 +15,7 @@ from typing import Any
 from prometheus_client import parser
 
 from handfast.assembly import controllers
-from handfast.client import api, cache, connection, transport
+from handfast.client import api, cache
 from handfast.controllers import csr_approver, csr_cleaner, csr_signer, loop, signing_authorities
 from handfast.pki import certificates, keys, names, pem, request_names, requests
 from handfast.rules import signers
@@ -42,22 +42,11 @@ def files(world: worlds.World) -> dict[str, signing_authorities.Files]:
 
 
 @contextlib.asynccontextmanager
-async def as_controllers(world: worlds.World) -> AsyncIterator[api.Client]:
-    """A client with what `controllers.conf` holds, so that the default policy has to allow what is done."""
-    place = dataclasses.replace(connection.load(str(world.place.controllers_kubeconfig)), server=world.base)
-    link = transport.Transport(place, clock=world.clock)
-    try:
-        yield api.Client(link)
-    finally:
-        await link.close()
-
-
-@contextlib.asynccontextmanager
 async def running(world: worlds.World, *chosen: str, **more: Any) -> AsyncIterator[list[loop.Controller[Any]]]:
     """One process of these controllers."""
     authorities = signing_authorities.SigningAuthorities(files(world), world.clock)
     builds = controllers.known(c.CA_PEM, authorities=authorities, **more)
-    async with as_controllers(world) as client, tasks.Group("process") as group:
+    async with c.as_controllers(world) as client, tasks.Group("process") as group:
         informers = cache.Informers(client, world.clock)
         context = loop.Context(client=client, informers=informers, clock=world.clock)
         made = [builds[name](context) for name in chosen or ALL]

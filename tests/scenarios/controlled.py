@@ -83,14 +83,20 @@ def owner(document: Any, kind: str = "ConfigMap", api_version: str = "v1", *, bl
 
 
 @contextlib.asynccontextmanager
-async def connected(world: worlds.World) -> AsyncIterator[api.Client]:
-    """A client with the administrator's credentials."""
-    place = dataclasses.replace(connection.load(str(world.place.admin_kubeconfig)), server=world.base)
+async def connected(world: worlds.World, kubeconfig: pathlib.Path | None = None) -> AsyncIterator[api.Client]:
+    """A client with the administrator's credentials, or those of another kubeconfig."""
+    found = connection.load(str(kubeconfig or world.place.admin_kubeconfig))
+    place = dataclasses.replace(found, server=world.base)
     link = transport.Transport(place, clock=world.clock)
     try:
         yield api.Client(link)
     finally:
         await link.close()
+
+
+def as_controllers(world: worlds.World) -> contextlib.AbstractAsyncContextManager[api.Client]:
+    """A client with what `controllers.conf` holds, so that the default policy has to allow what is done."""
+    return connected(world, world.place.controllers_kubeconfig)
 
 
 @contextlib.asynccontextmanager

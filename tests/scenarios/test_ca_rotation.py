@@ -15,7 +15,6 @@ import json
 import pathlib
 import ssl
 import threading
-import time
 from typing import Any
 from urllib import parse as urls
 
@@ -66,7 +65,7 @@ class Hammer(threading.Thread):
                 self.refusals.append(repr(error))
             finally:
                 connection.close()
-            time.sleep(0.01)
+            self._ended.wait(0.01)
 
     def end(self) -> None:
         self._ended.set()

@@ -22,7 +22,7 @@ import pytest
 from handfast import errors
 from handfast.assembly import controllers, datadir
 from handfast.bootstrap import cluster_info, jws, kubeconfig, tokens
-from handfast.client import api, cache, connection, transport
+from handfast.client import api, cache
 from handfast.controllers import bootstrap_signer, loop, token_cleaner
 from handfast.controllers import cluster_info as publisher
 from handfast.runtime import tasks
@@ -35,23 +35,12 @@ ALL = (publisher.NAME, bootstrap_signer.NAME, token_cleaner.NAME)
 
 
 @contextlib.asynccontextmanager
-async def as_controllers(world: worlds.World) -> AsyncIterator[api.Client]:
-    """A client with what `controllers.conf` holds, so that the default policy has to allow what is done."""
-    place = dataclasses.replace(connection.load(str(world.place.controllers_kubeconfig)), server=world.base)
-    link = transport.Transport(place, clock=world.clock)
-    try:
-        yield api.Client(link)
-    finally:
-        await link.close()
-
-
-@contextlib.asynccontextmanager
 async def running(
     world: worlds.World, *names: str, servers: tuple[str, ...] = SERVERS, ca: bytes = c.CA_PEM
 ) -> AsyncIterator[None]:
     """One process of these controllers."""
     builds = controllers.known(ca, servers=servers)
-    async with as_controllers(world) as client, tasks.Group("process") as group:
+    async with c.as_controllers(world) as client, tasks.Group("process") as group:
         informers = cache.Informers(client, world.clock)
         context = loop.Context(client=client, informers=informers, clock=world.clock)
         made = [builds[name](context) for name in names]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import os
 import pathlib
 import random
 import re
@@ -200,10 +201,13 @@ TRACED = (
 SAME = {"rename": "replace", "remove": "unlink", "openat": "open"}
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="not run: there is no strace")
 @pytest.mark.parametrize("scenario", ["boot", "rotate"])
 async def test_strace_counts_the_same(stage: Stage, tmp_path: pathlib.Path, scenario: str) -> None:
     """No call that the kernel sees goes uncounted."""
+    if shutil.which("strace") is None:
+        # In CI the calls are counted by the kernel, too, or the run has failed.
+        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        give_up("not run: there is no strace")
     trace = tmp_path / "trace"
     traced = f"trace={','.join(TRACED)}"
     zygote = await killing.Zygote.start("strace", "-f", "-y", "-qq", "-s", "256", "-e", traced, "-o", str(trace))

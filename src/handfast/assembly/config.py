@@ -105,7 +105,8 @@ def _controllers(value: Any) -> tuple[str, ...]:
     return items
 
 
-def _boolean(value: Any) -> bool:
+def boolean(value: Any) -> bool:
+    """True or false, also as a word."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in {"true", "false"}:
@@ -206,11 +207,11 @@ SETTINGS: Final = (
         'a list of controller names; "*" is all but bootstrapsigner and tokencleaner, "-name" leaves one out',
         "which controllers run",
     ),
-    Setting("leaderElect", _boolean, False, "true or false", "take turns with other controllers, by a Lease"),
+    Setting("leaderElect", boolean, False, "true or false", "take turns with other controllers, by a Lease"),
     Setting("logLevel", _level, "info", ", ".join(LEVELS), "how much is logged"),
     Setting(
         "enableBootstrapTokenAuth",
-        _boolean,
+        boolean,
         False,
         "true or false; on in `up` unless said otherwise",
         "let bootstrap tokens log in",
@@ -263,7 +264,7 @@ SETTINGS: Final = (
     Setting("auditLogMaxDays", _whole(1, 36_500), 30, "1 to 36500, or 0 for ever", "how long they are kept"),
     Setting(
         "unsafeLiftLimits",
-        _boolean,
+        boolean,
         False,
         "true or false; for benchmarks only",
         "lift every rate limit, which leaves the server open to floods",
@@ -331,7 +332,7 @@ def as_flags(values: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
             continue
         value = values[setting.key]
         if isinstance(setting.default, bool):
-            words.append(setting.flag if _boolean(value) else f"--no-{setting.flag[2:]}")
+            words.append(setting.flag if boolean(value) else f"--no-{setting.flag[2:]}")
         else:
             words += [setting.flag, ",".join(value) if isinstance(value, list | tuple) else str(value)]
     return words

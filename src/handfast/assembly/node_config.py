@@ -53,14 +53,6 @@ class NodeConfiguration:
         return "debug" if self.verbosity >= 2 else "info"
 
 
-def _boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in {"true", "false"}:
-        return value.lower() == "true"
-    raise ValueError("is neither true nor false")
-
-
 def _text(value: Any) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise ValueError("is not text")
@@ -80,13 +72,13 @@ def _level(value: Any) -> int:
 def _gates(value: Any) -> dict[str, bool]:
     """`A=true,B=false`, or a mapping."""
     if isinstance(value, Mapping):
-        return {str(name): _boolean(on) for name, on in value.items()}
+        return {str(name): config.boolean(on) for name, on in value.items()}
     found: dict[str, bool] = {}
     for item in filter(None, (part.strip() for part in _text(value).split(","))):
         name, equals, on = item.partition("=")
         if not equals:
             raise ValueError(f"has {item!r} without =true or =false")
-        found[name.strip()] = _boolean(on.strip())
+        found[name.strip()] = config.boolean(on.strip())
     return found
 
 
@@ -113,8 +105,8 @@ _SETTINGS: Final = (
     _Setting("cert-dir", _text, CERT_DIR, "a path"),
     _Setting("node-name", _text, "", "a name of a Node"),
     _Setting("node-ip", _text, "", "an address, or one of each family with a comma between"),
-    _Setting("rotate-certificates", _boolean, False, "true or false", "rotateCertificates"),
-    _Setting("rotate-server-certificates", _boolean, False, "true or false", "serverTLSBootstrap"),
+    _Setting("rotate-certificates", config.boolean, False, "true or false", "rotateCertificates"),
+    _Setting("rotate-server-certificates", config.boolean, False, "true or false", "serverTLSBootstrap"),
     _Setting("static-pods-dir", _text, "", "a path", "staticPodPath"),
     _Setting("listen", _address, LISTEN, "HOST:PORT, as in 0.0.0.0:10250"),
     _Setting("feature-gates", _gates, {}, "NAME=true or NAME=false, with commas between", "featureGates"),

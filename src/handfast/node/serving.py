@@ -16,7 +16,6 @@ What is answered there is in `endpoint`. It asks for no certificate itself: `cer
 
 from __future__ import annotations
 
-import datetime
 import ipaddress
 import pathlib
 import ssl
@@ -31,7 +30,6 @@ from handfast.pki import authority, keys, names, pairs, pem, profiles, rotation
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, tls
 
-PREFIX: Final = "kubelet-server"
 CERTIFICATE: Final = "kubelet.crt"
 KEY: Final = "kubelet.key"
 _MAX_BYTES: Final = 1 << 20
@@ -99,7 +97,8 @@ class SelfSigned:
         )
         key = keys.generate()
         subject = names.Subject(common_name=f"{host}@{int(now.timestamp())}")
-        issued = issuer.issue(key.public, subject, self._hosts, profiles.KUBELET_SERVING, now, _lifetime(issuer, now))
+        left = issuer.certificate.not_after - now
+        issued = issuer.issue(key.public, subject, self._hosts, profiles.KUBELET_SERVING, now, left)
         chain = issued.pem + pem.certificates_to_pem([issuer.certificate.der])
         # The key first: a certificate without its key is made anew, and so is one with another's.
         files.create_directory(self._directory, mode=0o755)
@@ -107,10 +106,6 @@ class SelfSigned:
         files.write_atomically(self._directory / CERTIFICATE, chain, mode=0o644)
         _log.info("a self-signed serving certificate was made", hosts=self._hosts.texts())
         return pairs.join(chain, key)
-
-
-def _lifetime(issuer: authority.Authority, now: datetime.datetime) -> datetime.timedelta:
-    return issuer.certificate.not_after - now
 
 
 class ServingTLS:
