@@ -67,6 +67,8 @@ def test_acting_as_another_needs_permission(presenting):
     denied = (
         'Error from server (Forbidden): {} is forbidden: User "ann" cannot impersonate resource "{}" in API group "" '
     )
+    # In her own name first: kubectl asks what there is once, and of a refusal of that it tells only "unknown".
+    assert "cannot list resource" in ann.fails("get", "pods")
     assert ann.fails("get", "pods", "--as", "root") == denied.format('users "root"', "users") + "at the cluster scope"
     account = ann.fails("get", "pods", "--as", "system:serviceaccount:kube-system:default")
     assert account == (denied.format('serviceaccounts "default"', "serviceaccounts") + 'in the namespace "kube-system"')
