@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m bench`: runs the cases, prints the figures, writes them down, and fails when one is over its limit.
 
-Limits are on ratios to the floor, on CPU per operation, on memory and on two times; rates are shown and never judged. It
+Limits are on ratios to the floor, on decisions in microseconds, on memory and on two times; rates are never judged. It
 measures nothing itself.
 """
 
@@ -43,7 +43,7 @@ _ALONE: dict[str, Callable[[settings.Run], Awaitable[list[measure.Figure]]]] = {
 }
 _NAMES = (*_PAIRED, *_ALONE)
 _LATEST = pathlib.Path(__file__).parent / "results" / "latest.json"
-_HEAD = f"{'':62} {'median':>9} {'min – max':>19}  {'limit':>7}"
+_HEAD = f"{'':70} {'median':>9} {'min – max':>19}  {'limit':>7}"
 
 
 def _arguments() -> argparse.Namespace:
@@ -85,7 +85,7 @@ def _line(figure: measure.Figure, *, judged: bool) -> str:
         if judged:
             verdict = f"{verdict:>7}  {'ok' if figure.passed else 'OVER'}"
     title = f"{figure.title} [{figure.unit}]"
-    return f"{title:62} {_number(figure.median):>9} {spread:>19}  {verdict:>7}".rstrip()
+    return f"{title:70} {_number(figure.median):>9} {spread:>19}  {verdict:>7}".rstrip()
 
 
 def _write(path: pathlib.Path, machine: object, figures: Sequence[measure.Figure], seconds: float) -> None:

@@ -11,10 +11,11 @@ from bench import servers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Rounds, and operations per round; the cheapest cases have more and shorter rounds, against noise."""
+    """Rounds, and operations per round; the cheapest cases, and close limits, have more and shorter rounds."""
 
     rounds: int
     short_rounds: int
+    many_rounds: int
     warm_up: int
     idle_seconds: float
     gets: int
@@ -52,6 +53,7 @@ class Sizes:
 FULL = Sizes(
     rounds=5,
     short_rounds=11,
+    many_rounds=31,
     warm_up=1000,
     idle_seconds=0.5,
     gets=4000,
@@ -87,6 +89,7 @@ FULL = Sizes(
 QUICK = Sizes(
     rounds=2,
     short_rounds=3,
+    many_rounds=3,
     warm_up=200,
     idle_seconds=0.2,
     gets=1000,
