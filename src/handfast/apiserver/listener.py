@@ -255,6 +255,8 @@ class _Server(web.Server):
             max_line_size=self._limits.header_bytes,
             lingering_time=_LINGERING_SECONDS,
             auto_decompress=False,
+            # Set once on the listening socket, from which accepted ones have it.
+            tcp_keepalive=False,
         )
 
 
@@ -272,6 +274,7 @@ class Listener:
     ) -> None:
         self._socket = sock
         self._socket.setblocking(False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._context = context
         self._limits = limits
         self._server = _Server(handler, limits, on_error)
