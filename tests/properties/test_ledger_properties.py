@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handfast.rules import decision, ledger
+from handfast.rules import decision, ledger, ledger_admission, ledger_entries, ledger_verification
 
 INSTANTS = st.datetimes(
     min_value=datetime.datetime(1970, 1, 1),
@@ -20,7 +20,7 @@ INSTANTS = st.datetimes(
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 LONG = st.builds(lambda text, times: text * times, TEXTS, st.sampled_from((1, 20, 300)))
 ENTRIES = st.builds(
-    ledger.Entry,
+    ledger_entries.Entry,
     issued_at=INSTANTS,
     not_after=INSTANTS,
     names=st.lists(TEXTS, max_size=3).map(tuple),
@@ -32,13 +32,13 @@ ENTRIES = st.builds(
 BATCHES = st.lists(st.lists(ENTRIES, min_size=1, max_size=3), min_size=2, max_size=5)
 
 
-def written(batches: list[list[ledger.Entry]]) -> list[ledger.Segment]:
+def written(batches: list[list[ledger_entries.Entry]]) -> list[ledger.Segment]:
     """A segment for each batch but the last two, which share an open one; every write is one that is let through."""
     done: list[ledger.Segment] = []
     current = ledger.following(None)
     for number, batch in enumerate(batches):
-        grown = ledger.extended(current, map(ledger.encode, batch))
-        assert isinstance(ledger.judge_update(current, grown), decision.Approve)
+        grown = ledger.extended(current, map(ledger_entries.encode, batch))
+        assert isinstance(ledger_admission.judge_update(current, grown), decision.Approve)
         current = grown
         if number < len(batches) - 2:
             done.append(ledger.sealed(current))
@@ -48,31 +48,31 @@ def written(batches: list[list[ledger.Entry]]) -> list[ledger.Segment]:
 
 @given(ENTRIES)
 @settings(max_examples=100)
-def test_one_encoding(entry: ledger.Entry) -> None:
-    line = ledger.encode(entry)
-    assert ledger.decode(line) == entry
+def test_one_encoding(entry: ledger_entries.Entry) -> None:
+    line = ledger_entries.encode(entry)
+    assert ledger_entries.decode(line) == entry
     assert "\n" not in line
 
 
 @given(ENTRIES, st.lists(LONG, max_size=5), LONG, LONG)
 @settings(max_examples=100)
-def test_an_entry_has_a_bound(entry: ledger.Entry, names: list[str], requester: str, rule: str) -> None:
+def test_an_entry_has_a_bound(entry: ledger_entries.Entry, names: list[str], requester: str, rule: str) -> None:
     long = dataclasses.replace(entry, names=tuple(names), requester=requester, rule=rule)
-    line = ledger.encode(long)
-    assert len(line) <= ledger.MAX_LINE
-    assert ledger.encode(ledger.decode(line)) == line
+    line = ledger_entries.encode(long)
+    assert len(line) <= ledger_entries.MAX_LINE
+    assert ledger_entries.encode(ledger_entries.decode(line)) == line
 
 
 @given(BATCHES)
 @settings(max_examples=50)
-def test_what_is_appended_verifies(batches: list[list[ledger.Entry]]) -> None:
+def test_what_is_appended_verifies(batches: list[list[ledger_entries.Entry]]) -> None:
     segments = written(batches)
-    assert ledger.verify(segments, segments[-1].last_link) == ()
+    assert ledger_verification.verify(segments, segments[-1].last_link) == ()
 
 
 @given(BATCHES, st.data())
 @settings(max_examples=100)
-def test_nothing_that_is_done_hides(batches: list[list[ledger.Entry]], data: Any) -> None:
+def test_nothing_that_is_done_hides(batches: list[list[ledger_entries.Entry]], data: Any) -> None:
     """One entry is changed, removed, repeated or swapped with another, anywhere but at the open end."""
     segments = written(batches)
     head = segments[-1].last_link
@@ -92,7 +92,7 @@ def test_nothing_that_is_done_hides(batches: list[list[ledger.Entry]], data: Any
         other = data.draw(st.integers(0, len(entries) - 1))
         entries[at], entries[other] = entries[other], entries[at]
     after = dataclasses.replace(segments[place], entries=tuple(entries))
-    found = ledger.verify([*segments[:place], after, *segments[place + 1 :]], head)
+    found = ledger_verification.verify([*segments[:place], after, *segments[place + 1 :]], head)
     assert bool(found) == (after != segments[place])
     if after != segments[place]:
-        assert isinstance(ledger.judge_update(segments[place], after), decision.Deny)
+        assert isinstance(ledger_admission.judge_update(segments[place], after), decision.Deny)

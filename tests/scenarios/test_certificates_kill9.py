@@ -28,7 +28,7 @@ from handfast.assembly import controllers
 from handfast.client import api, cache, connection, transport
 from handfast.controllers import csr_approver, csr_signer, loop, signing_authorities
 from handfast.pki import certificates, keys, pem
-from handfast.rules import ledger, signers
+from handfast.rules import ledger, ledger_entries, ledger_verification, signers
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
@@ -145,9 +145,9 @@ async def test_killed_at_every_call(tmp_path: pathlib.Path) -> None:
             issued = certificates.read(pem.one(base64.b64decode(found["status"]["certificate"]), pem.CERTIFICATE))
             assert issued.public_key.spki == key.public.spki
             segments = [ledger.read(each) for each in await client.list(c.LOGS)]
-            lines = [ledger.decode(ledger.line_of(line)) for segment in segments for line in segment.entries]
+            lines = [ledger_entries.decode_stored(line) for segment in segments for line in segment.entries]
             of_this = [entry for entry in lines if entry.request == name]
             # One more at most, of the signature that was lost with the victim.
             assert issued.fingerprint in {entry.certificate for entry in of_this}
             assert len(of_this) <= 2
-            assert ledger.verify(segments) == ()
+            assert ledger_verification.verify(segments) == ()

@@ -19,7 +19,7 @@ import pytest
 from handfast.client import certificates as requesting
 from handfast.controllers import csr_approver, csr_cleaner, csr_signer
 from handfast.pki import authority, keys, names
-from handfast.rules import certificate_admission, ledger, signers
+from handfast.rules import certificate_admission, ledger_entries, signers
 from tests.scenarios import certified as c
 from tests.scenarios import controlled
 
@@ -48,7 +48,7 @@ async def test_a_node_joins_and_renews(tmp_path: pathlib.Path) -> None:
         await story.ask(renewal, story.node("n1"))
         await story.issued(renewal["metadata"]["name"])
         assert (await story.conditions(renewal["metadata"]["name"])) == {"Approved": ("AutoApproved", SELF)}
-        entries = [ledger.decode(ledger.line_of(line)) for line in await story.ledger()]
+        entries = [ledger_entries.decode_stored(line) for line in await story.ledger()]
         assert [(entry.requester, entry.rule) for entry in entries] == [
             ("joiner", "AutoApproved"),
             ("system:node:n1", "AutoApproved"),
@@ -161,7 +161,7 @@ async def test_two_copies_without_a_lock(tmp_path: pathlib.Path) -> None:
         counted = story.calls()
         assert counted["update", "certificatesigningrequests", "approval"] == 20
         assert counted["update", "certificatesigningrequests", "status"] == 20
-        written = {json.loads(ledger.line_of(line))["certificate"] for line in await story.ledger()}
+        written = {json.loads(ledger_entries.line_of(line))["certificate"] for line in await story.ledger()}
         assert {certificate.fingerprint for certificate in issued} <= written
         wanted = [certificate_admission.parse(document).subject for document in found]
         assert [certificate.subject for certificate in issued] == wanted

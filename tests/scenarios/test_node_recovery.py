@@ -23,7 +23,7 @@ from handfast.api import objects
 from handfast.apiserver import identity, strategies
 from handfast.assembly import apiserver, guard
 from handfast.pki import authority, certificates, keys, names, pem, profiles
-from handfast.rules import ledger
+from handfast.rules import ledger_entries
 from handfast.runtime import tls
 from tests.scenarios import certified as c
 from tests.scenarios import controlled, granting
@@ -106,7 +106,7 @@ async def test_it_comes_back(tmp_path: pathlib.Path) -> None:
         ca = world.place.ca_certificate.read_bytes()
         new = tls.client_context(ca, pem.certificates_to_pem([issued.der]), key.to_pem())
         assert (await world.get("/api/v1/nodes/n1", context=new)).status == 200
-        last = ledger.decode(ledger.line_of((await story.ledger())[-1]))
+        last = ledger_entries.decode(ledger_entries.line_of((await story.ledger())[-1]))
         assert (last.requester, last.authenticated_by, last.token_id) == (
             RECOVERING,
             "node-recovery",

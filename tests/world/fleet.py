@@ -26,7 +26,7 @@ from handfast.api import status
 from handfast.client import certificates as requests
 from handfast.node import certificate_store, certificates
 from handfast.pki import names, pairs, profiles
-from handfast.rules import decision, ledger, node_recovery
+from handfast.rules import decision, ledger_entries, node_recovery
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -124,7 +124,7 @@ class _Directory:
 class _OnRecord:
     """A cluster in which every node is registered, its key in the ledger, and its Lease not renewed while it is away."""
 
-    _ENTRY = ledger.Entry(
+    _ENTRY = ledger_entries.Entry(
         issued_at=START,
         signer="",
         requester="",
@@ -145,7 +145,7 @@ class _OnRecord:
     def is_running(self, node: str, now: datetime.datetime) -> bool:
         return False
 
-    def issued(self, node: str) -> Sequence[ledger.Entry]:
+    def issued(self, node: str) -> Sequence[ledger_entries.Entry]:
         return (self._ENTRY,)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: the issuance ledger is only continued, whoever writes. What continues it decides `rules.ledger`.
+"""Admission: the issuance ledger is only continued, whoever writes. What continues it decides `rules.ledger_admission`.
 
 1. A segment that is made continues the one before it, of which this server's copy must be current.
 2. A segment that is changed only grows at its end; metadata may change, except that nobody becomes its owner, for whom
@@ -25,7 +25,8 @@ from typing import Final
 
 from handfast.api import handfast_kinds, jsonpath
 from handfast.apiserver import admission
-from handfast.rules import certificate_admission, decision, ledger
+from handfast.rules import certificate_admission, decision, ledger, ledger_entries
+from handfast.rules import ledger_admission as rules
 
 _PLUGIN: Final = "IssuanceLedger"
 _PREFIX: Final = "/".join((*handfast_kinds.ISSUANCE_LOGS, ""))
@@ -50,7 +51,7 @@ def admit(asked: admission.Attributes, context: admission.Context) -> None:
     if old is None:
         # 1.
         before = context.find(_PREFIX, "", ledger.segment_name(new.sequence - 1))
-        verdict: decision.Decision = ledger.judge_create(
+        verdict: decision.Decision = rules.judge_create(
             asked.name,
             new,
             None if before is None else ledger.read(before),
@@ -58,7 +59,7 @@ def admit(asked: admission.Attributes, context: admission.Context) -> None:
         )
     else:
         # 2.
-        verdict = ledger.judge_update(old, new)
+        verdict = rules.judge_update(old, new)
     admission.require(asked, verdict)
     for field, reason, why in _NEVER:
         if jsonpath.sequence(asked.document, "metadata", field):
@@ -74,11 +75,13 @@ def _require_signer(asked: admission.Attributes, context: admission.Context, new
     def judge(signer: str) -> decision.Decision:
         return certificate_admission.for_signer("sign", signer, user.name, user.groups, context.decide)
 
-    added = ledger.signers_of(new.entries[known:])
+    added = ledger_entries.signers_of(new.entries[known:])
     for signer in added:
         admission.require(asked, judge(signer))
     # Not all of them: else one signer's entry would keep the others from sealing, and so from signing.
-    if not added and not any(isinstance(judge(signer), decision.Approve) for signer in ledger.signers_of(new.entries)):
+    if not added and not any(
+        isinstance(judge(signer), decision.Approve) for signer in ledger_entries.signers_of(new.entries)
+    ):
         why = "only who may sign for one of the signers in a segment may seal it, or make one"
         raise admission.Refusal(asked, decision.Deny("SignerNotPermitted", why, _PLUGIN))
 
@@ -87,7 +90,7 @@ def _admit_delete(asked: admission.Attributes, context: admission.Context) -> No
     # 4.
     gone = ledger.read(asked.old or {})
     segments = context.replica.collection(_PREFIX)
-    verdict = ledger.judge_delete(
+    verdict = rules.judge_delete(
         gone,
         context.now(),
         is_oldest=segments.get("", ledger.segment_name(gone.sequence - 1)) is None,

@@ -42,7 +42,7 @@ from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects
 from handfast.apiserver import admission, identity, peer, replica, request, states
 from handfast.pki import bundles, certificates, chains
-from handfast.rules import certificate_admission, decision, ledger, node_recovery, user_names
+from handfast.rules import certificate_admission, decision, ledger, ledger_entries, node_recovery, user_names
 
 _log = structlog.get_logger("handfast.node_recovery")
 
@@ -219,16 +219,16 @@ class _Records:
         lease = self._replica.collection(_LEASES).get(_LEASE_NAMESPACE, node)
         return lease is not None and node_recovery.lease_is_fresh(lease.document(), now)
 
-    def issued(self, node: str) -> list[ledger.Entry]:
+    def issued(self, node: str) -> list[ledger_entries.Entry]:
         return [entry for item in self._index.of(node) for entry in _entries(item, node)]
 
 
-def _entries(item: states.Item, node: str) -> Iterator[ledger.Entry]:
+def _entries(item: states.Item, node: str) -> Iterator[ledger_entries.Entry]:
     name = f'"CN={user_names.node_user(node)}"'
     for stored in ledger.read(item.document()).entries:
         # Cheap test first: nearly every entry is about another node.
         if name in stored:
-            entry = ledger.decode(ledger.line_of(stored))
+            entry = ledger_entries.decode_stored(stored)
             if node_recovery.is_of(entry, node):
                 yield entry
 

@@ -39,7 +39,7 @@ from handfast.apiserver import identity
 from handfast.apiserver import replica as replica_module
 from handfast.pki import jwt
 from handfast.rules import service_account_tokens as rules
-from handfast.rules import user_names
+from handfast.rules import token_claims, user_names
 
 METHOD: Final = "service-account-token"
 LEGACY_METHOD: Final = "service-account-secret"
@@ -149,19 +149,19 @@ class ServiceAccountTokens:
         api_audiences: Sequence[str] = (),
         used: Callable[[str, str], None] | None = None,
     ) -> None:
-        if rules.LEGACY_ISSUER in issuers:
+        if token_claims.LEGACY_ISSUER in issuers:
             raise errors.Refused(
-                f"the issuer {rules.LEGACY_ISSUER!r} is that of tokens in Secrets; bound tokens need another",
+                f"the issuer {token_claims.LEGACY_ISSUER!r} is that of tokens in Secrets; bound tokens need another",
                 reason="BadIssuer",
                 hint="use a URL such as https://kubernetes.default.svc",
             )
         self._keys = keys
-        self._issuers = frozenset((*issuers, rules.LEGACY_ISSUER))
+        self._issuers = frozenset((*issuers, token_claims.LEGACY_ISSUER))
         # As in Kubernetes: where none are configured, the API is known by its issuers.
         self._api_audiences = tuple(api_audiences or issuers)
         self._replica = replica
         self._lookups = Lookups(replica)
-        self._verified: dict[bytes, tuple[rules.Bound | rules.Legacy, identity.User | None]] = {}
+        self._verified: dict[bytes, tuple[token_claims.Claims, identity.User | None]] = {}
         self.used = used
 
     def remembers(self, token: str) -> bool:
@@ -185,7 +185,7 @@ class ServiceAccountTokens:
         try:
             # 3.
             claims, user = known or (self._verify(unverified or token), None)
-            user = user or (_user(claims) if isinstance(claims, rules.Bound) else _legacy_user(claims))
+            user = user or (_user(claims) if isinstance(claims, token_claims.Bound) else _legacy_user(claims))
             self._remember(digest, claims, user)
             # 4.
             both = self._judge(claims, token, audiences or self._api_audiences, now)
@@ -198,24 +198,23 @@ class ServiceAccountTokens:
         self._keys = keys
         self._verified = {}
 
-    def issued(self, token: str, bound: rules.Bound) -> None:
+    def issued(self, token: str, bound: token_claims.Bound) -> None:
         """This server has just signed the token: its signature need not be verified, everything else will be."""
         self._remember(hashlib.sha256(token.encode()).digest(), bound, None)
 
-    def _verify(self, token: str | jwt.Unverified) -> rules.Bound | rules.Legacy:
-        claims = self._keys.verify(token)
-        return rules.read_legacy(claims) if claims["iss"] == rules.LEGACY_ISSUER else rules.read_bound(claims)
+    def _verify(self, token: str | jwt.Unverified) -> token_claims.Claims:
+        return token_claims.read(self._keys.verify(token))
 
-    def _remember(self, digest: bytes, claims: rules.Bound | rules.Legacy, user: identity.User | None) -> None:
+    def _remember(self, digest: bytes, claims: token_claims.Claims, user: identity.User | None) -> None:
         """Put last; the first is the one that was not seen for longest. Many tokens are never used here: no user yet."""
         if len(self._verified) >= _REMEMBERED:
             del self._verified[next(iter(self._verified))]
         self._verified[digest] = (claims, user)
 
     def _judge(
-        self, claims: rules.Bound | rules.Legacy, token: str, wanted: Sequence[str], now: datetime.datetime
+        self, claims: token_claims.Claims, token: str, wanted: Sequence[str], now: datetime.datetime
     ) -> tuple[str, ...]:
-        if isinstance(claims, rules.Bound):
+        if isinstance(claims, token_claims.Bound):
             both = rules.judge_audiences(claims.audiences, wanted)
             rules.judge_times(claims, now)
             rules.judge_bound(claims, self._lookups.find, now)
@@ -230,7 +229,7 @@ class ServiceAccountTokens:
         return both
 
 
-def _user(bound: rules.Bound) -> identity.User:
+def _user(bound: token_claims.Bound) -> identity.User:
     told = {}
     if bound.id:
         told["credential-id"] = f"JTI={bound.id}"
@@ -249,7 +248,7 @@ def _user(bound: rules.Bound) -> identity.User:
     )
 
 
-def _legacy_user(legacy: rules.Legacy) -> identity.User:
+def _legacy_user(legacy: token_claims.Legacy) -> identity.User:
     return identity.User(
         user_names.service_account_user(legacy.namespace, legacy.account.name),
         user_names.service_account_groups(legacy.namespace),

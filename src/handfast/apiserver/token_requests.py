@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers TokenRequests: a signed token for a ServiceAccount, bound to the object that was named. Nothing is stored.
 
-What may be asked for is decided by `rules.service_account_tokens`. Who may ask (authorisation, and for nodes admission)
+What may be asked for is decided by `rules.token_requests`. Who may ask (authorisation, and for nodes admission)
 was decided before; the document was decoded and its types were checked before, too.
 """
 
@@ -17,7 +17,8 @@ from handfast.api import objects
 from handfast.apiserver import replica as replica_module
 from handfast.apiserver import service_account_tokens, uids
 from handfast.pki import jwt
-from handfast.rules import service_account_tokens as rules
+from handfast.rules import token_claims
+from handfast.rules import token_requests as rules
 from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
@@ -38,7 +39,7 @@ class TokenRequests:
         api_audiences: Sequence[str],
         replica: replica_module.Replica,
         clock: clock_module.Clock,
-        issued: Callable[[str, rules.Bound], None],
+        issued: Callable[[str, token_claims.Bound], None],
         max_expiration: int = 0,
         new_id: Callable[[], str] = uids.new,
     ) -> None:
@@ -62,7 +63,7 @@ class TokenRequests:
         now = self._clock.now()
         life = rules.lifetime(request, self._maximum, self._api_audiences)
         at = int(now.timestamp())
-        bound = rules.Bound(
+        bound = token_claims.Bound(
             namespace=namespace,
             account=request.account,
             audiences=request.audiences,
@@ -73,7 +74,7 @@ class TokenRequests:
             warn_after=None if life.warn_after is None else at + life.warn_after,
             **self._references(request.bound, namespace, name),
         )
-        token = self._signer.sign(_encode(rules.bound_claims(self._issuer, bound)))
+        token = self._signer.sign(_encode(token_claims.bound_claims(self._issuer, bound)))
         if len(token) > jwt.MAX_TOKEN:
             raise rules.token_too_long(jwt.MAX_TOKEN)
         self._issued(token, bound)
@@ -94,12 +95,14 @@ class TokenRequests:
                 return {"pod": pod}
             # A Node that is not there (any more) is named all the same: it tells where the Pod was put.
             node = self._lookups.find("Node", "", node_name)
-            return {"pod": pod, "node": rules.Reference(node_name, "" if node is None else node.uid)}
+            return {"pod": pod, "node": token_claims.Reference(node_name, "" if node is None else node.uid)}
         found = self._lookups.find(asked.kind, "" if asked.kind == "Node" else namespace, asked.name)
         return {asked.kind.lower(): rules.judge_binding(asked, None if found is None else found.uid)}
 
 
-def _answered(document: objects.Document, bound: rules.Bound, seconds: int, now: datetime.datetime) -> objects.Document:
+def _answered(
+    document: objects.Document, bound: token_claims.Bound, seconds: int, now: datetime.datetime
+) -> objects.Document:
     """What was asked for, with what it came to."""
     metadata = {
         **objects.metadata(document),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Posts AdmissionReviews to webhooks over HTTPS and gives back what they answer, as bytes.
 
-It does not read the answers, nor decide what a failure means: `rules.webhooks` does. Every way in which a call can go
-wrong ends in `CallFailed`.
+It does not read the answers, nor decide what a failure means: `rules.webhook_answers` does. Every way in which a call can
+go wrong ends in `CallFailed`.
 
 1. Only https, and always verified: against the webhook's `caBundle` if it has one, else the system's roots. A webhook
    behind a Service has to show a certificate for `<name>.<namespace>.svc`, wherever its endpoints are.
@@ -40,6 +40,7 @@ import yarl
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.apiserver import replica as replica_module
+from handfast.rules import webhook_answers
 from handfast.rules import webhooks as rules
 from handfast.runtime import clock as clock_module
 from handfast.runtime import tasks, tls
@@ -80,7 +81,7 @@ class Client:
     async def call(self, webhook: rules.Webhook, body: bytes) -> bytes:
         """The body of the webhook's answer; raises `CallFailed`."""
         if webhook.wrong:
-            raise rules.CallFailed(f"failed to call webhook: {webhook.wrong}")
+            raise webhook_answers.CallFailed(f"failed to call webhook: {webhook.wrong}")
         shown = _shown(webhook)
         found: list[bytes] = []
 
@@ -207,8 +208,8 @@ class _Broken(Exception):
     """Why a call failed; it never leaves this module."""
 
 
-def _failed(url: yarl.URL, why: str) -> rules.CallFailed:
-    return rules.CallFailed(f'failed to call webhook: Post "{url}": {why}')
+def _failed(url: yarl.URL, why: str) -> webhook_answers.CallFailed:
+    return webhook_answers.CallFailed(f'failed to call webhook: Post "{url}": {why}')
 
 
 def _shown(webhook: rules.Webhook) -> yarl.URL:
@@ -223,7 +224,9 @@ def _shown(webhook: rules.Webhook) -> yarl.URL:
         url = yarl.URL.build(scheme="https", host=host, port=service.port, path=service.path)
         return url.with_query(timeout=timeout)
     except ValueError:
-        raise rules.CallFailed("failed to call webhook: clientConfig names no URL that can be called") from None
+        raise webhook_answers.CallFailed(
+            "failed to call webhook: clientConfig names no URL that can be called"
+        ) from None
 
 
 def _port_name(service: rules.Service, document: objects.Document) -> str:

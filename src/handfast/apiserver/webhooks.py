@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Station: admission by webhooks. Asks those whose configurations concern a write, and does what they answer.
 
-Which these are and what answers mean is decided in `rules.webhooks`; how they are called is `webhook_client`. What a
-patch leaves for the server to put right (defaults, what a strategy keeps) is the writer's: `mutate` says if one changed
-something.
+Which these are decides `rules.webhook_matching`, what answers mean `rules.webhook_answers`; how they are called is
+`webhook_client`. What a patch leaves for the server to put right (defaults, what a strategy keeps) is the writer's:
+`mutate` says if one changed something.
 
 1. A dry run is refused by a webhook that does not promise to have no side effects then.
 2. A webhook that fails ends the request with a 500, or is passed over if its failure policy is Ignore; this is logged
@@ -40,6 +40,7 @@ import structlog
 from handfast.api import conversion, definitions, jsonpath, kinds, objects, patch, schema, status
 from handfast.apiserver import admission, bodies, identity, states, uids, webhook_client
 from handfast.apiserver import replica as replicas
+from handfast.rules import webhook_answers, webhook_matching
 from handfast.rules import webhooks as rules
 from handfast.runtime import clock as clocks
 
@@ -101,7 +102,10 @@ class _Configurations:
         found = self._concerned.get(key)
         if found is None:
             others = [row for row in self._table if row.prefix == kind.prefix and row.api_version != kind.api_version]
-            pairs = [(each, rules.matched(each, operation, (kind, *others), subresource)) for each in self._ordered]
+            pairs = [
+                (each, webhook_matching.matched(each, operation, (kind, *others), subresource))
+                for each in self._ordered
+            ]
             found = self._concerned[key] = tuple((each, row) for each, row in pairs if row is not None)
         return found
 
@@ -185,7 +189,7 @@ class Webhooks:
         `annotations` receives what webhooks say for the audit log.
         """
         write = _Write(asked, options, warnings, {} if annotations is None else annotations)
-        rounds = rules.Rounds()
+        rounds = webhook_matching.Rounds()
         # 4.
         if not await self._round(write, rounds, 0):
             return False
@@ -197,7 +201,7 @@ class Webhooks:
         await self._round(write, rounds, 1)
         return True
 
-    async def _round(self, write: _Write, rounds: rules.Rounds, number: int) -> bool:
+    async def _round(self, write: _Write, rounds: webhook_matching.Rounds, number: int) -> bool:
         asked, changed = write.asked, False
         concerned = self._mutating.concerned(asked.operation, asked.kind, asked.subresource)
         for index, (webhook, kind) in enumerate(concerned):
@@ -215,13 +219,13 @@ class Webhooks:
             if not answer.patch:
                 return False
             sent = None if asked.document is None else _renamed(asked.kind, kind, asked.document)
-            after = rules.patched(webhook.name, sent, answer.patch)
+            after = webhook_answers.patched(webhook.name, sent, answer.patch)
             if asked.document is None or patch.json_equal(after, sent):
                 self._succeeded(MUTATING, webhook)
                 return False
             _check_types(after)
             after = _restored(asked, kind, after)
-        except (rules.CallFailed, rules.BadPatch) as error:
+        except (webhook_answers.CallFailed, webhook_answers.BadPatch) as error:
             self._failed(MUTATING, webhook, error)
             write.annotations[f"failed-open.mutation.webhook.admission.k8s.io/{where}"] = webhook.name
             return False
@@ -260,7 +264,7 @@ class Webhooks:
     async def _validate_one(self, write: _Write, webhook: rules.Webhook, kind: kinds.Kind, where: str) -> None:
         try:
             await self._answer(write, webhook, kind, mutating=False)
-        except rules.CallFailed as error:
+        except webhook_answers.CallFailed as error:
             self._failed(VALIDATING, webhook, error)
             write.annotations[f"failed-open.validating.webhook.admission.k8s.io/{where}"] = webhook.name
 
@@ -270,13 +274,13 @@ class Webhooks:
         if webhook.namespace_selector.empty and webhook.object_selector.empty:
             return True
         labels = None if webhook.namespace_selector.empty else self._namespace_labels(asked)
-        return rules.selects(webhook, labels, (asked.document, asked.old))
+        return webhook_matching.selects(webhook, labels, (asked.document, asked.old))
 
     def _namespace_labels(self, asked: admission.Attributes) -> Mapping[str, str] | None:
         name = asked.namespace
-        if asked.kind.resource == rules.NAMESPACES:
+        if asked.kind.resource == webhook_matching.NAMESPACES:
             if asked.document is not None and not asked.subresource:
-                return rules.labels(asked.document) or {}
+                return webhook_matching.labels(asked.document) or {}
             name = asked.name
         elif not asked.kind.namespaced:
             return None
@@ -286,14 +290,16 @@ class Webhooks:
             raise status.not_found("namespaces", "", name)
         return found.labels()
 
-    async def _answer(self, write: _Write, webhook: rules.Webhook, kind: kinds.Kind, *, mutating: bool) -> rules.Answer:
+    async def _answer(
+        self, write: _Write, webhook: rules.Webhook, kind: kinds.Kind, *, mutating: bool
+    ) -> webhook_answers.Answer:
         """Ask one webhook; raises its refusal, or `CallFailed`."""
         # 1.
         if write.asked.dry_run and not webhook.dry_run:
-            raise rules.dry_run_refused(webhook.name)
+            raise webhook_answers.dry_run_refused(webhook.name)
         uid = uids.new()
         body = await self._client.call(webhook, _encode(review(write.asked, write.options, kind, uid)))
-        answer = rules.read_answer(webhook, body, uid, mutating=mutating)
+        answer = webhook_answers.read_answer(webhook, body, uid, mutating=mutating)
         # Whether a patch is any good is found out later.
         if not answer.patch or answer.refusal is not None:
             self._succeeded(MUTATING if mutating else VALIDATING, webhook)
@@ -305,16 +311,18 @@ class Webhooks:
             raise answer.refusal
         return answer
 
-    def _failed(self, prefix: str, webhook: rules.Webhook, error: rules.CallFailed | rules.BadPatch) -> None:
+    def _failed(
+        self, prefix: str, webhook: rules.Webhook, error: webhook_answers.CallFailed | webhook_answers.BadPatch
+    ) -> None:
         """2, 5: raises unless the webhook may be passed over."""
-        passed_over = webhook.fails_open and isinstance(error, rules.CallFailed)
+        passed_over = webhook.fails_open and isinstance(error, webhook_answers.CallFailed)
         self._count(webhook.name, FAILED_OPEN if passed_over else FAILED_CLOSED)
         key = (prefix, *webhook.key)
         if key not in self._failing:
             self._failing.add(key)
             _log.warning("an admission webhook fails", **_named(webhook), error=error.message, passed_over=passed_over)
         if not passed_over:
-            raise rules.failure(webhook.name, error.message) from None
+            raise webhook_answers.failure(webhook.name, error.message) from None
 
     def _succeeded(self, prefix: str, webhook: rules.Webhook) -> None:
         key = (prefix, *webhook.key)
@@ -335,7 +343,7 @@ def review(asked: admission.Attributes, options: Mapping[str, Any], kind: kinds.
     document, old = (None if each is None else _renamed(asked.kind, kind, each) for each in (asked.document, asked.old))
     shown = document or old
     # A Namespace is in itself, as far as webhooks are told.
-    space = asked.name if asked.kind.resource == rules.NAMESPACES else asked.namespace
+    space = asked.name if asked.kind.resource == webhook_matching.NAMESPACES else asked.namespace
     request: dict[str, Any] = {
         "uid": uid,
         "kind": _kind(kind, shown),
@@ -349,7 +357,7 @@ def review(asked: admission.Attributes, options: Mapping[str, Any], kind: kinds.
         },
         "requestSubResource": asked.subresource,
         "name": asked.name,
-        "namespace": space if asked.kind.namespaced or asked.kind.resource == rules.NAMESPACES else "",
+        "namespace": space if asked.kind.namespaced or asked.kind.resource == webhook_matching.NAMESPACES else "",
     }
     request = {key: value for key, value in request.items() if value}
     request |= {
@@ -360,7 +368,7 @@ def review(asked: admission.Attributes, options: Mapping[str, Any], kind: kinds.
         "dryRun": asked.dry_run,
         "options": options or None,
     }
-    return {"kind": "AdmissionReview", "apiVersion": rules.API_VERSION, "request": request}
+    return {"kind": "AdmissionReview", "apiVersion": webhook_answers.API_VERSION, "request": request}
 
 
 def _kind(kind: kinds.Kind, document: objects.Document | None) -> dict[str, str]:
@@ -410,4 +418,6 @@ def _check_types(document: objects.Document) -> None:
     try:
         bodies.check_fields(document, message, bodies.IGNORE)
     except status.StatusError as error:
-        raise rules.BadPatch(f"received a patch that does not leave a valid object: {error.message}") from None
+        raise webhook_answers.BadPatch(
+            f"received a patch that does not leave a valid object: {error.message}"
+        ) from None

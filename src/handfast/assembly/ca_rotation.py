@@ -46,7 +46,7 @@ from handfast.assembly import datadir, layout, rotation_files, rotation_objects
 from handfast.assembly import own_certificates as own
 from handfast.client import api, connection
 from handfast.pki import profiles
-from handfast.rules import service_account_tokens as token_rules
+from handfast.rules import token_requests
 from handfast.rules import trust_rotation as rotation
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, following
@@ -146,7 +146,7 @@ class Rotation:
                 )
             key = own.private_key(self._place.service_account_key).public
             # What a Pod gets lives a year, however short the tokens are that others may ask for.
-            longest = max(token_rules.EXTENDED_SECONDS, self._world.max_token_seconds)
+            longest = max(token_requests.EXTENDED_SECONDS, self._world.max_token_seconds)
             return rotation.Seen(
                 longest=dt.timedelta(seconds=longest), old_tokens=await rotation_objects.old_tokens(client, key)
             )

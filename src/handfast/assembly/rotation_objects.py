@@ -34,7 +34,7 @@ from handfast.client import api
 from handfast.client import connection as connections
 from handfast.controllers import service_account_tokens as legacy
 from handfast.pki import bundles, jwt, keys
-from handfast.rules import ledger, node_recovery
+from handfast.rules import ledger, ledger_entries, node_recovery
 from handfast.runtime import tls
 
 _CONFIG_MAPS: Final = api.Resource("", "v1", "configmaps", namespaced=True)
@@ -167,7 +167,7 @@ async def served_certificate(place: connections.Connection) -> bytes:
 # --- who depends on it
 
 
-async def entries(client: api.Client) -> list[ledger.Entry] | None:
+async def entries(client: api.Client) -> list[ledger_entries.Entry] | None:
     """Every certificate in the ledger; None where the API has no ledger. A line that cannot be read is refused."""
     try:
         found = await client.list(_LOGS)
@@ -177,7 +177,7 @@ async def entries(client: api.Client) -> list[ledger.Entry] | None:
         raise
     lines = [line for document in found for line in ledger.read(document).entries]
     try:
-        return [ledger.decode(ledger.line_of(line)) for line in lines]
+        return [ledger_entries.decode_stored(line) for line in lines]
     except errors.Refused as refused:
         raise errors.Refused(
             f"the ledger cannot be read: {refused.message}",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from handfast.assembly import datadir, layout, rotation_files
 from handfast.assembly import own_certificates as own
 from handfast.pki import jwt
-from handfast.rules import ledger
+from handfast.rules import ledger_entries
 from handfast.rules import trust_rotation as rotation
 
 
@@ -38,7 +38,7 @@ class Overview:
     rotations: tuple[rotation.State, ...]
 
 
-def of(place: layout.Layout, entries: Sequence[ledger.Entry] | None, now: dt.datetime) -> Overview:
+def of(place: layout.Layout, entries: Sequence[ledger_entries.Entry] | None, now: dt.datetime) -> Overview:
     """The overview at an instant; `entries` are those of the ledger, where they could be read."""
     trust = datadir.read_trust(place)
     states = {what: rotation_files.Kept.of(place, what).read() for what in rotation.What}
@@ -69,7 +69,7 @@ def _unexpired(
     fingerprint: str,
     signing: str,
     state: rotation.State | None,
-    entries: Sequence[ledger.Entry] | None,
+    entries: Sequence[ledger_entries.Entry] | None,
     now: dt.datetime,
 ) -> int | None:
     if entries is None:

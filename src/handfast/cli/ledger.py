@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast ledger`: lists, shows and verifies what is written down of every certificate issued. It changes nothing.
 
-What an entry is, and what can be wrong with the chain, is `rules.ledger`'s.
+What an entry is decides `rules.ledger_entries`, what can be wrong with the chain `rules.ledger_verification`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from handfast.cli import connecting, output, token_input
 if TYPE_CHECKING:
     import datetime
 
-    from handfast.rules import ledger
+    from handfast.rules import ledger, ledger_entries, ledger_verification
 
 _FIELDS = (
     ("issued", "issued_at"),
@@ -64,7 +64,7 @@ def list_command(ctx: click.Context, /, kubeconfig: str | None, directory: str, 
     output.result(output.table(("ISSUED", "UNTIL", "NAME", "SIGNER", "SERIAL", "REQUESTER", "RULE"), rows))
 
 
-def _row(entry: ledger.Entry) -> tuple[str, ...]:
+def _row(entry: ledger_entries.Entry) -> tuple[str, ...]:
     from handfast.api import objects
 
     name = entry.names[0].removeprefix("CN=") if entry.names else ""
@@ -118,10 +118,10 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
     it with --head the next time: then that shows, too. Once the oldest segments were deleted, because all in them had
     expired, a noted hash is needed.
     """
-    from handfast.rules import ledger
+    from handfast.rules import ledger_verification
 
     segments = sorted(_segments(connecting.chosen(ctx, kubeconfig, directory)), key=lambda segment: segment.sequence)
-    findings = ledger.verify(segments, _hash(head))
+    findings = ledger_verification.verify(segments, _hash(head))
     if form != "text":
         output.result(output.document(_report(segments, findings), form))
     elif findings:
@@ -129,7 +129,7 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
         output.result(output.table(("SEGMENT", "ENTRY", "WHAT", "DETAIL"), rows))
     else:
         output.result(_praise(segments))
-    if {found.reason for found in findings} == {ledger.SHORTENED}:
+    if {found.reason for found in findings} == {ledger_verification.SHORTENED}:
         raise errors.Refused(
             findings[0].sentence,
             reason="LedgerShortened",
@@ -143,7 +143,7 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
         )
 
 
-def _report(segments: Sequence[ledger.Segment], findings: Sequence[ledger.Finding]) -> dict[str, Any]:
+def _report(segments: Sequence[ledger.Segment], findings: Sequence[ledger_verification.Finding]) -> dict[str, Any]:
     rows = [
         {"segment": found.segment, "entry": found.entry, "what": found.reason, "detail": found.sentence}
         for found in findings
@@ -199,15 +199,15 @@ async def _fetch(kubeconfig: str) -> Sequence[Any]:
             ) from None
 
 
-def _entries(segments: Sequence[ledger.Segment]) -> list[ledger.Entry]:
+def _entries(segments: Sequence[ledger.Segment]) -> list[ledger_entries.Entry]:
     """All that can be read, oldest first; `verify` tells of the others."""
-    from handfast.rules import ledger
+    from handfast.rules import ledger_entries
 
     found, unreadable = [], 0
     for segment in sorted(segments, key=lambda segment: segment.sequence):
         for stored in segment.entries:
             try:
-                found.append(ledger.decode(ledger.line_of(stored)))
+                found.append(ledger_entries.decode_stored(stored))
             except errors.Refused:
                 unreadable += 1
     if unreadable:
@@ -228,7 +228,7 @@ def _since(text: str) -> datetime.datetime | None:
         return None if ago is None else clock.SystemClock().now() - ago
 
 
-def _matches(entry: ledger.Entry, asked: dict[str, str], since: datetime.datetime | None) -> bool:
+def _matches(entry: ledger_entries.Entry, asked: dict[str, str], since: datetime.datetime | None) -> bool:
     from handfast.rules import revocation, user_names
 
     node, key, serial, signer = asked["node"], asked["key"], asked["serial"], asked["signer"]
@@ -241,7 +241,7 @@ def _matches(entry: ledger.Entry, asked: dict[str, str], since: datetime.datetim
     )
 
 
-def _is(entry: ledger.Entry, which: str) -> bool:
+def _is(entry: ledger_entries.Entry, which: str) -> bool:
     from handfast.rules import revocation
 
     fingerprint = revocation.normal_key_fingerprint(which)
@@ -252,7 +252,7 @@ def _is(entry: ledger.Entry, which: str) -> bool:
     )
 
 
-def _document(entry: ledger.Entry) -> dict[str, Any]:
+def _document(entry: ledger_entries.Entry) -> dict[str, Any]:
     from handfast.api import objects
 
     found = {name: getattr(entry, field) for name, field in _FIELDS}

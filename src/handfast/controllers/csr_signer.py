@@ -25,7 +25,7 @@ from handfast.api import objects, status
 from handfast.client import api
 from handfast.controllers import certificate_requests, events, issuance, loop, signing_authorities
 from handfast.pki import authority
-from handfast.rules import decision, kubelet_csr, ledger, signers
+from handfast.rules import decision, kubelet_csr, ledger_entries, signers
 
 NAME = "certificatesigningrequest-signing-controller"
 DURATION = datetime.timedelta(hours=8760)
@@ -133,11 +133,11 @@ class CsrSigner:
 
 def entry(
     item: certificate_requests.Request, facts: kubelet_csr.Facts, issued: authority.Issued, now: datetime.datetime
-) -> ledger.Entry:
+) -> ledger_entries.Entry:
     """What the ledger says of a certificate; the rule is the approval's reason."""
-    how, token = ledger.authenticated_by(facts.username, facts.groups, facts.extra)
+    how, token = ledger_entries.authenticated_by(facts.username, facts.groups, facts.extra)
     approved = (row.reason for row in item.status.conditions or () if row.type == certificate_requests.APPROVED)
-    return ledger.Entry(
+    return ledger_entries.Entry(
         issued_at=now.replace(microsecond=0),
         signer=facts.signer_name,
         requester=facts.username,
@@ -145,7 +145,7 @@ def entry(
         token_id=token,
         key_fingerprint=issued.key,
         serial=issued.serial,
-        names=ledger.names_of(facts.request.subject, facts.request.sans),
+        names=ledger_entries.names_of(facts.request.subject, facts.request.sans),
         not_after=issued.not_after,
         rule=next(approved, ""),
         request=facts.name,

@@ -23,7 +23,7 @@ import prometheus_client
 from handfast import errors
 from handfast.api import handfast_kinds, status
 from handfast.client import api
-from handfast.rules import ledger
+from handfast.rules import ledger, ledger_entries
 from handfast.runtime import clock as clocks
 
 LOGS: Final = api.Resource(handfast_kinds.GROUP, "v1alpha1", handfast_kinds.ISSUANCE_LOGS[1], False)
@@ -57,9 +57,9 @@ class Ledger:
         # Where to look for it first: listing every segment is for the first time only.
         self._last = ""
 
-    async def append(self, entry: ledger.Entry) -> None:
+    async def append(self, entry: ledger_entries.Entry) -> None:
         """Returns when the entry is durable."""
-        mine = _Waiting(ledger.encode(entry))
+        mine = _Waiting(ledger_entries.encode(entry))
         self._waiting.append(mine)
         try:
             # 2. Who gets the turn writes for everybody who waits.

@@ -21,7 +21,7 @@ from handfast.api import objects
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop
 from handfast.pki import jwt
-from handfast.rules import service_account_tokens as rules
+from handfast.rules import token_claims as rules
 
 NAME = "serviceaccount-token-controller"
 SECRETS = api.Resource("", "v1", "secrets", True)

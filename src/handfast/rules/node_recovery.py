@@ -53,7 +53,7 @@ from typing import Any, Final, Protocol
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.pki import names
-from handfast.rules import access, certificate_admission, decision, ledger, user_names
+from handfast.rules import access, certificate_admission, decision, ledger_entries, user_names
 
 _RULE: Final = "NodeRecovery"
 _REQUESTS: Final = "certificatesigningrequests"
@@ -100,7 +100,7 @@ class Records(Protocol):
     def is_running(self, node: str, now: datetime.datetime) -> bool:
         """Whether its Lease is being renewed."""
 
-    def issued(self, node: str) -> Sequence[ledger.Entry]:
+    def issued(self, node: str) -> Sequence[ledger_entries.Entry]:
         """The entries of the ledger that `is_of` this node, oldest first."""
 
 
@@ -130,7 +130,7 @@ def judge(
 
 
 def _judge_key(
-    shown: Shown, issued: Sequence[ledger.Entry], now: datetime.datetime
+    shown: Shown, issued: Sequence[ledger_entries.Entry], now: datetime.datetime
 ) -> decision.Approve | decision.Deny:
     # 5.
     node, newer = shown.node, []
@@ -145,7 +145,7 @@ def _judge_key(
     return decision.Approve("NodeRecovery", f'the Node "{node}" recovers with the newest key on record', _RULE)
 
 
-def _may_be_lost(entry: ledger.Entry, shown: Shown, now: datetime.datetime) -> bool:
+def _may_be_lost(entry: ledger_entries.Entry, shown: Shown, now: datetime.datetime) -> bool:
     asked_by = (user(shown.node), shown.fingerprint)
     return (entry.requester, entry.token_id) == asked_by and now - entry.issued_at <= _ANSWER
 
@@ -161,10 +161,10 @@ def lease_is_fresh(lease: Any, now: datetime.datetime) -> bool:
     return now - renewed < datetime.timedelta(seconds=seconds)
 
 
-def is_of(entry: ledger.Entry, node: str) -> bool:
+def is_of(entry: ledger_entries.Entry, node: str) -> bool:
     """Whether an entry of the ledger is a kubelet's client certificate of this node (5.)."""
     subject = names.Subject(common_name=user_names.node_user(node), organizations=(user_names.NODES,))
-    found = ledger.names_of(subject, names.Sans())
+    found = ledger_entries.names_of(subject, names.Sans())
     return (entry.signer, entry.names) == (certificate_admission.KUBELET_CLIENT, found)
 
 

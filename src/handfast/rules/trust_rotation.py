@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import objects
-from handfast.rules import ledger, user_names
+from handfast.rules import ledger_entries, user_names
 
 # 1.
 SETTLING: Final = dt.timedelta(hours=2)
@@ -161,7 +161,7 @@ class Wait:
 class Seen:
     """What only the world knows: the ledger (None: there is none), nodes that run, the longest lifetime, tokens in Secrets."""
 
-    entries: Sequence[ledger.Entry] | None = None
+    entries: Sequence[ledger_entries.Entry] | None = None
     running: frozenset[str] = frozenset()
     longest: dt.timedelta = dt.timedelta()
     old_tokens: Sequence[str] = ()
@@ -199,7 +199,7 @@ def _renewals(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
     return tuple(_held(found, why) for found, why in reasons if found)
 
 
-def _held(held: Sequence[ledger.Entry], why: str) -> Wait:
+def _held(held: Sequence[ledger_entries.Entry], why: str) -> Wait:
     names = sorted({entry.names[0] if entry.names else entry.serial for entry in held})
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     last = max(entry.not_after for entry in held)
@@ -241,8 +241,8 @@ def signers_at(state: State, instant: dt.datetime) -> frozenset[str]:
 
 
 def outstanding(
-    state: State, entries: Iterable[ledger.Entry], running: frozenset[str], now: dt.datetime
-) -> tuple[list[ledger.Entry], list[ledger.Entry]]:
+    state: State, entries: Iterable[ledger_entries.Entry], running: frozenset[str], now: dt.datetime
+) -> tuple[list[ledger_entries.Entry], list[ledger_entries.Entry]]:
     """The unexpired certificates that the leaving CA may have signed: whose holders have no newer one, or may have none (2)."""
     renewed: dict[tuple[str, tuple[str, ...]], dt.datetime] = {}
     held = []
@@ -265,7 +265,7 @@ def outstanding(
     return alone, unsure
 
 
-def _received(entry: ledger.Entry, at: dt.datetime, running: frozenset[str], now: dt.datetime) -> bool:
+def _received(entry: ledger_entries.Entry, at: dt.datetime, running: frozenset[str], now: dt.datetime) -> bool:
     # 2. People who ask for a certificate look at what they get.
     name = entry.names[0] if entry.names else ""
     if not name.startswith(_NODE):

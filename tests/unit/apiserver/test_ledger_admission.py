@@ -14,7 +14,7 @@ from handfast.api import handfast_kinds, status
 from handfast.apiserver import admission, envelope, identity, ledger_admission, replica, states
 from handfast.rules import access, decision, ledger
 from handfast.store import sqlite
-from tests.unit.rules.test_ledger import NOW, chain, lines, opened
+from tests.unit.rules.ledger_cases import NOW, chain, lines, opened
 
 LOGS = next(row for row in handfast_kinds.rows() if row.kind == "IssuanceLog")
 ADMIN = identity.User("kubernetes-admin", ("system:masters",))

@@ -27,8 +27,7 @@ from handfast.apiserver import (
 from handfast.apiserver import token_limits as enforcing
 from handfast.bootstrap import cluster_info, jws, token_limits
 from handfast.pki import chains
-from handfast.rules import flow, networks, rbac_escalation, rbac_grants, webhooks
-from handfast.rules import service_account_tokens as token_rules
+from handfast.rules import flow, networks, rbac_escalation, rbac_grants, token_requests, webhook_answers, webhooks
 from handfast.telemetry import rotating
 
 
@@ -275,7 +274,7 @@ FIXED = {
     "a bearer token": _bytes(authn.TOKEN_BYTES),
     "service account tokens whose signature is remembered": str(service_account_tokens._REMEMBERED),
     "lifetime of a requested service account token": (
-        f"{token_rules.MIN_SECONDS // 60} minutes to 2{_raised(token_rules.MAX_SECONDS.bit_length() - 1)} seconds"
+        f"{token_requests.MIN_SECONDS // 60} minutes to 2{_raised(token_requests.MAX_SECONDS.bit_length() - 1)} seconds"
     ),
     "uses of a token with `--max-uses`": f"1 to {token_limits.MAX_USES}",
     "uses that are listed of another token": f"the first {token_limits.KEPT // 2} and the newest {token_limits.KEPT // 2}",
@@ -291,7 +290,7 @@ FIXED = {
     "single permissions of rules that somebody gives away": f"{rbac_escalation.LIMIT:,}",
     "a webhook's answer": _bytes(webhook_client.MAX_ANSWER),
     "a webhook's time": f"its `timeoutSeconds`, 1 to 30, else {webhooks._DEFAULT_SECONDS} s",
-    "warnings of one webhook's answer": str(webhooks.MAX_WARNINGS),
+    "warnings of one webhook's answer": str(webhook_answers.MAX_WARNINGS),
     # No interface tells it.
     "TLS 1.2 sessions that can be resumed by number": "20,480",
 }

@@ -27,12 +27,12 @@ from handfast.apiserver import (
     states,
 )
 from handfast.pki import bundles, certificates, keys, names, requests
-from handfast.rules import certificate_admission, decision, ledger
+from handfast.rules import certificate_admission, decision, ledger, ledger_entries
 from handfast.rules import node_recovery as rules
 from handfast.store import protocol
 from tests.unit.apiserver.test_authn import subject
 from tests.unit.pki.making import CLIENT, DAY, NOW, SERVER, Made, ca, leaf
-from tests.unit.rules.test_ledger import entry
+from tests.unit.rules.ledger_cases import entry
 
 ROOT = ca("root", not_before=NOW - 400 * DAY, not_after=NOW + 400 * DAY)
 OTHER = ca("other", not_before=NOW - 400 * DAY, not_after=NOW + 400 * DAY)
@@ -71,7 +71,7 @@ class World:
     def record(self, *shown: Made, sequence: int = 1, at: datetime.datetime = NOW - 3 * DAY, **more: Any) -> None:
         """Have the ledger say that these were issued."""
         lines = [
-            ledger.encode(
+            ledger_entries.encode(
                 entry(
                     key_fingerprint=certificates.read(made.der).public_key.fingerprint,
                     **{"names": ("CN=system:node:a", "O=system:nodes"), **more},

@@ -13,6 +13,7 @@ from handfast import errors
 from handfast.apiserver import envelope, identity, replica, service_account_tokens, states
 from handfast.pki import jwt, keys
 from handfast.rules import service_account_tokens as rules
+from handfast.rules import token_claims
 
 NOW = datetime.datetime(2026, 6, 1, 12, 0, tzinfo=datetime.UTC)
 AT = int(NOW.timestamp())
@@ -69,8 +70,10 @@ class World:
         return verdict
 
     def legacy(self, name: str = "builder-token", **more: Any) -> str:
-        legacy = rules.Legacy(namespace="ns", account=rules.Reference("builder", "uid-builder"), secret_name=name)
-        token = SIGNER.sign(rules.legacy_claims(rules.LEGACY_ISSUER, legacy))
+        legacy = token_claims.Legacy(
+            namespace="ns", account=token_claims.Reference("builder", "uid-builder"), secret_name=name
+        )
+        token = SIGNER.sign(token_claims.legacy_claims(token_claims.LEGACY_ISSUER, legacy))
         data = {"token": base64.b64encode(token.encode()).decode(), "ca.crt": "", "namespace": "bnM="}
         self.put("secrets", name, "ns", data=data, **more)
         return token
@@ -79,23 +82,23 @@ class World:
 def claims(issuer: str = ISSUER, **more: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "namespace": "ns",
-        "account": rules.Reference("builder", "uid-builder"),
+        "account": token_claims.Reference("builder", "uid-builder"),
         "audiences": ("api", "vault"),
         "issued_at": AT,
         "not_before": AT,
         "expires": AT + 3600,
         "id": JTI,
     }
-    return rules.bound_claims(issuer, rules.Bound(**{**found, **more}))
+    return token_claims.bound_claims(issuer, token_claims.Bound(**{**found, **more}))
 
 
 def bound(issuer: str = ISSUER, **more: Any) -> str:
     return SIGNER.sign(claims(issuer, **more))
 
 
-POD = rules.Reference("pod-1", "uid-pod-1")
-NODE = rules.Reference("node-1", "uid-node-1")
-SECRET = rules.Reference("secret-1", "uid-secret-1")
+POD = token_claims.Reference("pod-1", "uid-pod-1")
+NODE = token_claims.Reference("node-1", "uid-node-1")
+SECRET = token_claims.Reference("secret-1", "uid-secret-1")
 
 
 def test_the_user_of_a_bound_token():
@@ -117,7 +120,7 @@ def test_the_user_of_a_bound_token():
         until=NOW + 3600 * SECOND,
     )
     assert world.accepted(bound("https://old", id="")).user.extra == {}
-    unknown_node = world.accepted(bound(pod=POD, node=rules.Reference("gone", ""))).user.extra
+    unknown_node = world.accepted(bound(pod=POD, node=token_claims.Reference("gone", ""))).user.extra
     assert "authentication.kubernetes.io/node-uid" not in unknown_node
     assert unknown_node["authentication.kubernetes.io/node-name"] == ("gone",)
     assert set(world.accepted(bound(node=NODE)).user.extra) == {
@@ -185,19 +188,22 @@ def test_forged_tokens():
     assert {token: world.refused(token)[0] for token in table} == table
     # The claims of one token with the signature of another.
     header, _, signature = good.split(".")
-    other = bound(account=rules.Reference("admin", "uid-admin")).split(".")[1]
+    other = bound(account=token_claims.Reference("admin", "uid-admin")).split(".")[1]
     assert world.refused(f"{header}.{other}.{signature}")[0] == "BadSignature"
 
 
 def test_the_issuer_decides_the_shape():
     world = World()
-    legacy = rules.legacy_claims(
-        ISSUER, rules.Legacy(namespace="ns", account=rules.Reference("builder", "uid-builder"), secret_name="secret-1")
+    legacy = token_claims.legacy_claims(
+        ISSUER,
+        token_claims.Legacy(
+            namespace="ns", account=token_claims.Reference("builder", "uid-builder"), secret_name="secret-1"
+        ),
     )
     assert world.refused(SIGNER.sign(legacy)) == ("BadClaim", "kubernetes.io claim is missing")
-    assert world.refused(bound(rules.LEGACY_ISSUER)) == ("BadClaim", "namespace claim is missing")
+    assert world.refused(bound(token_claims.LEGACY_ISSUER)) == ("BadClaim", "namespace claim is missing")
     with pytest.raises(errors.Refused, match="tokens in Secrets") as caught:
-        service_account_tokens.ServiceAccountTokens(KEYS, issuers=[rules.LEGACY_ISSUER], replica=world.replica)
+        service_account_tokens.ServiceAccountTokens(KEYS, issuers=[token_claims.LEGACY_ISSUER], replica=world.replica)
     assert caught.value.reason == "BadIssuer"
 
 
@@ -253,7 +259,7 @@ def test_a_pod_that_is_gone():
     ("plural", "namespace", "kind", "reference"),
     [("pods", "ns", "pod", POD), ("secrets", "ns", "secret", SECRET), ("nodes", "", "node", NODE)],
 )
-def test_whatever_it_is_bound_to(plural: str, namespace: str, kind: str, reference: rules.Reference):
+def test_whatever_it_is_bound_to(plural: str, namespace: str, kind: str, reference: token_claims.Reference):
     world = World()
     more: dict[str, Any] = {kind: reference}
     token = bound(**more)

@@ -11,7 +11,7 @@ import pytest
 from handfast.api import status
 from handfast.apiserver import envelope, replica, service_account_tokens, states, token_requests
 from handfast.pki import jwt, keys
-from handfast.rules import service_account_tokens as rules
+from handfast.rules import token_claims
 from tests.world import clock
 
 NOW = datetime.datetime(2026, 6, 1, 12, 0, 0, 900000, tzinfo=datetime.UTC)
@@ -32,7 +32,7 @@ class World:
         self.put("pods", "other", "ns", {"serviceAccountName": "default"})
         self.put("secrets", "secret-1", "ns")
         self.put("nodes", "node-1")
-        self.issued: list[tuple[str, rules.Bound]] = []
+        self.issued: list[tuple[str, token_claims.Bound]] = []
         self.requests = token_requests.TokenRequests(
             jwt.Signer(KEY),
             issuer=ISSUER,
@@ -122,7 +122,7 @@ def test_what_is_remembered_is_what_the_token_says(document: dict[str, Any]):
     answered, _, claims = world.answer(document)
     ((token, bound),) = world.issued
     assert token == answered["status"]["token"]
-    assert bound == rules.read_bound(claims)
+    assert bound == token_claims.read_bound(claims)
     judge = service_account_tokens.ServiceAccountTokens(
         KEYS, issuers=(ISSUER,), replica=world.replica, api_audiences=API
     )

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from handfast.apiserver import webhook_client
+from handfast.rules import webhook_answers
 from handfast.rules import webhooks as rules
 from tests.unit.apiserver import hooking
 from tests.world import clock as clocks
@@ -33,7 +34,7 @@ class Calling:
         return await self.client.call(rules.parse(document)[0], b'{"request":{}}')
 
     async def fails(self, config: dict[str, Any], **more: Any) -> str:
-        with pytest.raises(rules.CallFailed) as caught:
+        with pytest.raises(webhook_answers.CallFailed) as caught:
             await self.call(config, **more)
         return caught.value.message
 

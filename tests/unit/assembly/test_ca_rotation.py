@@ -20,7 +20,7 @@ from handfast.assembly import own_certificates as own
 from handfast.assembly.endpoints import Address
 from handfast.bootstrap import kubeconfig
 from handfast.pki import authority, bundles, certificates, chains, jwt, keys, names, pem
-from handfast.rules import ledger
+from handfast.rules import ledger_entries
 from handfast.rules import trust_rotation as rotation
 from handfast.rules.trust_rotation import Step, What
 from handfast.runtime import files
@@ -160,7 +160,7 @@ def snapshot(place):
 
 
 def node_entry(issued_at, not_after):
-    return ledger.Entry(
+    return ledger_entries.Entry(
         issued_at=issued_at,
         signer="s",
         requester="r",

@@ -12,7 +12,7 @@ from handfast.api import objects, status
 from handfast.assembly import rotation_objects
 from handfast.bootstrap import cluster_info
 from handfast.pki import authority, bundles, jwt, keys, names
-from handfast.rules import ledger
+from handfast.rules import ledger, ledger_entries
 from tests.unit.controllers import fake_api
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
@@ -160,7 +160,7 @@ class TestTold:
 class TestDependants:
     async def test_the_ledger(self, client):
         assert await rotation_objects.entries(client) == []
-        entry = ledger.Entry(
+        entry = ledger_entries.Entry(
             issued_at=NOW,
             signer="s",
             requester="r",
@@ -174,7 +174,7 @@ class TestDependants:
             request="c",
             certificate="0" * 64,
         )
-        segment = ledger.extended(ledger.following(None), [ledger.encode(entry)])
+        segment = ledger.extended(ledger.following(None), [ledger_entries.encode(entry)])
         client.put("issuancelogs", segment.name, spec=ledger.spec_of(segment))
         assert await rotation_objects.entries(client) == [entry]
 

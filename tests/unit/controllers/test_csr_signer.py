@@ -14,7 +14,7 @@ from handfast import errors
 from handfast.client import cache
 from handfast.controllers import csr_signer, loop, signing_authorities
 from handfast.pki import authority, certificates, keys, names, pem, profiles
-from handfast.rules import ledger, signers
+from handfast.rules import ledger_entries, signers
 from tests.unit.controllers.csr_world import PLURAL, SERVING, START, key
 from tests.unit.controllers.csr_world import World as Base
 
@@ -27,10 +27,10 @@ class Book:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.entries: list[ledger.Entry] = []
+        self.entries: list[ledger_entries.Entry] = []
         self.error: errors.HandfastError | None = None
 
-    async def append(self, entry: ledger.Entry) -> None:
+    async def append(self, entry: ledger_entries.Entry) -> None:
         # Nothing may be out when this is called.
         assert not self.world.stored(entry.request).get("status", {}).get("certificate")
         if self.error is not None:
@@ -97,7 +97,7 @@ async def test_signed(tmp_path: pathlib.Path, more: dict[str, Any]) -> None:
     assert world.updates() == [("update status", PLURAL, "x")]
     assert world.conditions() == [("Approved", "Test", "m")]
     assert world.book.entries == [
-        ledger.Entry(
+        ledger_entries.Entry(
             issued_at=START,
             signer=spec["signerName"],
             requester="joiner",
@@ -105,7 +105,7 @@ async def test_signed(tmp_path: pathlib.Path, more: dict[str, Any]) -> None:
             token_id="",
             key_fingerprint=key().public.fingerprint,
             serial=issued.serial,
-            names=ledger.names_of(issued.subject, issued.sans),
+            names=ledger_entries.names_of(issued.subject, issued.sans),
             not_after=issued.not_after,
             rule="Test",
             request="x",

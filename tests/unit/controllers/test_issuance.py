@@ -13,7 +13,7 @@ from handfast import errors
 from handfast.api import patch as patches
 from handfast.api import status
 from handfast.controllers import issuance
-from handfast.rules import ledger
+from handfast.rules import ledger, ledger_entries, ledger_verification
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock, settle
 
@@ -48,7 +48,7 @@ class LedgerClient(FakeClient):
 
     def requests(self) -> list[str]:
         stored = [line for segment in self.segments() for line in segment.entries]
-        return [ledger.decode(ledger.line_of(line)).request for line in stored]
+        return [ledger_entries.decode_stored(line).request for line in stored]
 
 
 class World:
@@ -59,9 +59,9 @@ class World:
     def another(self) -> issuance.Ledger:
         return issuance.Ledger(self.client, self.clock)
 
-    def entry(self, request: object) -> ledger.Entry:
+    def entry(self, request: object) -> ledger_entries.Entry:
         now = self.clock.now()
-        return ledger.Entry(
+        return ledger_entries.Entry(
             issued_at=now,
             signer="kubernetes.io/kube-apiserver-client-kubelet",
             requester="r",
@@ -87,7 +87,7 @@ async def test_one_after_the_other():
         await world.append(request)
     assert world.client.requests() == ["a", "b", "c"]
     assert [verb for verb, *_ in world.client.calls] == ["create", "patch", "patch"]
-    assert ledger.verify(world.client.segments()) == ()
+    assert ledger_verification.verify(world.client.segments()) == ()
 
 
 async def test_what_comes_during_a_write_leaves_in_one():
@@ -105,7 +105,7 @@ async def test_a_full_segment_is_followed_by_the_next():
     first, second, third = world.client.segments()
     assert (first.sealed, second.sealed, third.sealed) == (True, True, False)
     assert len(third.entries) == 3
-    assert ledger.verify(world.client.segments()) == ()
+    assert ledger_verification.verify(world.client.segments()) == ()
     # A new process goes on where this one ended, also right after a seal.
     await world.append("more", to=world.another())
     assert world.client.requests()[-1] == "more"
@@ -119,7 +119,7 @@ async def test_after_an_hour_a_new_segment_begins():
     first, second = world.client.segments()
     assert first.sealed
     assert len(second.entries) == 1
-    assert ledger.verify(world.client.segments()) == ()
+    assert ledger_verification.verify(world.client.segments()) == ()
 
 
 async def test_two_copies_write_at_once():
@@ -130,7 +130,7 @@ async def test_two_copies_write_at_once():
         *(world.append(f"b{number}", to=other) for number in range(90)),
     )
     assert sorted(world.client.requests()) == sorted(f"{copy}{number}" for copy in "ab" for number in range(90))
-    assert ledger.verify(world.client.segments()) == ()
+    assert ledger_verification.verify(world.client.segments()) == ()
 
 
 async def test_a_segment_that_was_removed_meanwhile():
@@ -197,7 +197,7 @@ async def test_a_cancelled_write_leaves_nobody_waiting():
     assert (problem is None) == (world.client.requests() == ["b"])
     await world.append("d")
     assert world.client.requests()[-1] == "d"
-    assert ledger.verify(world.client.segments()) == ()
+    assert ledger_verification.verify(world.client.segments()) == ()
 
 
 async def test_an_api_without_a_ledger():

@@ -10,7 +10,7 @@ from handfast.client import cache
 from handfast.controllers import ledger_retention, loop
 from handfast.rules import ledger
 from tests.unit.controllers.fake_api import FakeClient
-from tests.unit.rules.test_ledger import NOW, chain
+from tests.unit.rules.ledger_cases import NOW, chain
 from tests.world.clock import MovableClock
 
 DAY = datetime.timedelta(days=1)

@@ -13,6 +13,7 @@ from handfast.controllers import loop
 from handfast.controllers import service_account_tokens as module
 from handfast.pki import jwt, keys
 from handfast.rules import service_account_tokens as rules
+from handfast.rules import token_claims
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world import clock
 
@@ -37,7 +38,7 @@ class World:
             self.secrets,
             self.accounts,
             jwt.Signer(KEY),
-            issuer=rules.LEGACY_ISSUER,
+            issuer=token_claims.LEGACY_ISSUER,
             root_ca_pem=ca,
         )
         self.account("builder")
@@ -77,11 +78,11 @@ async def test_filled():
     token = text(made["data"]["token"])
     claims = KEYS.verify(token)
     assert claims["iss"] == "kubernetes/serviceaccount"
-    assert rules.read_legacy(claims) == rules.Legacy(
-        namespace="ns", account=rules.Reference("builder", "uid-sa"), secret_name="token"
+    assert token_claims.read_legacy(claims) == token_claims.Legacy(
+        namespace="ns", account=token_claims.Reference("builder", "uid-sa"), secret_name="token"
     )
     secret = rules.FoundSecret(token.encode())
-    rules.judge_legacy(rules.read_legacy(claims), token, secret, rules.Found("uid-sa"))
+    rules.judge_legacy(token_claims.read_legacy(claims), token, secret, rules.Found("uid-sa"))
     # And then it is left alone.
     world.see()
     await world.reconcile()

@@ -12,8 +12,8 @@ import pytest
 
 from handfast.api import objects
 from handfast.pki import keys, names, requests
-from handfast.rules import access, certificate_admission, decision, ledger, node_recovery
-from tests.unit.rules.test_ledger import entry
+from handfast.rules import access, certificate_admission, decision, ledger_entries, node_recovery
+from tests.unit.rules.ledger_cases import entry
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
@@ -34,7 +34,7 @@ class Records:
         *,
         made: datetime.datetime | None = NOW - 48 * HOUR,
         running: bool = False,
-        issued: Sequence[ledger.Entry] | None = None,
+        issued: Sequence[ledger_entries.Entry] | None = None,
     ) -> None:
         self._made, self._running = made, running
         self._issued = [entry(key_fingerprint=KEY)] if issued is None else issued
@@ -45,7 +45,7 @@ class Records:
     def is_running(self, node: str, now: datetime.datetime) -> bool:
         return self._running and (node, now) == ("a", NOW)
 
-    def issued(self, node: str) -> Sequence[ledger.Entry]:
+    def issued(self, node: str) -> Sequence[ledger_entries.Entry]:
         return self._issued if node == "a" else ()
 
 
@@ -113,7 +113,7 @@ def test_a_successor_ends_it():
 
 
 def test_an_answer_that_was_lost():
-    def asked(ago: datetime.timedelta, **more: Any) -> ledger.Entry:
+    def asked(ago: datetime.timedelta, **more: Any) -> ledger_entries.Entry:
         return entry(2, **{"issued_at": NOW - ago, "requester": USER, "token_id": CERTIFICATE, **more})
 
     second = datetime.timedelta(seconds=1)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from handfast import errors
-from handfast.rules import ledger
+from handfast.rules import ledger_entries
 from handfast.rules import trust_rotation as rotation
 from handfast.rules.trust_rotation import Seen, State, Step, What
 
@@ -27,7 +27,7 @@ def after(*steps, what=What.CA, at=NOW, new="new"):
 
 
 def entry(name, issued, days=10, signer="kubernetes.io/kube-apiserver-client-kubelet"):
-    return ledger.Entry(
+    return ledger_entries.Entry(
         issued_at=issued,
         signer=signer,
         requester="x",

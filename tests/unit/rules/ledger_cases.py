@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes entries, segments and a chain of them, for the tests of whatever reads a ledger. It tests nothing."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from handfast.rules import ledger, ledger_entries
+
+NOW = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.UTC)
+HOUR = datetime.timedelta(hours=1)
+
+
+def entry(number: int = 1, **more: Any) -> ledger_entries.Entry:
+    given: dict[str, Any] = {
+        "issued_at": NOW,
+        "signer": "kubernetes.io/kube-apiserver-client-kubelet",
+        "requester": "system:bootstrap:abcdef",
+        "authenticated_by": "bootstrap-token",
+        "token_id": "abcdef",
+        "key_fingerprint": f"{number:064x}",
+        "serial": f"{number:032x}",
+        "names": (f"CN=system:node:node-{number}", "O=system:nodes"),
+        "not_after": NOW + 24 * HOUR,
+        "rule": "nodeclient",
+        "request": f"node-csr-{number}",
+        "certificate": f"{number + 1000:064x}",
+    }
+    return ledger_entries.Entry(**{**given, **more})
+
+
+def lines(*numbers: int, **more: Any) -> list[str]:
+    return [ledger_entries.encode(entry(number, **more)) for number in numbers]
+
+
+def opened(*numbers: int) -> ledger.Segment:
+    return ledger.extended(ledger.following(None), lines(*numbers))
+
+
+def chain() -> list[ledger.Segment]:
+    """Three segments of four entries; the last is open."""
+    found: list[ledger.Segment] = []
+    before: ledger.Segment | None = None
+    for first in (1, 5, 9):
+        segment = ledger.extended(ledger.following(before), lines(*range(first, first + 4)))
+        before = ledger.sealed(segment)
+        found.append(before if first < 9 else segment)
+    return found
