@@ -211,7 +211,6 @@ async def test_clock_jumps_forward_a_day(node: Node) -> None:
     await node.joined()
     before = node.serial
     node.clock.off = DAY
-    node.manager.look()
     text = await node.fails("WrongCertificate")
     assert text.startswith("the certificate returned is refused: it expired at ")
     assert text.endswith("here")

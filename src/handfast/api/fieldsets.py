@@ -280,15 +280,6 @@ class FieldSet:
     def difference(self, other: FieldSet) -> FieldSet:
         return FieldSet(_difference(self.tree, other.tree))
 
-    def has(self, *path: str) -> bool:
-        """Whether the path of these elements is a member, e.g. `has("f:data", "f:a")`."""
-        tree = self.tree
-        for element in path:
-            if element not in tree:
-                return False
-            tree = tree[element]
-        return "." in tree
-
     def paths(self) -> Iterator[tuple[str, ...]]:
         """The members, parents before what is in them, otherwise sorted."""
         yield from _paths(self.tree, ())

@@ -8,7 +8,6 @@ object of such a kind brings about is elsewhere: revocation is `rules.revocation
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Mapping
 from typing import Any, Final
@@ -188,33 +187,3 @@ def rows() -> tuple[kinds.Kind, ...]:
         columns=_LOG_COLUMNS,
     )
     return revocation, issuance_log
-
-
-def definition(kind: kinds.Kind) -> dict[str, Any]:
-    """The CustomResourceDefinition that makes another API server serve this kind."""
-    names = {
-        "plural": kind.plural,
-        "singular": kind.singular,
-        "kind": kind.kind,
-        "listKind": kind.list_kind,
-        "shortNames": list(kind.short_names),
-        "categories": list(kind.categories),
-    }
-    version = {
-        "name": kind.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": copy.deepcopy(kind.schema)},
-        "additionalPrinterColumns": [dict(column) for column in kind.columns],
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{kind.group}"},
-        "spec": {
-            "group": kind.group,
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "names": names,
-            "versions": [version],
-        },
-    }

@@ -117,7 +117,7 @@ def kind_rows() -> Sequence[Mapping[str, Any]]:
 
 
 def message_names() -> Sequence[str]:
-    """Every message the schema knows."""
+    """Every message the schema knows, for tests that hold of all of them."""
     return tuple(_data()["messages"])
 
 

@@ -104,10 +104,6 @@ class Replica:
             found = self._collections[prefix] = collection_module.Collection(self.start)
         return found
 
-    def counts(self) -> dict[str, int]:
-        """Objects per stored resource, for metrics."""
-        return {prefix: collection.count() for prefix, collection in self._collections.items()}
-
     def _place(self, key: str) -> tuple[collection_module.Collection, str, str]:
         group, plural, rest = key.split("/", 2)
         return self.collection(f"{group}/{plural}/"), *objects.place(rest)

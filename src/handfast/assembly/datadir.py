@@ -40,7 +40,6 @@ CA_NAME: Final = "handfast-ca"
 SERVICE_NAMES: Final = (
     *("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"),
 )
-CONTROLLERS_USER: Final = own.CONTROLLERS_USER
 # Less than this is left of the CA: time to think of the next one.
 CA_WARNING: Final = dt.timedelta(days=180)
 # Seconds that the other one of those who write keys is waited for.

@@ -61,7 +61,6 @@ from handfast.pki import pem, pins
 T = TypeVar("T")
 
 PATH: Final = f"/api/v1/namespaces/{cluster_info.NAMESPACE}/configmaps/{cluster_info.NAME}"
-STDIN: Final = "-"
 
 
 class Usage(errors.Refused):

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from handfast import errors
@@ -80,10 +80,6 @@ class SigningAuthorities:
 
     def __contains__(self, signer: str) -> bool:
         return signer in self._by_signer
-
-    @property
-    def signers(self) -> Iterable[str]:
-        return self._by_signer.keys()
 
     def current(self, signer: str) -> authority.Authority:
         """The CA that signs for a signer now."""

@@ -156,6 +156,7 @@ class CertificateStore:
         return key
 
     def has_pending_key(self) -> bool:
+        """For tests of what is left behind, which need not know under which name."""
         return self._pending.exists()
 
     def discard_pending(self) -> None:

@@ -95,7 +95,6 @@ class CertificateManager:
         self._rest_until = 0.0
         self._forced = ""
         self._wake = asyncio.Event()
-        self._usable = asyncio.Event()
         self._listeners: list[Callable[[pairs.Pair], Awaitable[None]]] = []
         self._retry = backoff.Backoff(RETRY, jitter)
         self._retry_refused = backoff.Backoff(RETRY_REFUSED, jitter)
@@ -153,17 +152,9 @@ class CertificateManager:
         self._rest_until = 0.0
         self._wake.set()
 
-    def look(self) -> None:
-        """Compare with what is wanted now, at once: the node's addresses have changed."""
-        self._wake.set()
-
     def subscribe(self, listener: Callable[[pairs.Pair], Awaitable[None]]) -> None:
         """Have `listener` awaited with each new pair, after it is current."""
         self._listeners.append(listener)
-
-    async def wait_usable(self) -> None:
-        """Until there is a first pair that can be used."""
-        await self._usable.wait()
 
     async def hold(self, seconds: float) -> pairs.Pair:
         """A usable pair, asked for if there is none, also with rotation off; Unavailable after so many seconds."""
@@ -283,8 +274,6 @@ class CertificateManager:
         self._due_at = self._clock.monotonic() + (self.next_renewal - now).total_seconds()
         if now < leaf.not_before:
             _log.warning("the certificate begins later: is this machine's clock behind?", begins=str(leaf.not_before))
-        if self.usable():
-            self._usable.set()
         _log.info(
             "certificate in use",
             prefix=self._store.prefix,

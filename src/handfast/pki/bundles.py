@@ -98,8 +98,3 @@ class TrustBundle:
     def in_force(self, now: datetime.datetime) -> tuple[certificates.Certificate, ...]:
         """The anchors valid at this instant: more than one means that a rollover is under way."""
         return tuple(anchor for anchor in self.anchors if anchor.not_before <= now <= anchor.not_after)
-
-    def without_expired(self, now: datetime.datetime) -> TrustBundle:
-        """This bundle without anchors that have ended; if all have, the bundle as it is (5)."""
-        rest = [anchor.der for anchor in self.anchors if now <= anchor.not_after]
-        return TrustBundle.of(rest) if rest else self

@@ -86,8 +86,3 @@ APISERVER_SERVING = Profile(
 CLIENT = Profile(name="client", usages=_CLIENT_USAGES, lifetime=YEAR)
 KUBELET_CLIENT = Profile(name="kubelet-client", usages=_CLIENT_USAGES, lifetime=YEAR)
 KUBELET_SERVING = Profile(name="kubelet-serving", usages=_SERVING_USAGES, lifetime=YEAR)
-
-PROFILES = {
-    profile.name: profile
-    for profile in (ROOT_CA, INTERMEDIATE_CA, APISERVER_SERVING, CLIENT, KUBELET_CLIENT, KUBELET_SERVING)
-}

@@ -46,9 +46,8 @@ from dataclasses import dataclass
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.pki import names, requests, usages
-from handfast.rules import certificate_admission, decision
+from handfast.rules import certificate_admission
 
-RULE = "KubeletCSR"
 NODES_GROUP = "system:nodes"
 NODE_PREFIX = "system:node:"
 
@@ -130,21 +129,6 @@ def read(document: objects.Document | None) -> Facts:
         expiration_seconds=seconds if isinstance(seconds, int) and not isinstance(seconds, bool) else None,
         request=certificate_admission.parse(document),
     )
-
-
-def recognise(
-    facts: Facts, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NONE
-) -> Recognised | decision.NotMine:
-    """The first of `candidates`; else no opinion, with the first check that failed."""
-    found = candidates(facts, addresses, reserved)
-    if found:
-        return found[0]
-    permission = closest(facts.signer_name)
-    if permission is None:
-        sentence = f"no approver decides requests for the signer {facts.signer_name}"
-        return decision.NotMine("OtherSigner", sentence, RULE)
-    failed = next(check for check in checks(facts, permission, addresses, reserved) if not check.passed)
-    return decision.NotMine("NotRecognised", f"{failed.name}: {failed.compared}", RULE)
 
 
 def candidates(

@@ -47,7 +47,7 @@ def test_signers_with_the_same_files_share_them(tmp_path: pathlib.Path) -> None:
     place.write(ca.pem, key.to_pem())
     found = place.load()
     assert found.current("a.b/c") is found.current("a.b/d")
-    assert ("a.b/c" in found, "a.b/x" in found, list(found.signers)) == (True, False, ["a.b/c", "a.b/d"])
+    assert ("a.b/c" in found, "a.b/d" in found, "a.b/x" in found) == (True, True, False)
 
 
 @pytest.mark.parametrize("bundle", [False, True])

@@ -53,14 +53,11 @@ def test_rollover():
     assert len({before.digest, during.digest, after.digest}) == 3
 
 
-def test_in_force_and_expired():
+def test_in_force():
     both = bundles.TrustBundle.of([OLD.der, NEW.der])
     assert [anchor.fingerprint for anchor in both.in_force(NOW)] == [mark(OLD), mark(NEW)]
     assert [anchor.fingerprint for anchor in both.in_force(NOW - 2 * DAY)] == [mark(OLD)]
     assert [anchor.fingerprint for anchor in both.in_force(NOW + 2 * DAY)] == [mark(NEW)]
-    assert both.without_expired(NOW) == both
-    assert both.without_expired(NOW + 2 * DAY) == bundles.TrustBundle.of([NEW.der])
-    assert both.without_expired(NOW + 99 * DAY) == both
 
 
 def test_a_key_is_retired_with_all_its_certificates():

@@ -46,9 +46,10 @@ def test_now_without_zone_is_a_bug():
 
 
 def test_only_the_serving_profiles_serve_and_only_the_client_profiles_log_in():
-    serving = {name for name, profile in profiles.PROFILES.items() if usages.SERVER_AUTH in profile.usages}
-    clients = {name for name, profile in profiles.PROFILES.items() if usages.CLIENT_AUTH in profile.usages}
-    cas = {name for name, profile in profiles.PROFILES.items() if profile.is_ca}
+    every = [found for found in vars(profiles).values() if isinstance(found, profiles.Profile)]
+    serving = {profile.name for profile in every if usages.SERVER_AUTH in profile.usages}
+    clients = {profile.name for profile in every if usages.CLIENT_AUTH in profile.usages}
+    cas = {profile.name for profile in every if profile.is_ca}
     assert serving == {"apiserver-serving", "kubelet-serving"}
     assert clients == {"client", "kubelet-client"}
     assert cas == {"root-ca", "intermediate-ca"}

@@ -9,7 +9,7 @@ import pytest
 
 from handfast import errors
 from handfast.pki import names
-from handfast.rules import decision, kubelet_csr
+from handfast.rules import kubelet_csr
 from tests.unit.rules.csr_cases import CLIENT, KUBELET_SERVING, NODE, NODES, SERVING, csr, serving
 
 LEGACY = "kubernetes.io/legacy-unknown"
@@ -46,18 +46,17 @@ BAD = [
     pytest.param({"sans": ("URI:spiffe://a/b",)}, "no alternative names", id="URI"),
 ]
 SIGNERS = [
-    pytest.param(KUBELET_SERVING, "NotRecognised", id="the serving signer"),
-    pytest.param(LEGACY, "OtherSigner", id="the legacy signer"),
-    pytest.param(APISERVER_CLIENT, "OtherSigner", id="the client signer"),
-    pytest.param("example.com/own", "OtherSigner", id="a foreign signer"),
-    pytest.param("", "OtherSigner", id="no signer"),
+    pytest.param(KUBELET_SERVING, "selfnodeserver", id="the serving signer"),
+    pytest.param(LEGACY, None, id="the legacy signer"),
+    pytest.param(APISERVER_CLIENT, None, id="the client signer"),
+    pytest.param("example.com/own", None, id="a foreign signer"),
+    pytest.param("", None, id="no signer"),
 ]
 
 
 @pytest.mark.parametrize("usages", [CLIENT, (*CLIENT, "key encipherment")])
 def test_good_for_both_recognisers(usages: tuple[str, ...]):
-    found = kubelet_csr.recognise(kubelet_csr.read(csr(usages=usages)))
-    assert isinstance(found, kubelet_csr.Recognised)
+    found = kubelet_csr.candidates(kubelet_csr.read(csr(usages=usages)))[0]
     assert found.permission == "selfnodeclient"
     assert found.message == "Auto approving self kubelet client certificate after SubjectAccessReview."
     assert all(check.passed for check in found.checks)
@@ -69,20 +68,15 @@ def test_good_for_both_recognisers(usages: tuple[str, ...]):
 def test_node_client(change: dict[str, Any], check: str, user: str):
     facts = kubelet_csr.read(csr(user=user, **change))
     assert kubelet_csr.candidates(facts) == ()
-    verdict = kubelet_csr.recognise(facts)
-    assert isinstance(verdict, decision.NotMine)
-    assert verdict.reason == "NotRecognised"
-    failed = [made for made in kubelet_csr.checks(facts, "nodeclient") if not made.passed]
-    assert [made.name for made in failed] == [check]
-    assert verdict.sentence == f"{check}: {failed[0].compared}"
+    assert [made.name for made in kubelet_csr.checks(facts, "nodeclient") if not made.passed] == [check]
 
 
-@pytest.mark.parametrize(("signer", "reason"), SIGNERS)
-def test_other_signers(signer: str, reason: str):
-    verdict = kubelet_csr.recognise(kubelet_csr.read(csr(signer=signer)))
-    assert isinstance(verdict, decision.NotMine)
-    assert verdict.reason == reason
-    assert not kubelet_csr.checks(kubelet_csr.read(csr(signer=signer)), "nodeclient")[0].passed
+@pytest.mark.parametrize(("signer", "permission"), SIGNERS)
+def test_other_signers(signer: str, permission: str | None):
+    facts = kubelet_csr.read(csr(signer=signer))
+    assert kubelet_csr.candidates(facts) == ()
+    assert kubelet_csr.closest(signer) == permission
+    assert not kubelet_csr.checks(facts, "nodeclient")[0].passed
 
 
 @pytest.mark.parametrize(
@@ -98,8 +92,7 @@ def test_other_signers(signer: str, reason: str):
 def test_renewal(change: dict[str, Any], found: list[str]):
     assert kinds(csr(**change)) == found
     if found:
-        first = kubelet_csr.recognise(kubelet_csr.read(csr(**change)))
-        assert isinstance(first, kubelet_csr.Recognised)
+        first = kubelet_csr.candidates(kubelet_csr.read(csr(**change)))[0]
         assert first.message == "Auto approving kubelet client certificate after SubjectAccessReview."
 
 
@@ -128,27 +121,19 @@ SERVING_CASES = [
 @pytest.mark.parametrize(("change", "sans", "check"), SERVING_CASES)
 def test_serving(change: dict[str, Any], sans: list[str], check: str):
     facts = kubelet_csr.read(serving(*sans, **change))
-    verdict = kubelet_csr.recognise(facts, ADDRESSES)
+    recognised = kubelet_csr.candidates(facts, ADDRESSES)
     made = kubelet_csr.checks(facts, "selfnodeserver", ADDRESSES)
     assert [found.name for found in made if not found.passed] == ([check] if check else [])
-    if check:
-        assert isinstance(verdict, decision.NotMine)
-        assert verdict.sentence.startswith(check)
-    else:
-        assert isinstance(verdict, kubelet_csr.Recognised)
-        assert verdict.permission == "selfnodeserver"
-        assert verdict.message == "Auto approving self kubelet serving certificate after SubjectAccessReview."
-        assert verdict.checks == made
+    message = "Auto approving self kubelet serving certificate after SubjectAccessReview."
+    assert recognised == (() if check else (kubelet_csr.Recognised("selfnodeserver", message, made),))
 
 
 def test_the_longest_name_of_a_node():
     name = ".".join(["a" * 63] * 4)[:253]
     assert kinds(csr(cn=f"system:node:{name}")) == ["nodeclient"]
-    verdict = kubelet_csr.recognise(kubelet_csr.read(csr(cn=f"system:node:{name}a")))
-    assert isinstance(verdict, decision.NotMine)
-    assert verdict.sentence == (
-        "common name: what follows system:node: is no name of a node: must be no more than 253 bytes"
-    )
+    made = kubelet_csr.checks(kubelet_csr.read(csr(cn=f"system:node:{name}a")), "nodeclient")
+    why = "what follows system:node: is no name of a node: must be no more than 253 bytes"
+    assert [found for found in made if not found.passed] == [kubelet_csr.Check("common name", False, why)]
 
 
 NEVER = [
@@ -187,11 +172,10 @@ def test_never_a_nodes(name: str):
     addresses = (*ADDRESSES, name.partition(":")[2])
     facts = kubelet_csr.read(serving("DNS:a.example", name))
     made = kubelet_csr.checks(facts, "selfnodeserver", addresses, RESERVED)
-    assert [found.name for found in made if not found.passed] == ["reserved names"]
-    verdict = kubelet_csr.recognise(facts, addresses, RESERVED)
-    assert isinstance(verdict, decision.NotMine)
+    (failed,) = [found for found in made if not found.passed]
+    assert failed.name == "reserved names"
     text = name.partition(":")[2] if name.startswith("DNS") else str(names.ip_address(name.partition(":")[2]))
-    assert verdict.sentence.startswith(f"reserved names: [{text}] is of every machine")
+    assert failed.compared.startswith(f"[{text}] is of every machine")
     assert kubelet_csr.candidates(facts, addresses, RESERVED) == ()
 
 
@@ -203,9 +187,10 @@ def test_what_is_reserved_for_others_leaves_the_rest():
 
 @pytest.mark.parametrize("addresses", [None, ()])
 def test_serving_without_a_node(addresses: tuple[str, ...] | None):
-    verdict = kubelet_csr.recognise(kubelet_csr.read(serving("DNS:a.example")), addresses)
-    assert isinstance(verdict, decision.NotMine)
-    assert verdict.sentence.startswith("node addresses: ")
+    facts = kubelet_csr.read(serving("DNS:a.example"))
+    assert kubelet_csr.candidates(facts, addresses) == ()
+    made = kubelet_csr.checks(facts, "selfnodeserver", addresses)
+    assert [found.name for found in made if not found.passed] == ["node addresses"]
 
 
 def test_facts():
