@@ -46,7 +46,7 @@ from handfast.apiserver import (
     writes,
 )
 from handfast.assembly import guard as guard_module
-from handfast.assembly import layout, served_files
+from handfast.assembly import layout, renewal, served_files
 from handfast.pki import seal
 from handfast.runtime import clock as clock_module
 from handfast.runtime import collector, files, tasks
@@ -298,7 +298,7 @@ async def run(options: ApiServerOptions, renew: Callable[[], float] | None = Non
     server = await open_server(options, clock)
     await server.start()
     if renew is not None:
-        server.also(served_files.keep_renewed(renew, clock), name="renewal")
+        server.also(renewal.keep_renewed(renew, clock), name="renewal")
     collector.calm()
     _log.info("serving", address=f"{server.address[0]}:{server.address[1]}")
     try:

@@ -13,12 +13,10 @@ It does not write them: `datadir` renews them, `ca_rotation` replaces them, and 
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import pathlib
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import structlog
 
@@ -32,10 +30,6 @@ from handfast.runtime import clock as clocks
 from handfast.runtime import files, following, tasks
 
 _log = structlog.get_logger("handfast.served_files")
-_HOUR: Final = 3600.0
-# Seconds between two renewals at least, and after one that failed.
-_LEAST: Final = 5.0
-_AGAIN: Final = 60.0
 
 
 class ServedFiles:
@@ -115,15 +109,3 @@ class ServedFiles:
         return errors.Refused(
             f"{self._pair[0]} and {self._pair[1]} cannot be served with: {why}", reason="InvalidKeyPair"
         )
-
-
-async def keep_renewed(renew: Callable[[], float], clock: clocks.Clock) -> None:
-    """Call `renew` every hour, and when it says that something is due; its failures are told, and tried again."""
-    seconds = 0.0
-    while True:
-        await clock.sleep(min(_HOUR, max(_LEAST, seconds + 1.0)))
-        try:
-            seconds = await asyncio.to_thread(renew)
-        except errors.HandfastError as error:
-            _log.warning("certificates were not renewed", reason=error.reason, error=error.message)
-            seconds = _AGAIN

@@ -219,17 +219,17 @@ def rotate(directory: str, config_file: str | None, form: str, **asked: bool) ->
 async def _rotate(
     place: layout.Layout, chosen: config.Configuration, asked: Mapping[str, bool], form: str, *, running: bool
 ) -> None:
-    from handfast.assembly import ca_rotation
+    from handfast.assembly import ca_rotation, rotation_steps
     from handfast.rules import trust_rotation
 
     what = trust_rotation.What.ACCOUNTS if asked["accounts"] else trust_rotation.What.CA
-    world = ca_rotation.World(
+    control_plane = rotation_steps.ControlPlane(
         reach=lambda: _reach(place, chosen, running=running),
         running=running,
         clock=clocks.SystemClock(),
         max_token_seconds=chosen.service_account_max_token_seconds,
     )
-    work = ca_rotation.Rotation(place, what, world)
+    work = ca_rotation.Rotation(place, what, control_plane)
     skip = asked["unsafe_skip_wait"]
     reports: list[ca_rotation.Report] = []
     with work.alone():

@@ -15,7 +15,15 @@ import stat
 import pytest
 
 from handfast import errors
-from handfast.assembly import ca_rotation, datadir, layout, rotation_files, rotation_objects, trust_overview
+from handfast.assembly import (
+    ca_rotation,
+    datadir,
+    layout,
+    rotation_files,
+    rotation_objects,
+    rotation_steps,
+    trust_overview,
+)
 from handfast.assembly import own_certificates as own
 from handfast.assembly.endpoints import Address
 from handfast.bootstrap import kubeconfig
@@ -111,6 +119,13 @@ def objects(place, monkeypatch):
     return Objects(place, monkeypatch)
 
 
+class Observed(ca_rotation.Rotation):
+    @property
+    def state(self):
+        """What is written down."""
+        return self._kept.read()
+
+
 @pytest.fixture
 def rotations(place, objects, clock):
     @contextlib.asynccontextmanager
@@ -118,8 +133,7 @@ def rotations(place, objects, clock):
         yield None
 
     def make(what=What.CA, *, running=True):
-        world = ca_rotation.World(reach=reach, running=running, clock=clock)
-        return ca_rotation.Rotation(place, what, world)
+        return Observed(place, what, rotation_steps.ControlPlane(reach=reach, running=running, clock=clock))
 
     return make
 
