@@ -27,6 +27,7 @@ from handfast.client import certificates as requesting
 from handfast.node import certificate_store
 from handfast.pki import authority, keys, names, pairs, pem, pins, profiles
 from handfast.pki import requests as signing_requests
+from handfast.rules import user_names
 from handfast.runtime import clock
 from tests.interop import kubelets, running, tools
 from tests.interop.kubelets import Asked, Machine
@@ -185,7 +186,7 @@ def nearly_ended(machine: Machine, plane: running.ControlPlane) -> pairs.Pair:
         keys.private_from_pem((plane.pki / "ca.key").read_bytes()),
     )
     profile = dataclasses.replace(profiles.KUBELET_CLIENT, backdate=datetime.timedelta(hours=10))
-    key, subject, now = keys.generate(), requesting.node_subject(machine.node), clock.SystemClock().now()
+    key, subject, now = keys.generate(), user_names.node_subject(machine.node), clock.SystemClock().now()
     issued = ca.issue(key.public, subject, names.Sans(), profile, now, datetime.timedelta(minutes=10))
     return pairs.join(issued.pem, key)
 
@@ -195,7 +196,7 @@ def test_expired(rotate: bool, machine: Machine, signing: Any) -> None:
     """A machine that was off for too long, and has a token again."""
     yesterday = clock.SystemClock().now() - datetime.timedelta(days=1)
     ca = authority.self_signed_ca(names.Subject(common_name="ca"), keys.generate(), yesterday)
-    key, subject = keys.generate(), requesting.node_subject(machine.node)
+    key, subject = keys.generate(), user_names.node_subject(machine.node)
     hour = datetime.timedelta(hours=1)
     issued = ca.issue(key.public, subject, names.Sans(), profiles.KUBELET_CLIENT, yesterday, hour)
     old = pairs.join(issued.pem, key)

@@ -14,6 +14,7 @@ from typing import Any
 
 from prometheus_client import parser
 
+from handfast.api import handfast_kinds
 from handfast.assembly import controllers
 from handfast.client import api, cache
 from handfast.controllers import csr_approver, csr_cleaner, csr_signer, loop, signing_authorities
@@ -27,7 +28,7 @@ from tests.world.clock import MovableClock
 
 ALL = (csr_approver.NAME, csr_signer.NAME, csr_cleaner.NAME)
 CSRS = api.Resource("certificates.k8s.io", "v1", "certificatesigningrequests", False)
-LOGS = api.Resource("handfast.dev", "v1alpha1", "issuancelogs", False)
+LOGS = handfast_kinds.ISSUANCE_LOG
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 ROLE = "system:certificates.k8s.io:certificatesigningrequests"
 CLIENT_USAGES = ("digital signature", "client auth")

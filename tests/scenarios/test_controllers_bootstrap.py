@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 
 from handfast import errors
-from handfast.assembly import controllers, own_certificates
+from handfast.assembly import controllers
 from handfast.bootstrap import cluster_info, jws, kubeconfig, tokens
 from handfast.client import api, cache
 from handfast.controllers import bootstrap_signer, loop, token_cleaner
 from handfast.controllers import cluster_info as publisher
+from handfast.rules import user_names
 from handfast.runtime import tasks
 from tests.scenarios import controlled as c
 from tests.world import world as worlds
@@ -230,7 +231,7 @@ async def test_the_role_runs_what_is_named(tmp_path: pathlib.Path):
         path = tmp_path / "kubeconfig"
         text = story.world.place.controllers_kubeconfig.read_text().replace("https://127.0.0.1:6443", story.world.base)
         assert kubeconfig.parse(text).user is not None
-        assert own_certificates.CONTROLLERS_USER in text
+        assert user_names.CONTROLLERS in text
         path.write_text(text)
         path.chmod(0o600)
         role = functools.partial(

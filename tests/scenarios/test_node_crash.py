@@ -26,6 +26,7 @@ from handfast.bootstrap import kubeconfig
 from handfast.client import certificates, connection
 from handfast.node import certificate_store
 from handfast.pki import keys, pairs, requests
+from handfast.rules import user_names
 from handfast.runtime import clock as clocks
 from tests.world import certifying, killing
 from tests.world import world as worlds
@@ -73,7 +74,7 @@ class Stage:
             name = item["metadata"]["name"]
             if name not in self._parsed:
                 self._parsed[name] = requests.parse(base64.b64decode(item["spec"]["request"]))
-        subject = certificates.node_subject(order.node)
+        subject = user_names.node_subject(order.node)
         return [request for request in self._parsed.values() if request.subject == subject]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from handfast.api import status
 from handfast.client import api, certificates
 from handfast.pki import authority, keys, names, pem, profiles, requests
+from handfast.rules import user_names
 from tests.scenarios import controlled
 from tests.world import world as worlds
 
@@ -131,7 +132,7 @@ NODE_BOOTSTRAPPER = "system:node-bootstrapper"
 def pair_for(certifier: Certifier, node: str, ttl: datetime.timedelta | None = None) -> tuple[bytes, keys.PrivateKey]:
     """A client certificate that a node has had from before, in PEM, and its key."""
     key = keys.generate()
-    subject = certificates.node_subject(node)
+    subject = user_names.node_subject(node)
     now = certifier.world.clock.now()
     issued = certifier.authority.issue(key.public, subject, names.Sans(), profiles.KUBELET_CLIENT, now, ttl)
     return issued.pem, key

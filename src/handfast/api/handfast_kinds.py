@@ -8,15 +8,14 @@ object of such a kind brings about is elsewhere: revocation is `rules.revocation
 
 from __future__ import annotations
 
-import functools
+import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
 from handfast.api import kinds
 
 GROUP: Final = "handfast.dev"
-REVOCATIONS: Final = (GROUP, "revocations")
-ISSUANCE_LOGS: Final = (GROUP, "issuancelogs")
+_VERSION: Final = "v1alpha1"
 # What a Revocation gives as its reason when nobody gave one: the word of RFC 5280, section 5.3.1.
 UNSPECIFIED: Final = "unspecified"
 # What a Revocation can name; at least one.
@@ -153,37 +152,71 @@ _LOG_COLUMNS: Final = (
 )
 
 
-@functools.cache
+REVOCATION: Final = kinds.Kind(
+    group=GROUP,
+    version=_VERSION,
+    kind="Revocation",
+    plural="revocations",
+    singular="revocation",
+    namespaced=False,
+    short_names=("rev",),
+    categories=("handfast",),
+    listed_as="RevocationList",
+    needs_resource_version=True,
+    has_generation=True,
+    schema=_SCHEMA,
+    columns=_COLUMNS,
+)
+ISSUANCE_LOG: Final = kinds.Kind(
+    group=GROUP,
+    version=_VERSION,
+    kind="IssuanceLog",
+    plural="issuancelogs",
+    singular="issuancelog",
+    namespaced=False,
+    short_names=("il",),
+    categories=("handfast",),
+    listed_as="IssuanceLogList",
+    needs_resource_version=True,
+    has_generation=True,
+    schema=_LOG_SCHEMA,
+    columns=_LOG_COLUMNS,
+)
+# As a request, or the store, names them.
+REVOCATIONS: Final = REVOCATION.resource
+ISSUANCE_LOGS: Final = ISSUANCE_LOG.resource
+
+
 def rows() -> tuple[kinds.Kind, ...]:
     """Every row, in discovery order."""
-    revocation = kinds.Kind(
-        group=GROUP,
-        version="v1alpha1",
-        kind="Revocation",
-        plural="revocations",
-        singular="revocation",
-        namespaced=False,
-        short_names=("rev",),
-        categories=("handfast",),
-        listed_as="RevocationList",
-        needs_resource_version=True,
-        has_generation=True,
-        schema=_SCHEMA,
-        columns=_COLUMNS,
-    )
-    issuance_log = kinds.Kind(
-        group=GROUP,
-        version="v1alpha1",
-        kind="IssuanceLog",
-        plural="issuancelogs",
-        singular="issuancelog",
-        namespaced=False,
-        short_names=("il",),
-        categories=("handfast",),
-        listed_as="IssuanceLogList",
-        needs_resource_version=True,
-        has_generation=True,
-        schema=_LOG_SCHEMA,
-        columns=_LOG_COLUMNS,
-    )
-    return revocation, issuance_log
+    return REVOCATION, ISSUANCE_LOG
+
+
+def definition(kind: kinds.Kind) -> dict[str, Any]:
+    """The CustomResourceDefinition that makes another API server serve this kind."""
+    names = {
+        "plural": kind.plural,
+        "singular": kind.singular,
+        "kind": kind.kind,
+        "listKind": kind.list_kind,
+        "shortNames": list(kind.short_names),
+        "categories": list(kind.categories),
+    }
+    version = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": copy.deepcopy(kind.schema)},
+        "additionalPrinterColumns": [dict(column) for column in kind.columns],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": names,
+            "versions": [version],
+        },
+    }

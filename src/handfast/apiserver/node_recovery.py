@@ -55,7 +55,7 @@ _REQUESTS: Final = (certificate_admission.GROUP, "certificatesigningrequests")
 _REQUEST_PREFIX: Final = "/".join((*_REQUESTS, ""))
 _LEDGER: Final = "/".join((*handfast_kinds.ISSUANCE_LOGS, ""))
 # As the names of entries are written; that of a Node has no other characters.
-_NAMED: Final = re.compile(rb"CN=system:node:([a-z0-9.-]{1,253})")
+_NAMED: Final = re.compile(f"CN={user_names.NODE_PREFIX}([a-z0-9.-]{{1,253}})".encode())
 _REMEMBERED: Final = 4096
 
 

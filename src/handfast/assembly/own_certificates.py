@@ -21,15 +21,14 @@ from handfast import errors
 from handfast.assembly import layout
 from handfast.bootstrap import kubeconfig
 from handfast.pki import authority, bundles, certificates, chains, keys, names, pem, profiles
-from handfast.rules import access
+from handfast.rules import access, user_names
 from handfast.runtime import files
 
 CLUSTER: Final = "handfast"
 # The one group that no policy can lock out: this file is the way back in.
 ADMIN: Final = names.Subject(common_name="kubernetes-admin", organizations=(access.MASTERS,))
 # The user that the default policy knows.
-CONTROLLERS_USER: Final = "system:kube-controller-manager"
-CONTROLLERS: Final = names.Subject(common_name=CONTROLLERS_USER)
+CONTROLLERS: Final = names.Subject(common_name=user_names.CONTROLLERS)
 MAX_BYTES: Final = 1 << 20
 RESTORE: Final = "restore it from a backup; it is not made anew, because what depends on it would be lost"
 _SERVING: Final = names.Subject(common_name="kube-apiserver")

@@ -40,7 +40,6 @@ from handfast.runtime import tls
 _CONFIG_MAPS: Final = api.Resource("", "v1", "configmaps", namespaced=True)
 _LEASES: Final = api.Resource("coordination.k8s.io", "v1", "leases", namespaced=True)
 _LEASE_NAMESPACE: Final = "kube-node-lease"
-_LOGS: Final = next(row for row in handfast_kinds.rows() if row.resource == handfast_kinds.ISSUANCE_LOGS)
 _ROOT_CA: Final = "kube-root-ca.crt"
 _ROOT_CA_KEY: Final = "ca.crt"
 _TRIES: Final = 5
@@ -170,7 +169,7 @@ async def served_certificate(place: connections.Connection) -> bytes:
 async def entries(client: api.Client) -> list[ledger_entries.Entry] | None:
     """Every certificate in the ledger; None where the API has no ledger. A line that cannot be read is refused."""
     try:
-        found = await client.list(_LOGS)
+        found = await client.list(handfast_kinds.ISSUANCE_LOG)
     except status.StatusError as error:
         if error.reason == "NotFound":
             return None

@@ -164,7 +164,12 @@ def _praise(segments: Sequence[ledger.Segment]) -> str:
     count = sum(len(segment.entries) for segment in segments)
     first = segments[0]
     begins = "from the beginning" if first.sequence == 1 else f"from {first.name} on; older ones were deleted"
-    return f"the chain holds: {count} entries in {len(segments)} segments, {begins}\nhead {segments[-1].last_link}"
+    held = f"{_counted(count, 'entry', 'entries')} in {_counted(len(segments), 'segment', 'segments')}"
+    return f"the chain holds: {held}, {begins}\nhead {segments[-1].last_link}"
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
 
 
 def _hash(text: str) -> str:
@@ -183,9 +188,8 @@ def _segments(kubeconfig: str) -> list[ledger.Segment]:
 
 async def _fetch(kubeconfig: str) -> Sequence[Any]:
     from handfast.api import handfast_kinds, status
-    from handfast.client import api
 
-    logs = api.Resource(handfast_kinds.GROUP, "v1alpha1", handfast_kinds.ISSUANCE_LOGS[1], namespaced=False)
+    logs = handfast_kinds.ISSUANCE_LOG
     async with connecting.connected(kubeconfig) as reached:
         try:
             return await reached.client.list(logs)
@@ -211,7 +215,8 @@ def _entries(segments: Sequence[ledger.Segment]) -> list[ledger_entries.Entry]:
             except errors.Refused:
                 unreadable += 1
     if unreadable:
-        output.note(f"{unreadable} entries cannot be read and are left out; `handfast ledger verify` says more")
+        left_out = "entry cannot be read and is" if unreadable == 1 else "entries cannot be read and are"
+        output.note(f"{unreadable} {left_out} left out; `handfast ledger verify` says more")
     return found
 
 

@@ -153,7 +153,9 @@ def _look(directory: pathlib.Path, server: str | None, difference: float | None,
 
 
 def _name(pair: pairs.Pair | None) -> str | None:
-    return None if pair is None else pair.leaf.subject.common_name.removeprefix("system:node:")
+    from handfast.rules import user_names
+
+    return None if pair is None else pair.leaf.subject.common_name.removeprefix(user_names.NODE_PREFIX)
 
 
 def _certificate(pair: pairs.Pair, path: str, now: datetime.datetime) -> dict[str, Any]:

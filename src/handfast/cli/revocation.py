@@ -20,7 +20,7 @@ from handfast.api import handfast_kinds, jsonpath, objects, status
 from handfast.client import api
 from handfast.rules import user_names
 
-KIND: Final = next(row for row in handfast_kinds.rows() if row.resource == handfast_kinds.REVOCATIONS)
+KIND: Final = handfast_kinds.REVOCATION
 NODES: Final = api.Resource("", "v1", "nodes", namespaced=False)
 _PREFIX: Final = "node-"
 _MAX_NAME: Final = 253

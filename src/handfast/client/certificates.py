@@ -36,6 +36,7 @@ from handfast.api import status
 from handfast.client import api
 from handfast.client import transport as transports
 from handfast.pki import certificates, keys, names, pem, request_names, requests, rotation, usages
+from handfast.rules import user_names
 from handfast.runtime import backoff, tasks
 from handfast.runtime import clock as clocks
 
@@ -139,7 +140,7 @@ class Wanted:
 def node_client(node: str, expiration_seconds: int | None = None) -> Wanted:
     """The certificate by which a node logs in."""
     return Wanted(
-        subject=node_subject(node),
+        subject=user_names.node_subject(node),
         signer=KUBELET_CLIENT,
         usages=(usages.DIGITAL_SIGNATURE, usages.CLIENT_AUTH),
         expiration_seconds=expiration_seconds,
@@ -149,16 +150,12 @@ def node_client(node: str, expiration_seconds: int | None = None) -> Wanted:
 def node_serving(node: str, sans: names.Sans, expiration_seconds: int | None = None) -> Wanted:
     """The certificate of a node's own HTTPS endpoint."""
     return Wanted(
-        subject=node_subject(node),
+        subject=user_names.node_subject(node),
         sans=sans,
         signer=KUBELET_SERVING,
         usages=(usages.DIGITAL_SIGNATURE, usages.SERVER_AUTH),
         expiration_seconds=expiration_seconds,
     )
-
-
-def node_subject(node: str) -> names.Subject:
-    return names.Subject(common_name=f"system:node:{node}", organizations=("system:nodes",))
 
 
 def name_of(key: keys.PublicKey, wanted: Wanted) -> str:

@@ -26,7 +26,7 @@ from handfast.client import api
 from handfast.rules import ledger, ledger_entries
 from handfast.runtime import clock as clocks
 
-LOGS: Final = api.Resource(handfast_kinds.GROUP, "v1alpha1", handfast_kinds.ISSUANCE_LOGS[1], False)
+LOGS: Final = handfast_kinds.ISSUANCE_LOG
 # With a few copies of a signer, losing more often in a row means that something else is wrong.
 _TRIES: Final = 16
 _LOST: Final = frozenset({"Conflict", "AlreadyExists", "NotFound"})

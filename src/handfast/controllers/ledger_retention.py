@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 from typing import Final
 
+from handfast.api import handfast_kinds
 from handfast.client import api
 from handfast.controllers import loop
 from handfast.rules import ledger
@@ -17,7 +18,7 @@ from handfast.runtime import clock as clocks
 
 NAME = "issuance-log-cleaner-controller"
 KEY: Final = "ledger"
-LOGS: Final = api.Resource("handfast.dev", "v1alpha1", "issuancelogs", False)
+LOGS: Final = handfast_kinds.ISSUANCE_LOG
 # How long after their certificates have expired segments are kept; longer than a node may take to recover.
 DAYS: Final = 90
 _LOOK_AGAIN_SECONDS: Final = 3600.0

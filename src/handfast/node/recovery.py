@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Final
 
 from handfast import errors
 from handfast.api import status
@@ -22,21 +21,20 @@ from handfast.client import api, certificates, transport
 from handfast.client import connection as connections
 from handfast.node import certificate_store
 from handfast.pki import pairs
+from handfast.rules import user_names
 from handfast.runtime import clock as clocks
-
-_PREFIX: Final = "system:node:"
 
 
 def node_of(pair: pairs.Pair) -> str:
     """Whose certificate it is."""
     name = pair.leaf.subject.common_name
-    if not name.startswith(_PREFIX) or name == _PREFIX:
+    if not (node := user_names.node_named(name)):
         raise errors.Refused(
             f"the certificate is that of {name!r}, which is no node",
             reason="NotANode",
             hint="name another directory with --cert-dir",
         )
-    return name.removeprefix(_PREFIX)
+    return node
 
 
 def expired(store: certificate_store.CertificateStore, clock: clocks.Clock) -> pairs.Pair | None:

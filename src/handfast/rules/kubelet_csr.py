@@ -46,10 +46,7 @@ from dataclasses import dataclass
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.pki import names, requests, usages
-from handfast.rules import certificate_admission
-
-NODES_GROUP = "system:nodes"
-NODE_PREFIX = "system:node:"
+from handfast.rules import certificate_admission, user_names
 
 SELF_NODE_CLIENT = "selfnodeclient"
 NODE_CLIENT = "nodeclient"
@@ -92,8 +89,7 @@ class Facts:
     @property
     def node_name(self) -> str:
         """The node that the common name names; empty if it names none."""
-        common_name = self.request.subject.common_name
-        return common_name.removeprefix(NODE_PREFIX) if common_name.startswith(NODE_PREFIX) else ""
+        return user_names.node_named(self.request.subject.common_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +164,7 @@ def checks(
         # 1.
         Check(SIGNER, facts.signer_name == wanted, f"{facts.signer_name} is to be {wanted}"),
         # 2.
-        Check(ORGANIZATION, is_nodes(facts), f"{_list(subject.organizations)} is to be [{NODES_GROUP}]"),
+        Check(ORGANIZATION, is_nodes(facts), f"{_list(subject.organizations)} is to be [{user_names.NODES}]"),
         # 3.
         _common_name(facts),
     ]
@@ -182,12 +178,12 @@ def checks(
 
 def is_nodes(facts: Facts) -> bool:
     """Check 2."""
-    return facts.request.subject.organizations == (NODES_GROUP,)
+    return facts.request.subject.organizations == (user_names.NODES,)
 
 
 def is_node(facts: Facts) -> bool:
     """The first half of check 3."""
-    return facts.request.subject.common_name.startswith(NODE_PREFIX)
+    return facts.request.subject.common_name.startswith(user_names.NODE_PREFIX)
 
 
 def wrong_node_name(facts: Facts) -> str | None:
@@ -222,10 +218,10 @@ def _is_nobodys(name: names.IP | str) -> bool:
 def _common_name(facts: Facts) -> Check:
     # 3.
     wrong = wrong_node_name(facts) if is_node(facts) else None
-    compared = f"{facts.request.subject.common_name!r} is to begin with {NODE_PREFIX}"
+    compared = f"{facts.request.subject.common_name!r} is to begin with {user_names.NODE_PREFIX}"
     if wrong is not None:
         # Not the name itself, which may be as long as a request.
-        compared = f"what follows {NODE_PREFIX} is no name of a node: {wrong}"
+        compared = f"what follows {user_names.NODE_PREFIX} is no name of a node: {wrong}"
     return Check(COMMON_NAME, is_node(facts) and wrong is None, compared)
 
 

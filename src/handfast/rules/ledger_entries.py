@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import objects
+from handfast.bootstrap import tokens
 from handfast.pki import names
 from handfast.rules import user_names
 
@@ -33,7 +34,6 @@ _MAX_TEXT: Final = 96
 _LONGER: Final = {"requester": 280, "request": 256}
 _DIGEST: Final = "sha256:"
 _INSTANTS: Final = ("issued_at", "not_after")
-_BOOTSTRAP: Final = "system:bootstrap:"
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
 
@@ -78,8 +78,8 @@ def authenticated_by(username: str, groups: Sequence[str], extra: Mapping[str, S
         return "node-recovery" if recovers else "x509", found
     if kind == "JTI":
         return "service-account", found
-    if username.startswith(_BOOTSTRAP):
-        return "bootstrap-token", username.removeprefix(_BOOTSTRAP)
+    if username.startswith(tokens.USER_PREFIX):
+        return "bootstrap-token", username.removeprefix(tokens.USER_PREFIX)
     return ("service-account" if user_names.service_account(username) is not None else "unknown"), ""
 
 

@@ -38,8 +38,6 @@ from collections.abc import Callable, Mapping
 from handfast.rules import access, decision, node_graph, node_references, user_names
 
 RULE = "node"
-USER_PREFIX = user_names.NODE_PREFIX
-GROUP = user_names.NODES
 LEASE_NAMESPACE = "kube-node-lease"
 
 _READ = frozenset({"get", "list", "watch"})

@@ -87,7 +87,7 @@ class Shown:
     def node(self) -> str:
         """The node it names; empty if it is none's."""
         name = self.subject.common_name.removeprefix(user_names.NODE_PREFIX)
-        wanted = names.Subject(common_name=user_names.node_user(name), organizations=(user_names.NODES,))
+        wanted = user_names.node_subject(name)
         return name if self.subject == wanted else ""
 
 
@@ -163,7 +163,7 @@ def lease_is_fresh(lease: Any, now: datetime.datetime) -> bool:
 
 def is_of(entry: ledger_entries.Entry, node: str) -> bool:
     """Whether an entry of the ledger is a kubelet's client certificate of this node (5.)."""
-    subject = names.Subject(common_name=user_names.node_user(node), organizations=(user_names.NODES,))
+    subject = user_names.node_subject(node)
     found = ledger_entries.names_of(subject, names.Sans())
     return (entry.signer, entry.names) == (certificate_admission.KUBELET_CLIENT, found)
 
@@ -210,7 +210,7 @@ class Authorizer:
 def judge_request(node: str, document: Any, waiting: str | None) -> decision.Approve | decision.Deny:
     """Whether a recovering node may make this request; `waiting` is another of its that is not done."""
     # 6.
-    wanted = names.Subject(common_name=user_names.node_user(node), organizations=(user_names.NODES,))
+    wanted = user_names.node_subject(node)
     if jsonpath.text(document, "spec", "signerName") != certificate_admission.KUBELET_CLIENT:
         return _deny("WrongSigner", f"a node that recovers may only ask {certificate_admission.KUBELET_CLIENT}")
     try:

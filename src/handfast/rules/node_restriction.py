@@ -45,10 +45,10 @@ from handfast.api import jsonpath, objects
 from handfast.rules import (
     certificate_admission,
     decision,
-    node_access,
     node_restriction_pods,
     node_restriction_tokens,
     node_write,
+    user_names,
 )
 
 LEASES = "kube-node-lease"
@@ -89,7 +89,7 @@ Refusal = decision.Deny | None
 
 def concerns(groups: tuple[str, ...]) -> bool:
     """Whether the caller may be a node: cheap, since it is asked of every write."""
-    return node_access.GROUP in groups
+    return user_names.NODES in groups
 
 
 def decide(asked: node_write.Write, known: node_write.Known) -> decision.Decision:
@@ -97,7 +97,7 @@ def decide(asked: node_write.Write, known: node_write.Known) -> decision.Decisio
     if not concerns(asked.groups):
         return _NOT_A_NODE
     # 1.
-    node = asked.user.removeprefix(node_access.USER_PREFIX) if asked.user.startswith(node_access.USER_PREFIX) else ""
+    node = user_names.node_named(asked.user)
     if not node:
         return node_write.refuse("UnknownNode", f"could not determine node from user {node_write.quoted(asked.user)}")
     row = _ROWS.get(asked.resource)
@@ -237,8 +237,8 @@ def _certificate_request(node: str, asked: node_write.Write, _known: node_write.
         subject = certificate_admission.parse(asked.document).subject
     except errors.Refused as refused:
         return node_write.refuse(refused.reason, f"unable to parse csr: {refused.message}")
-    if subject.common_name != node_access.USER_PREFIX + node:
-        return node_write.refuse("OtherNode", f"can only create a node CSR with CN={node_access.USER_PREFIX}{node}")
+    if subject.common_name != user_names.node_user(node):
+        return node_write.refuse("OtherNode", f"can only create a node CSR with CN={user_names.node_user(node)}")
     return None
 
 

@@ -18,6 +18,7 @@ AUTOSCALING, NETWORKING, DISCOVERY = "autoscaling", "networking.k8s.io", "discov
 CERTIFICATES, COORDINATION = "certificates.k8s.io", "coordination.k8s.io"
 EVENTS, STORAGE, NODE = "events.k8s.io", "storage.k8s.io", "node.k8s.io"
 HANDFAST = handfast_kinds.GROUP
+_LOGS = handfast_kinds.ISSUANCE_LOG.plural
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
@@ -66,7 +67,7 @@ _VIEW = (
     on(BATCH, "cronjobs cronjobs/status jobs jobs/status", READ),
     on(POLICY, "poddisruptionbudgets poddisruptionbudgets/status", READ),
     on(NETWORKING, "ingresses ingresses/status networkpolicies", READ),
-    on(HANDFAST, "issuancelogs", READ),
+    on(HANDFAST, _LOGS, READ),
 )
 _EDIT = (
     on("", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy", READ),
@@ -126,7 +127,7 @@ _CONTROLLERS = (
     rbac.PolicyRule((*READ, "patch", "update", "delete", "deletecollection"), ("*",), ("*",)),
     on("", "configmaps endpoints events serviceaccounts", "create"),
     on(DISCOVERY, "endpointslices", "create"),
-    on(HANDFAST, "issuancelogs", "create"),
+    on(HANDFAST, _LOGS, "create"),
     on(AUTHENTICATION, "tokenreviews", "create"),
     on(AUTHORIZATION, "subjectaccessreviews", "create"),
     # Aggregation writes rules that the controllers do not hold.

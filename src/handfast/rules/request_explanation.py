@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from handfast import errors
 from handfast.api import jsonpath, objects
-from handfast.rules import decision, kubelet_csr, request_age, signers
+from handfast.rules import decision, kubelet_csr, request_age, signers, user_names
 
 ISSUED = "Issued"
 DENIED = "Denied"
@@ -162,8 +162,8 @@ def _change(check: str, facts: kubelet_csr.Facts, permission: str) -> str:
 
 # What would make a failed check pass. The signer's is not here: the kinds compared are those of the request's signer.
 _CHANGES: Mapping[str, str] = {
-    kubelet_csr.ORGANIZATION: f"create a new request with {kubelet_csr.NODES_GROUP} as its only organization",
-    kubelet_csr.COMMON_NAME: f"create a new request with the common name {kubelet_csr.NODE_PREFIX}<name of the node>",
+    kubelet_csr.ORGANIZATION: f"create a new request with {user_names.NODES} as its only organization",
+    kubelet_csr.COMMON_NAME: f"create a new request with the common name {user_names.NODE_PREFIX}<name of the node>",
     kubelet_csr.NO_SANS: "create a new request without the alternative names {sans}",
     kubelet_csr.HAS_SANS: "create a new request with at least one DNS name or address, and no e-mail address or URI",
     kubelet_csr.USAGES: "create a new request with exactly the usages {usages}",

@@ -46,7 +46,7 @@ from handfast import errors
 from handfast.api import objects
 from handfast.bootstrap import token_limits, token_secrets, tokens
 from handfast.pki import pins, requests
-from handfast.rules import certificate_admission, decision, networks, node_access
+from handfast.rules import certificate_admission, decision, networks, user_names
 
 RULE: Final = "TokenLimits"
 NOT_FROM_HERE: Final = "TokenNotFromHere"
@@ -178,7 +178,7 @@ def _networks(cidrs: tuple[token_limits.Network, ...]) -> networks.Networks | No
 def _node(request: requests.Request) -> str:
     """The node that a request names; empty if none, or one that no node can have."""
     user = request.subject.common_name
-    name = user.removeprefix(node_access.USER_PREFIX)
+    name = user.removeprefix(user_names.NODE_PREFIX)
     return name if user != name and objects.dns_subdomain(name) is None else ""
 
 

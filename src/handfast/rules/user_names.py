@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the names of users and groups say: who is a node, who is a service account, and the groups the server gives.
+"""What the names of users and groups say, and how they are spelt: nodes, service accounts, the groups the server gives.
 
 It reads names that an authenticator vouched for; it neither authenticates anybody nor says what they may do.
 
@@ -11,6 +11,8 @@ It reads names that an authenticator vouched for; it neither authenticates anybo
 from __future__ import annotations
 
 from typing import Final
+
+from handfast.pki import names
 
 # Everybody is in one of these, and only the server itself puts them there.
 AUTHENTICATED: Final = "system:authenticated"
@@ -36,9 +38,19 @@ def node(user: str, groups: tuple[str, ...]) -> str | None:
     return user.removeprefix(NODE_PREFIX)
 
 
+def node_named(user: str) -> str:
+    """The node that a user name names, whoever bears it; empty if it names none."""
+    return user.removeprefix(NODE_PREFIX) if user.startswith(NODE_PREFIX) else ""
+
+
 def node_user(name: str) -> str:
     """The user that a node is."""
     return NODE_PREFIX + name
+
+
+def node_subject(name: str) -> names.Subject:
+    """The subject of a node's certificates, which makes it that user in that group."""
+    return names.Subject(common_name=node_user(name), organizations=(NODES,))
 
 
 def service_account(user: str) -> tuple[str, str] | None:

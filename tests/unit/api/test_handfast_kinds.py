@@ -4,20 +4,24 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import datetime
 
 import pytest
 
 from handfast.api import (
+    defaults,
+    definitions,
     handfast_kinds,
     kinds,
     printers,
     structural,
     structural_schema,
     structural_values,
+    validation,
 )
+from handfast.api.handfast_kinds import ISSUANCE_LOG, REVOCATION
 
-REVOCATION, ISSUANCE_LOG = handfast_kinds.rows()
 SHA = "sha256:" + "0aB" * 21 + "c"
 
 
@@ -55,6 +59,30 @@ def test_no_name_is_taken():
 
 def test_the_schema_is_structural():
     assert structural_schema.problems(REVOCATION.schema or {}, "schema") == []
+
+
+@pytest.mark.parametrize("row", handfast_kinds.rows(), ids=lambda row: row.kind)
+def test_the_definition_gives_the_same_row(row):
+    definition = handfast_kinds.definition(row)
+    kind = next(row for row in kinds.builtin() if row.resource == definitions.RESOURCE)
+    assert list(definitions.problems(definition)) == []
+    filled = copy.deepcopy(definition)
+    defaults.apply(kind, filled)
+    # For another server: this one has the kind already, and nothing else is wrong.
+    assert [cause.field for cause in validation.create(kind, filled)] == ["spec.names.plural", "spec.names.kind"]
+    definition["spec"]["group"] = "elsewhere.example.com"
+    definition["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
+    definition["status"]["acceptedNames"] = definition["spec"]["names"]
+    assert definitions.rows(definition) == [dataclasses.replace(row, group="elsewhere.example.com")]
+    assert definitions.warnings(definition) == []
+
+
+def test_the_definition_is_the_callers_own():
+    definition = handfast_kinds.definition(REVOCATION)
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clear()
+    definition["spec"]["versions"][0]["additionalPrinterColumns"][0].clear()
+    assert problems(document(node="a")) == []
+    assert REVOCATION.columns[0]["name"] == "Node"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from handfast.rules import access, decision, ledger
 from handfast.store import sqlite
 from tests.unit.rules.ledger_cases import NOW, chain, lines, opened
 
-LOGS = next(row for row in handfast_kinds.rows() if row.kind == "IssuanceLog")
+LOGS = handfast_kinds.ISSUANCE_LOG
 ADMIN = identity.User("kubernetes-admin", ("system:masters",))
 PATCHER = identity.User("eve", ("patchers",))
 SIGNER = identity.User("system:kube-controller-manager", ())

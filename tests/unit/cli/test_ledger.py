@@ -136,6 +136,12 @@ def test_verify_a_good_one(reached, capsys):
     assert found == {"good": True, "segments": 3, "entries": 12, "begins": 1, "head": head, "findings": []}
 
 
+def test_verify_counts_one_as_one(reached, capsys):
+    reached.put(ledger.extended(ledger.following(None), [ledger_entries.encode(entry(1))]))
+    assert run("verify") == 0
+    assert capsys.readouterr().out.startswith("the chain holds: 1 entry in 1 segment, from the beginning\n")
+
+
 def test_verify_after_retention(reached, capsys):
     first, *left = chain()
     reached.put(*left)
@@ -206,7 +212,7 @@ def test_what_cannot_be_read_is_noted(reached, capsys):
     reached.put(dataclasses.replace(first, entries=(*first.entries, "x 5 {}")))
     assert listed(capsys) == [f"node-csr-{number}" for number in range(1, 5)]
     assert run("list") == 0
-    assert "1 entries cannot be read" in capsys.readouterr().err
+    assert "1 entry cannot be read and is left out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("reason", "expected"), [("NotFound", "NoLedger"), ("Forbidden", "Forbidden")])

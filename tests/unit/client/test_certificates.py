@@ -16,6 +16,7 @@ from handfast import errors
 from handfast.api import status
 from handfast.client import certificates
 from handfast.pki import authority, keys, names, pairs, pem, profiles, requests
+from handfast.rules import user_names
 from tests.unit.client import scripted
 from tests.world.clock import START, MovableClock
 
@@ -38,7 +39,7 @@ def issued(
     profile: profiles.Profile = profiles.KUBELET_CLIENT,
     sans: names.Sans | None = None,
 ) -> bytes:
-    subject = certificates.node_subject(node)
+    subject = user_names.node_subject(node)
     return CA.issue(key, subject, sans or names.Sans(), profile, at, datetime.timedelta(hours=1)).pem
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import datetime
 
-from handfast.client import certificates
 from handfast.pki import authority, keys, names, pairs, profiles
+from handfast.rules import user_names
 from tests.world.clock import START
 
 HOUR = datetime.timedelta(hours=1)
@@ -29,7 +29,7 @@ def pair(
     profile = profiles.Profile(
         name="exact", usages=profiles.KUBELET_CLIENT.usages, lifetime=lasts, backdate=datetime.timedelta()
     )
-    subject = certificates.node_subject(node)
+    subject = user_names.node_subject(node)
     issued = CA.issue(key.public, subject, sans or names.Sans(), profile, begins)
     return pairs.join(issued.pem, key)
 

@@ -30,6 +30,13 @@ def test_half_a_node_is_none(user: str, groups: tuple[str, ...]) -> None:
 def test_everything_after_the_prefix_is_the_name(name: str) -> None:
     assert user_names.node(f"system:node:{name}", ("x", "system:nodes")) == name
     assert user_names.node_user(name) == f"system:node:{name}"
+    assert user_names.node_named(f"system:node:{name}") == name
+    assert str(user_names.node_subject("a")) == "CN=system:node:a,O=system:nodes"
+
+
+@pytest.mark.parametrize("user", ["", "jane", "system:nodes", "system:node", "system:node-recovery:a", "SYSTEM:NODE:a"])
+def test_a_user_that_names_no_node(user: str) -> None:
+    assert user_names.node_named(user) == ""
 
 
 def test_a_service_account() -> None:
