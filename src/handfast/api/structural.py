@@ -73,7 +73,9 @@ class _Pruner:
             self.fields(schema, value, path, resource=schema.get(EMBEDDED) is True)
         elif isinstance(value, list) and (below := items(schema)) is not None:
             for index, element in enumerate(value):
-                self.value(below, element, Path(index, path))
+                # Of long lists of texts or numbers nothing is dropped.
+                if isinstance(element, dict | list):
+                    self.value(below, element, Path(index, path))
 
     def fields(self, schema: Schema, value: dict[str, Any], path: Path | None, *, resource: bool) -> None:
         keep = schema.get(PRESERVE) is True or schema.get("additionalProperties") is True
@@ -122,7 +124,8 @@ class _Filler:
             self.fields(schema, value)
         elif isinstance(value, list) and (below := items(schema)) is not None:
             for element in value:
-                self.value(below, element)
+                if isinstance(element, dict | list):
+                    self.value(below, element)
 
     def fields(self, schema: Schema, value: dict[str, Any], but: Collection[str] = ()) -> None:
         # 3.

@@ -42,6 +42,7 @@ S, N, L, O = {"type": "string"}, {"type": "number"}, {"type": "array"}, {"type":
         ({**N, "multipleOf": 0.1}, 0.3),
         ({**N, "multipleOf": 3}, 9),
         ({**L, "minItems": 1, "maxItems": 2, "items": S}, ["a", "b"]),
+        ({**L, "items": {**S, "description": "a name", "maxLength": 1}}, ["a", "b"]),
         ({**L, "x-kubernetes-list-type": "set"}, [1, "1", True]),
         (
             {**L, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a", "b"]},
@@ -181,6 +182,12 @@ def test_the_check_has_a_budget() -> None:
     found = structural_values.check({"type": "array", "items": many}, ["a"] * 100)
     assert [(cause.reason, cause.field) for cause in found] == [("FieldValueForbidden", "")]
     assert "too much to check" in found[0].message
+
+
+def test_the_budget_counts_texts_that_are_looked_at_together() -> None:
+    schema = {"type": "array", "items": S}
+    assert structural_values.check(schema, ["a"] * 9, structural_values.Budget(10)) == []
+    assert "too much to check" in structural_values.check(schema, ["a"] * 10, structural_values.Budget(10))[0].message
 
 
 def test_a_budget_can_be_shared() -> None:
