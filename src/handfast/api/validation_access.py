@@ -135,7 +135,7 @@ def _subject(path: str, subject: dict[str, Any], *, namespaced: bool) -> fields.
 
 
 def binding_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
-    if fields.meaning(document.get("roleRef")) != fields.meaning(old.get("roleRef")):
+    if fields.differ(document.get("roleRef"), old.get("roleRef")):
         yield fields.invalid("roleRef", document.get("roleRef"), "cannot change roleRef")
 
 
@@ -214,5 +214,5 @@ def _labels(path: str, part: str, rule: Callable[[str], str | None]) -> fields.C
 
 
 def certificatesigningrequest_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
-    if fields.meaning(document.get("spec")) != fields.meaning(old.get("spec")):  # 5.
+    if fields.differ(document.get("spec"), old.get("spec")):  # 5.
         yield fields.forbidden("spec", fields.IMMUTABLE)

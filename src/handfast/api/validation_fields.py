@@ -142,8 +142,13 @@ def labels(field: str, found: dict[str, Any]) -> Causes:
 
 
 def immutable(field: str, new: Any, old: Any) -> Causes:
-    if meaning(new) != meaning(old):
+    if differ(new, old):
         yield invalid(field, new, IMMUTABLE)
+
+
+def differ(new: Any, old: Any) -> bool:
+    """Whether two values say different things. Most are equal, or the very same, and need no closer look."""
+    return bool(new != old) and meaning(new) != meaning(old)
 
 
 def meaning(value: Any) -> Any:

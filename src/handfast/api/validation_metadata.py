@@ -48,10 +48,14 @@ def create(kind: kinds.Kind, document: dict[str, Any]) -> fields.Causes:
     metadata = objects.metadata(document)
     yield from _names(kind, metadata)  # 1.
     yield from _namespace(kind, metadata)  # 2.
-    yield from fields.labels("metadata.labels", jsonpath.mapping(metadata, "labels"))  # 3.
-    yield from _annotations(jsonpath.mapping(metadata, "annotations"))
-    yield from _owners(jsonpath.mappings(metadata, "ownerReferences"))  # 4.
-    yield from _finalizers(jsonpath.texts(metadata, "finalizers"))  # 5.
+    if "labels" in metadata:  # 3.
+        yield from fields.labels("metadata.labels", jsonpath.mapping(metadata, "labels"))
+    if "annotations" in metadata:
+        yield from _annotations(jsonpath.mapping(metadata, "annotations"))
+    if "ownerReferences" in metadata:  # 4.
+        yield from _owners(jsonpath.mappings(metadata, "ownerReferences"))
+    if "finalizers" in metadata:  # 5.
+        yield from _finalizers(jsonpath.texts(metadata, "finalizers"))
 
 
 def update(kind: kinds.Kind, document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
@@ -62,9 +66,11 @@ def update(kind: kinds.Kind, document: dict[str, Any], old: dict[str, Any]) -> f
         if new_metadata.get(key) not in (None, "", old_metadata.get(key)):
             yield fields.invalid(f"metadata.{key}", new_metadata[key], fields.IMMUTABLE)
     # 7.
+    if not old_metadata.get("deletionTimestamp"):
+        return
     before = jsonpath.texts(old_metadata, "finalizers")
     added = [name for name in jsonpath.texts(new_metadata, "finalizers") if name not in before]
-    if added and old_metadata.get("deletionTimestamp"):
+    if added:
         names = ", ".join(f'"{name}"' for name in added)
         yield fields.forbidden(
             "metadata.finalizers",

@@ -200,7 +200,7 @@ def pod_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
             return
     yield from _deadline(new_spec.get("activeDeadlineSeconds"), old_spec.get("activeDeadlineSeconds"))
     yield from _kept_tolerations(new_spec, old_spec)
-    if fields.meaning(_comparable(new_spec, old_spec)) != fields.meaning(old_spec):
+    if fields.differ(_comparable(new_spec, old_spec), old_spec):
         yield fields.forbidden("spec", _MUTABLE)
 
 

@@ -61,7 +61,7 @@ def _sources(spec: dict[str, Any]) -> list[str]:
 def persistentvolume_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
     new_spec, old_spec = jsonpath.mapping(document, "spec"), jsonpath.mapping(old, "spec")
     before, after = _sources(old_spec), _sources(new_spec)
-    if before != after or any(fields.meaning(new_spec[key]) != fields.meaning(old_spec[key]) for key in after):
+    if before != after or any(fields.differ(new_spec[key], old_spec[key]) for key in after):
         yield fields.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
     yield from fields.immutable("spec.volumeMode", new_spec.get("volumeMode"), old_spec.get("volumeMode"))
 
@@ -85,7 +85,7 @@ def persistentvolumeclaim_update(document: dict[str, Any], old: dict[str, Any]) 
     # A claim is bound by naming its volume, once; a bound one may ask for more.
     free = (*(_RESIZABLE if bound else ()), *(() if old_spec.get("volumeName") else ("volumeName",)))
     fixed = [{key: value for key, value in spec.items() if key not in free} for spec in (new_spec, old_spec)]
-    if fields.meaning(fixed[0]) != fields.meaning(fixed[1]):
+    if fields.differ(fixed[0], fixed[1]):
         yield fields.forbidden(
             "spec",
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
@@ -106,7 +106,7 @@ def storageclass(document: dict[str, Any]) -> fields.Causes:
 
 def storageclass_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
     for key in ("parameters", "provisioner", "reclaimPolicy"):
-        if fields.meaning(document.get(key) or {}) != fields.meaning(old.get(key) or {}):
+        if fields.differ(document.get(key) or {}, old.get(key) or {}):
             yield fields.forbidden(key, f"updates to {key} are forbidden.")
     yield from fields.immutable("volumeBindingMode", document.get("volumeBindingMode"), old.get("volumeBindingMode"))
 

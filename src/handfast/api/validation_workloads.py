@@ -162,7 +162,7 @@ def statefulset_update(document: dict[str, Any], old: dict[str, Any]) -> fields.
         {key: value for key, value in jsonpath.mapping(row, "spec").items() if key not in _STATEFULSET_MUTABLE}
         for row in (document, old)
     ]
-    if fields.meaning(fixed[0]) != fields.meaning(fixed[1]):
+    if fields.differ(fixed[0], fixed[1]):
         names = ", ".join(f"'{key}'" for key in _STATEFULSET_MUTABLE[:-1])
         yield fields.forbidden(
             "spec",

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from handfast import errors
-from handfast.api import apply, conversion, defaults, kinds, objects, status, validation
+from handfast.api import apply, conversion, defaults, definitions, kinds, objects, status, validation
 from handfast.apiserver import (
     admission,
     admitting,
@@ -242,8 +242,9 @@ class Writer:
         return document
 
     def _prepare_definition(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> None:
-        now_text = objects.timestamp(self._clock.now())
-        custom_strategies.prepare_definition(asked, kind, document, self._storage.replica, now_text)
+        if kind.resource == definitions.RESOURCE:
+            now_text = objects.timestamp(self._clock.now())
+            custom_strategies.prepare_definition(asked, kind, document, self._storage.replica, now_text)
 
     async def _store(
         self, asked: call.Call, kind: kinds.Kind, document: objects.Document, old: states.Item

@@ -61,7 +61,7 @@ def create(document: objects.Document | None) -> fields.Causes:
 def approval(document: objects.Document | None, old: objects.Document | None) -> fields.Causes:
     """Of a write to /approval."""
     new, before = _conditions(document), _conditions(old)
-    if fields.meaning(new) != fields.meaning(before):
+    if fields.differ(new, before):
         yield from _well_formed(new)  # 2. 3.
     for kind in _LASTING:  # 4.
         if len(_of(new, kind)) < len(_of(before, kind)):
@@ -76,7 +76,7 @@ def status(document: objects.Document | None, old: objects.Document | None) -> f
         added, kept = _of(new, kind), _of(before, kind)
         if len(added) > len(kept):
             yield fields.forbidden(_CONDITIONS, f'updates may not add a condition of type "{kind}"')
-        elif len(added) == len(kept) and fields.meaning(added) != fields.meaning(kept):
+        elif len(added) == len(kept) and fields.differ(added, kept):
             yield fields.forbidden(_CONDITIONS, f'updates may not modify a condition of type "{kind}"')
     yield from _certificate(
         jsonpath.text(document, "status", "certificate"), jsonpath.text(old, "status", "certificate")

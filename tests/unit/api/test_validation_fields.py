@@ -52,3 +52,9 @@ def test_absent_and_empty_mean_the_same():
     assert fields.meaning({"a": None, "b": {}, "c": [{"d": None}], "e": {"f": []}, "g": 0}) == {"c": [{}], "g": 0}
     assert list(fields.immutable("a", {"x": None}, {})) == []
     assert len(list(fields.immutable("a", {"x": 0}, {}))) == 1
+
+
+def test_what_differs_says_something_else():
+    assert not fields.differ({"a": [1]}, {"a": [1]})
+    assert not fields.differ({"a": None, "b": 1}, {"b": 1, "c": []})
+    assert fields.differ({"a": 1}, {"a": 2})
