@@ -55,9 +55,9 @@ class BootstrapTokens:
     ) -> identity.TokenVerdict | None:
         """Whom the token stands for; None: not a bootstrap token; raises Unauthorized: one, and refused."""
         # 1.
-        if not tokens.is_well_formed(token):
+        presented = tokens.presented(token)
+        if presented is None:
             return None
-        presented = tokens.parse(token)
         # 2.
         if self._replica.failed is not None:
             raise identity.Unauthorized("ReplicaStopped", "the server's copy of the store has stopped")

@@ -33,7 +33,7 @@ from typing import Final
 
 from handfast import errors
 from handfast.api import kinds, objects, status
-from handfast.apiserver import admission, bootstrap_tokens, identity, states, storage
+from handfast.apiserver import admission, bootstrap_tokens, identity, storage
 from handfast.bootstrap import token_limits as bootstrap_limits
 from handfast.bootstrap import tokens
 from handfast.rules import certificate_admission, decision, networks, token_use
@@ -64,6 +64,15 @@ class _Waiting:
     refusal: errors.HandfastError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a Secret says at one version of it."""
+
+    version: int
+    record: bootstrap_limits.Record
+    standing: token_use.Standing
+
+
 class _Line:
     """Those who wait to use one token."""
 
@@ -83,8 +92,8 @@ class TokenLimits:
         # For each token that is being used now. Conflicts decide between servers; between requests they would only
         # cost attempts.
         self._lines: weakref.WeakValueDictionary[str, _Line] = weakref.WeakValueDictionary()
-        # What the Secret of a token says, by its name and version: reading it costs more than judging by it.
-        self._records: dict[str, tuple[int, bootstrap_limits.Record]] = {}
+        # What the Secret of a token says, by its name: reading it costs more than judging by it.
+        self._known: dict[str, _Known] = {}
 
     @property
     def row(self) -> admission.Row:
@@ -130,65 +139,68 @@ class TokenLimits:
     async def _tried(self, batch: Sequence[_Waiting], name: str) -> bool:
         """Judge by the Secret as it is, and write the uses; false: somebody else has changed it since."""
         found = await self._storage.find(self._secrets, tokens.NAMESPACE, name)
-        secret = None if found is None else found.document()
-        before = after = self._record(name, found, secret)
-        for item in batch:
-            verdict = _verdict(item, secret, after)
-            if isinstance(verdict, decision.Deny):
-                # The word is among the causes, too, for whoever joins.
-                cause = status.Cause(verdict.reason, verdict.sentence)
-                item.refusal = admission.Refusal(item.asked, verdict, (cause,))
-            else:
-                item.refusal = None
-                # 1., 3.
-                if isinstance(verdict, token_use.Reserve) and after is not None and not item.asked.dry_run:
-                    after = after.with_use(verdict.use)
-        if found is not None and secret is not None and after is not None and after is not before:
-            try:
-                stored = await self._storage.replace(self._secrets, bootstrap_limits.written(secret, after), found)
-            except protocol.Mismatch:
-                return False
-            self._remember(name, stored.version, after)
+        if found is None:
+            _judged(batch, None, None)
+        else:
+            secret = found.document()
+            known = self._read(name, found.version, secret)
+            after = _judged(batch, secret, known)
+            if known is not None and after is not None and after is not known.record:
+                try:
+                    stored = await self._storage.replace(self._secrets, bootstrap_limits.written(secret, after), found)
+                except protocol.Mismatch:
+                    return False
+                # Only the uses have changed.
+                self._remember(name, _Known(stored.version, after, known.standing))
         for item in batch:
             item.done = True
         return True
 
-    def _record(
-        self, name: str, found: states.Item | None, secret: objects.Document | None
-    ) -> bootstrap_limits.Record | None:
-        """What the Secret says; None: there is none, or it cannot be read, of which the rule tells."""
-        if found is None:
-            return None
-        version, known = self._records.get(name, (0, None))
-        if version == found.version:
+    def _read(self, name: str, version: int, secret: objects.Document) -> _Known | None:
+        """What the Secret says; None: it cannot be read, of which the rule tells."""
+        known = self._known.get(name)
+        if known is not None and known.version == version:
             return known
         try:
-            read = bootstrap_limits.record(secret)
+            known = _Known(version, bootstrap_limits.record(secret), token_use.standing(secret))
         except errors.Refused:
             return None
-        self._remember(name, found.version, read)
-        return read
+        self._remember(name, known)
+        return known
 
-    def _remember(self, name: str, version: int, read: bootstrap_limits.Record) -> None:
-        if len(self._records) >= _REMEMBERED:
-            self._records.clear()
-        self._records[name] = (version, read)
+    def _remember(self, name: str, known: _Known) -> None:
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[name] = known
 
 
-def _verdict(
-    item: _Waiting, secret: objects.Document | None, record: bootstrap_limits.Record | None
-) -> decision.Decision | token_use.Reserve:
-    user = item.asked.user
-    return token_use.decide(
-        token_use.Asked(
-            user=user.name,
-            source=user.source,
-            request=item.request,
-            secret=secret,
-            now=item.now(),
-            record=record,
+def _judged(
+    batch: Sequence[_Waiting], secret: objects.Document | None, known: _Known | None
+) -> bootstrap_limits.Record | None:
+    """Give each its verdict, one after the other; the record with the uses that are to be written."""
+    after = None if known is None else known.record
+    for item in batch:
+        verdict = token_use.decide(
+            token_use.Asked(
+                user=item.asked.user.name,
+                source=item.asked.user.source,
+                request=item.request,
+                secret=secret,
+                now=item.now(),
+                record=after,
+                standing=None if known is None else known.standing,
+            )
         )
-    )
+        if isinstance(verdict, decision.Deny):
+            # The word is among the causes, too, for whoever joins.
+            cause = status.Cause(verdict.reason, verdict.sentence)
+            item.refusal = admission.Refusal(item.asked, verdict, (cause,))
+        else:
+            item.refusal = None
+            # 1., 3.
+            if isinstance(verdict, token_use.Reserve) and after is not None and not item.asked.dry_run:
+                after = after.with_use(verdict.use)
+    return after
 
 
 def _contended(name: str) -> errors.Unavailable:

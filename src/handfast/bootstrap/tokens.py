@@ -13,6 +13,7 @@ that is the caller's. A token's secret half never stands in a `repr` or an error
 from __future__ import annotations
 
 import base64
+import binascii
 import datetime
 import hmac
 import json
@@ -110,9 +111,15 @@ def is_well_formed(text: str) -> bool:
     return _only_letters(text[:_ID_LENGTH] + text[_ID_LENGTH + 1 :])
 
 
+def presented(text: str) -> Token | None:
+    """The token that somebody shows; None: a text of another shape."""
+    return Token(text[:_ID_LENGTH], text[_ID_LENGTH + 1 :]) if is_well_formed(text) else None
+
+
 def parse(text: str) -> Token:
     """The token; the refusal repeats at most its id, since whatever else was given may be a secret."""
-    if not is_well_formed(text):
+    found = presented(text)
+    if found is None:
         head, dot, _ = text.partition(".")
         shown = f"{head}.<hidden>" if dot and _ID.fullmatch(head) else "<hidden>"
         raise errors.Refused(
@@ -120,7 +127,7 @@ def parse(text: str) -> Token:
             reason="BadBootstrapToken",
             hint="a token is six letters or digits, a dot, and sixteen more; letters are lower-case",
         )
-    return Token(text[:_ID_LENGTH], text[_ID_LENGTH + 1 :])
+    return found
 
 
 def secret_name(token_id: str) -> str:
@@ -186,7 +193,8 @@ def _instant(text: str) -> datetime.datetime:
     match = _EXPIRATION.fullmatch(text)
     if match is None:
         raise ValueError(text)
-    year, month, day, hour, minute, second, hours, minutes = (int(match[at] or 0) for at in (1, 2, 3, 4, 5, 6, 9, 10))
+    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
+    hours, minutes = int(match[9] or 0), int(match[10] or 0)
     if hours > 24 or minutes > 60:
         raise ValueError(text)
     microsecond = int((match[7] or "")[:6].ljust(6, "0"))
@@ -334,7 +342,7 @@ def _decoded(encoded: object) -> str | None:
     if len(packed) % 4 or packed.endswith("==="):
         return None
     try:
-        return base64.b64decode(packed, validate=True).decode("utf-8", "backslashreplace")
+        return binascii.a2b_base64(packed, strict_mode=True).decode("utf-8", "backslashreplace")
     except ValueError:
         return None
 

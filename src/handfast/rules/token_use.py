@@ -67,6 +67,16 @@ class Asked:
     now: datetime.datetime
     # What the Secret says of limits and uses, where that has been read; with uses that are about to be written.
     record: token_limits.Record | None = None
+    # … and of the token itself.
+    standing: Standing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a Secret says of its token, whenever it is asked: why it is none any more (empty: it is one), and its end."""
+
+    over: str
+    until: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +122,7 @@ def decide(asked: Asked) -> decision.Decision | Reserve:
     # 3.
     if asked.secret is None:
         return _gone(token, "was deleted")
-    ended = _ended(token, asked.secret, asked.now)
+    ended = _ended(token, asked.standing or standing(asked.secret), asked.now)
     if ended is not None:
         return ended
     # 4.
@@ -127,15 +137,20 @@ def decide(asked: Asked) -> decision.Decision | Reserve:
     return here if isinstance(here, decision.Deny) else _request(asked, token, record)
 
 
-def _ended(token: str, secret: objects.Document, now: datetime.datetime) -> decision.Deny | None:
-    # 3.
+def standing(secret: objects.Document) -> Standing:
+    """Of check 3 all that does not depend on the time, for whoever asks again of the same Secret."""
     fault = token_secrets.fault(secret)
     if fault is not None:
-        return _gone(token, f"is no token any more ({fault.sentence})")
+        return Standing(f"is no token any more ({fault.sentence})")
     found = tokens.read(secret)
-    if found.deleting:
-        return _gone(token, "is being deleted")
-    if tokens.expired(found.expiration, now):
+    return Standing("is being deleted" if found.deleting else "", tokens.parse_expiration(found.expiration))
+
+
+def _ended(token: str, found: Standing, now: datetime.datetime) -> decision.Deny | None:
+    # 3.
+    if found.over:
+        return _gone(token, found.over)
+    if found.until is not None and found.until <= now:
         return decision.Deny(EXPIRED, f"bootstrap token {token} has expired; ask for another one", RULE)
     return None
 

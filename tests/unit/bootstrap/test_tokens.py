@@ -86,6 +86,7 @@ NOT_TOKENS = {
 @pytest.mark.parametrize("text", NOT_TOKENS.values(), ids=NOT_TOKENS)
 def test_another_text_is_no_token(text: str) -> None:
     assert not tokens.is_well_formed(text)
+    assert tokens.presented(text) is None
     refused = refusal(lambda: tokens.parse(text))
     assert refused.reason == "BadBootstrapToken"
     assert refused.message.startswith("the bootstrap token ")

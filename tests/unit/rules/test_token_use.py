@@ -101,6 +101,18 @@ def test_a_token_that_is_being_deleted() -> None:
     assert "foobar is being deleted" in refused(decide(made, csr()), "TokenGone")
 
 
+def test_what_was_read_of_a_secret_is_not_read_again() -> None:
+    asked = token_use.Asked(
+        user="system:bootstrap:foobar",
+        source="10.0.0.7",
+        request=csr(),
+        secret=secret(),
+        now=NOW,
+        standing=token_use.Standing("is no more"),
+    )
+    assert "foobar is no more" in refused(token_use.decide(asked), "TokenGone")
+
+
 @pytest.mark.parametrize(("seconds", "good"), [(1, True), (0, False), (-1, False)])
 def test_an_expired_token_is_refused(seconds: int, good: bool) -> None:
     made = secret()
