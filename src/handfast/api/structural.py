@@ -39,20 +39,22 @@ Schema = Mapping[str, Any]
 
 def properties(schema: Schema) -> Mapping[str, Any]:
     """The declared fields of an object."""
-    found = schema.get("properties")
-    return found if isinstance(found, Mapping) else {}
+    return _schema(schema.get("properties")) or {}
 
 
 def field(schema: Schema, key: str) -> Schema | None:
     """The schema of one field: its own, or that of fields which are not declared."""
     declared = properties(schema)
-    found = declared[key] if key in declared else schema.get("additionalProperties")
-    return found if isinstance(found, Mapping) else None
+    return _schema(declared[key] if key in declared else schema.get("additionalProperties"))
 
 
 def items(schema: Schema) -> Schema | None:
-    found = schema.get("items")
-    return found if isinstance(found, Mapping) else None
+    return _schema(schema.get("items"))
+
+
+def _schema(found: Any) -> Schema | None:
+    # Nearly always a dict, and asking that is ten times faster.
+    return found if isinstance(found, dict) or isinstance(found, Mapping) else None  # noqa: SIM101
 
 
 def prune(schema: Schema, document: dict[str, Any]) -> list[str]:
@@ -68,10 +70,10 @@ class _Pruner:
     def __init__(self) -> None:
         self.unknown: list[str] = []
 
-    def value(self, schema: Schema, value: Any, path: Path) -> None:
+    def value(self, schema: Schema, value: dict[str, Any] | list[Any], path: Path) -> None:
         if isinstance(value, dict):
             self.fields(schema, value, path, resource=schema.get(EMBEDDED) is True)
-        elif isinstance(value, list) and (below := items(schema)) is not None:
+        elif (below := items(schema)) is not None:
             for index, element in enumerate(value):
                 # Of long lists of texts or numbers nothing is dropped.
                 if isinstance(element, dict | list):
@@ -79,18 +81,18 @@ class _Pruner:
 
     def fields(self, schema: Schema, value: dict[str, Any], path: Path | None, *, resource: bool) -> None:
         keep = schema.get(PRESERVE) is True or schema.get("additionalProperties") is True
-        for key in tuple(value):
-            below = Path(key, path)
+        for key, child in tuple(value.items()):
             # 2.
             if resource and key in IMPLICIT:
                 if key == "metadata":
-                    self._metadata(value[key], below)
+                    self._metadata(child, Path(key, path))
             elif (found := field(schema, key)) is not None:
-                self.value(found, value[key], below)
+                if isinstance(child, dict | list):
+                    self.value(found, child, Path(key, path))
             # 1.
             elif not keep:
                 del value[key]
-                self._report(str(below))
+                self._report(str(Path(key, path)))
 
     def _metadata(self, metadata: Any, path: Path) -> None:
         if not isinstance(metadata, dict):
@@ -119,10 +121,10 @@ class _Filler:
         # By identity, because schemas have no hash: the fields with a default, and what each costs.
         self._defaults: dict[int, list[tuple[str, Any, int]]] = {}
 
-    def value(self, schema: Schema, value: Any) -> None:
+    def value(self, schema: Schema, value: dict[str, Any] | list[Any]) -> None:
         if isinstance(value, dict):
             self.fields(schema, value)
-        elif isinstance(value, list) and (below := items(schema)) is not None:
+        elif (below := items(schema)) is not None:
             for element in value:
                 if isinstance(element, dict | list):
                     self.value(below, element)

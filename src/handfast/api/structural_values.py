@@ -293,9 +293,7 @@ class _Checker:
 
 def _are_texts(schema: Schema, elements: list[Any]) -> bool:
     """Whether the schema wants texts and no more, and all are: long lists are most often such lists."""
-    return (
-        schema.get("type") == "string" and schema.keys() <= _BARE and all(isinstance(text, str) for text in elements)
-    )
+    return schema.get("type") == "string" and schema.keys() <= _BARE and all(isinstance(text, str) for text in elements)
 
 
 def _wanted(schema: Schema, key: str) -> str:

@@ -25,10 +25,14 @@ _canonical = msgspec.json.Encoder(order="deterministic").encode
 
 def _says_the_same(one: bytes, other: bytes) -> bool:
     """Whether two documents differ in nothing but the order of their fields: clients send them in any order."""
+    # The same fields in another order take the same room; only then is it worth a closer look.
+    if len(one) != len(other):
+        return False
     if one == other:
         return True
-    # The same fields in another order take the same room; only then is it worth a closer look.
-    return len(one) == len(other) and _canonical(_decode(one)) == _canonical(_decode(other))
+    first, second = _decode(one), _decode(other)
+    # What differs is found at once. What is equal is compared as JSON, too: to Python 1 equals True.
+    return bool(first == second) and _canonical(first) == _canonical(second)
 
 
 class Storage:
@@ -55,9 +59,7 @@ class Storage:
     async def replace(self, kind: kinds.Kind, document: objects.Document, old: states.Item) -> states.Item:
         """Store a new state of an object; the old item itself if nothing changed; Mismatch if it is not current."""
         namespace, name, key, payload, value = self._prepare(kind, document)
-        if _says_the_same(
-            envelope.with_resource_version(payload, envelope.metadata_at(payload), old.version), old.body
-        ):
+        if _says_the_same(payload, envelope.without_resource_version(old.body, old.at)):
             return old
         expected = old.version - self._store.epoch_offset
         revision = await self._write(self._store.update(key, value, expected=expected))

@@ -60,7 +60,10 @@ def create(document: objects.Document | None) -> fields.Causes:
 
 def approval(document: objects.Document | None, old: objects.Document | None) -> fields.Causes:
     """Of a write to /approval."""
-    new, before = _conditions(document), _conditions(old)
+    yield from _changed(_conditions(document), _conditions(old))
+
+
+def _changed(new: list[dict[str, Any]], before: list[dict[str, Any]]) -> fields.Causes:
     if fields.differ(new, before):
         yield from _well_formed(new)  # 2. 3.
     for kind in _LASTING:  # 4.
@@ -70,17 +73,24 @@ def approval(document: objects.Document | None, old: objects.Document | None) ->
 
 def status(document: objects.Document | None, old: objects.Document | None) -> fields.Causes:
     """Of a write to /status."""
-    yield from approval(document, old)  # 2. 3. 4.
     new, before = _conditions(document), _conditions(old)
-    for kind in _APPROVAL:  # 5.
+    # A signer sends them back as they are.
+    if new != before:
+        yield from _changed(new, before)  # 2. 3. 4.
+        yield from _kept(new, before)  # 5.
+    yield from _certificate(
+        jsonpath.text(document, "status", "certificate"), jsonpath.text(old, "status", "certificate")
+    )
+
+
+def _kept(new: list[dict[str, Any]], before: list[dict[str, Any]]) -> fields.Causes:
+    # 5.
+    for kind in _APPROVAL:
         added, kept = _of(new, kind), _of(before, kind)
         if len(added) > len(kept):
             yield fields.forbidden(_CONDITIONS, f'updates may not add a condition of type "{kind}"')
         elif len(added) == len(kept) and fields.differ(added, kept):
             yield fields.forbidden(_CONDITIONS, f'updates may not modify a condition of type "{kind}"')
-    yield from _certificate(
-        jsonpath.text(document, "status", "certificate"), jsonpath.text(old, "status", "certificate")
-    )
 
 
 def _conditions(document: objects.Document | None) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ SHA-256.
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -118,6 +119,8 @@ def _json(entry: Entry) -> str:
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
 
+# Several rules look at the same new entry, one after the other; of what is refused nothing is kept.
+@functools.lru_cache(maxsize=256)
 def decode(line: str) -> Entry:
     """The inverse of `encode`, but for what was too long; Refused for anything that `encode` would not have written."""
     try:
