@@ -308,11 +308,20 @@ def _wanted(schema: Schema, key: str) -> str:
 
 def _matches(expression: str, value: str) -> bool:
     """Whether a text matches; nothing matches a pattern that RE2 does not take, nor does a text that is no Unicode."""
+    return (_known if len(value) <= _SHOWN else _search)(expression, value)
+
+
+def _search(expression: str, value: str) -> bool:
     compiled = pattern(expression)
     try:
         return compiled is not None and compiled.search(value) is not None
     except UnicodeEncodeError:
         return False
+
+
+# RE2 lets go of the interpreter, and beside a busy thread getting it back costs more than any match of a short text:
+# an object that is written again and again, such as a segment of the ledger, has most of its texts unchanged.
+_known = functools.lru_cache(maxsize=1024)(_search)
 
 
 def is_multiple(value: float, factor: float) -> bool:

@@ -84,8 +84,9 @@ def parse(document: objects.Document | None) -> requests.Request:
     return _parsed(jsonpath.text(document, "spec", "request"))
 
 
-# Several rules look at the same new request, one after the other; verifying its signature is most of their cost.
-@functools.lru_cache(maxsize=32)
+# Several rules look at the same new request, and between them it may wait for others that came at the same time;
+# verifying its signature is most of their cost. A request is of bounded size.
+@functools.lru_cache(maxsize=256)
 def _parsed(text: str) -> requests.Request:
     try:
         data = base64.b64decode(text, validate=True)
