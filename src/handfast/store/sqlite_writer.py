@@ -5,8 +5,10 @@ It does not deliver events or serve reads (`sqlite_watch`, `sqlite_reader`); it 
 
 1. Each job of a batch succeeds or fails by itself: a failed precondition changes nothing. When the database itself
    refuses a batch that one job may be to blame for (no space, too big), the jobs are committed one by one.
-2. State in memory changes only after COMMIT has returned, so that after any failure it is what the disk says.
-3. Each batch wakes the event loop once.
+2. State in memory changes only after COMMIT has returned, and after any failure it is read again: it is what the disk
+   says.
+3. Each batch wakes the event loop once, and each round of the event loop the writer: between two rounds the writer
+   would only take the interpreter's lock from whoever is about to write, too, and commit a part of what belongs together.
 4. Nothing at or above the compaction floor is ever removed. So the log is contiguous there, its last row carries
    the last revision, and a reader that saw the floor below its revision finds every row it needs.
 """
@@ -14,12 +16,13 @@ It does not deliver events or serve reads (`sqlite_watch`, `sqlite_reader`); it 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -30,15 +33,19 @@ BATCH_JOBS: Final = 256
 BATCH_BYTES: Final = 8 * 2**20
 SWEEP_ROWS: Final = 256
 
+# The precondition is part of the statement: a write is two of them, and each hands the interpreter's lock back and forth.
+_CREATE: Final = "INSERT INTO cur VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING"
+_UPDATE: Final = "UPDATE cur SET rev = ? WHERE key = ? AND rev = ? RETURNING create_rev"
+_DELETE: Final = "DELETE FROM cur WHERE key = ? AND rev = ? RETURNING create_rev"
+
 _BLAMABLE: Final = (apsw.FullError, apsw.TooBigError, apsw.ConstraintError)
 
 
 class Transaction:
     """What the jobs of one batch see and change; its counters become the store's if COMMIT succeeds."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, state: sqlite_schema.State) -> None:
         self._connection = connection
-        state = sqlite_schema.read_state(connection)
         self.revision = state.revision
         self.floor = state.floor
         self.swept = state.swept
@@ -49,24 +56,19 @@ class Transaction:
         return sqlite_schema.State(self.revision, self.floor, self.swept, self.epoch_offset)
 
     def create(self, key: str, value: bytes) -> int:
-        if self._current(key) is not None:
-            raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
         created = self.revision + 1
-        self._append(key, "create", 0, created, value)
-        self._connection.execute("INSERT INTO cur VALUES (?, ?, ?)", (key, self.revision, created))
-        return self.revision
+        self._connection.execute(_CREATE, (key, created, created))
+        if not self._connection.changes():
+            raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
+        return self._append(key, "create", 0, created, value)
 
     def update(self, key: str, value: bytes, expected: int) -> int:
-        created = self._created_if_at(key, expected)
-        self._append(key, "update", expected, created, value)
-        self._connection.execute("UPDATE cur SET rev = ? WHERE key = ?", (self.revision, key))
-        return self.revision
+        created = self._changed(key, _UPDATE, (self.revision + 1, key, expected))
+        return self._append(key, "update", expected, created, value)
 
     def delete(self, key: str, expected: int) -> int:
-        created = self._created_if_at(key, expected)
-        self._append(key, "delete", expected, created, None)
-        self._connection.execute("DELETE FROM cur WHERE key = ?", (key,))
-        return self.revision
+        created = self._changed(key, _DELETE, (key, expected))
+        return self._append(key, "delete", expected, created, None)
 
     def raise_floor(self, revision: int) -> int:
         if revision > self.revision:
@@ -101,18 +103,14 @@ class Transaction:
         self.raise_floor(self.revision)
         return self.epoch_offset
 
-    def _current(self, key: str) -> tuple[int, int] | None:
-        for revision, created in self._connection.execute("SELECT rev, create_rev FROM cur WHERE key = ?", (key,)):
-            return revision, created
-        return None
+    def _changed(self, key: str, statement: str, bindings: tuple[str | int, ...]) -> int:
+        """Change a key's row where it is as expected, and tell which revision created the key; else Mismatch."""
+        rows: list[Any] = self._connection.execute(statement, bindings).fetchall()
+        if rows:
+            return int(rows[0][0])
+        raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
 
-    def _created_if_at(self, key: str, expected: int) -> int:
-        found = self._current(key)
-        if found is None or found[0] != expected:
-            raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
-        return found[1]
-
-    def _append(self, key: str, op: str, previous: int, created: int, value: bytes | None) -> None:
+    def _append(self, key: str, op: str, previous: int, created: int, value: bytes | None) -> int:
         revision = self.revision + 1
         self._connection.execute(
             "INSERT INTO log (rev, key, op, prev_rev, create_rev, value) VALUES (?, ?, ?, ?, ?, ?)",
@@ -120,6 +118,7 @@ class Transaction:
         )
         self.revision = revision
         self.events.append(protocol.Event(revision, key, value, previous))
+        return revision
 
     def _set(self, name: str, value: int) -> None:
         self._connection.execute("UPDATE meta SET value = ? WHERE name = ?", (value, name))
@@ -153,9 +152,13 @@ class Writer:
         self._connection = file.writing
         self._path = file.path
         self._state = file.state
+        self._in_doubt = False
         self._publish = publish
         self._loop = asyncio.get_running_loop()
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        # 3. Jobs of this round of the event loop, handed over together; those that arrived; those being committed.
+        self._gathered: list[Job] = []
+        self._queue: queue.SimpleQueue[Sequence[Job] | None] = queue.SimpleQueue()
+        self._arrived: collections.deque[Job] = collections.deque()
         self._in_hand: Sequence[Job] = ()
         self._accepting = True
         self._thread = threading.Thread(target=self._run, name="handfast-store-writer", daemon=True)
@@ -166,16 +169,24 @@ class Writer:
         if not self._accepting:
             raise protocol.StoreUnavailable(f"{self._path}: the store is closed")
         job = Job(apply, self._loop.create_future(), size)
-        self._queue.put(job)
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(job)
         return job.future
 
     def stop(self) -> None:
         """Take no more jobs; those queued are still committed."""
         self._accepting = False
+        self._hand_over()
         self._queue.put(None)
 
     def join(self) -> None:
         self._thread.join()
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._queue.put(self._gathered)
+            self._gathered = []
 
     def _run(self) -> None:
         try:
@@ -188,17 +199,20 @@ class Writer:
 
     def _take(self) -> bool:
         """Wait for a job, then take all that have queued up behind it; false once told to stop."""
-        job = self._queue.get()
         batch: list[Job] = []
         size = 0
-        while job is not None:
+        while len(batch) < BATCH_JOBS and size < BATCH_BYTES:
+            if not self._arrived:
+                if batch and self._queue.empty():
+                    break
+                more = self._queue.get()
+                if more is None:
+                    self._queue.put(None)  # seen behind the last jobs, or alone: seen again after them
+                    break
+                self._arrived.extend(more)
+            job = self._arrived.popleft()
             batch.append(job)
             size += job.size
-            if len(batch) >= BATCH_JOBS or size >= BATCH_BYTES or self._queue.empty():
-                break
-            job = self._queue.get()
-        else:
-            self._queue.put(None)  # seen behind the last jobs, or alone: seen again after them
         self._in_hand = batch
         return bool(batch)
 
@@ -206,6 +220,7 @@ class Writer:
         try:
             commit = self._transact(batch)
         except apsw.Error as error:
+            self._in_doubt = True
             with contextlib.suppress(apsw.Error):  # the next BEGIN fails if this did
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -220,7 +235,11 @@ class Writer:
 
     def _transact(self, batch: Sequence[Job]) -> Commit:
         self._connection.execute("BEGIN IMMEDIATE")
-        transaction = Transaction(self._connection)
+        # 2.
+        if self._in_doubt:
+            self._state = sqlite_schema.read_state(self._connection)
+            self._in_doubt = False
+        transaction = Transaction(self._connection, self._state)
         outcomes: list[Outcome] = []
         for job in batch:
             try:
@@ -248,11 +267,10 @@ class Writer:
 
     def _abandon(self) -> None:
         self._accepting = False
-        abandoned = [*self._in_hand]
+        self._hand_over()
+        abandoned = [*self._in_hand, *self._arrived]
         while not self._queue.empty():
-            job = self._queue.get()
-            if job is not None:
-                abandoned.append(job)
+            abandoned.extend(self._queue.get() or ())
         for job in abandoned:
             if not job.future.done():
                 job.future.set_exception(protocol.StoreUnavailable(f"{self._path}: the writer has stopped"))

@@ -18,21 +18,28 @@ import pytest
 from handfast.store import protocol, sqlite, sqlite_writer
 
 
+def recorded(store: sqlite.SqliteStore) -> list[sqlite_writer.Commit]:
+    """The store's commits from now on."""
+    commits: list[sqlite_writer.Commit] = []
+    publish = store._writer._publish
+
+    def record(commit: sqlite_writer.Commit) -> None:
+        commits.append(commit)
+        publish(commit)
+
+    store._writer._publish = record
+    return commits
+
+
 class Held:
     """A store whose writer is busy until released, with a record of its commits."""
 
     def __init__(self, store: sqlite.SqliteStore) -> None:
-        self.commits: list[sqlite_writer.Commit] = []
+        self.commits = recorded(store)
         self._gate = threading.Event()
         self._entered = threading.Event()
-        publish = store._writer._publish
-
-        def record(commit: sqlite_writer.Commit) -> None:
-            self.commits.append(commit)
-            publish(commit)
-
-        store._writer._publish = record
         self.first = store._writer.submit(self._wait)
+        store._writer._hand_over()
         self._entered.wait()
 
     def _wait(self, transaction: sqlite_writer.Transaction) -> int:
@@ -55,6 +62,19 @@ async def test_what_queues_up_is_one_commit(store: sqlite.SqliteStore) -> None:
     count = sqlite_writer.BATCH_JOBS + 10
     await held.release(*(later(store.create(f"k{n}", b"")) for n in range(count)))
     assert [len(commit.outcomes) for commit in held.commits] == [1, sqlite_writer.BATCH_JOBS, 10]
+
+
+async def test_the_writes_of_one_round_of_the_loop_are_one_commit(store: sqlite.SqliteStore) -> None:
+    commits = recorded(store)
+    await asyncio.gather(*(store.create(f"k{n}", b"") for n in range(5)))
+    assert [len(commit.outcomes) for commit in commits] == [5]
+
+
+async def test_what_was_submitted_last_is_committed_before_the_end(path: pathlib.Path) -> None:
+    store = await sqlite.open_store(str(path))
+    first = store._writer.submit(lambda transaction: transaction.create("a", b""))
+    await store.close()
+    assert await first == 1
 
 
 async def test_a_commit_is_bounded_in_bytes(store: sqlite.SqliteStore) -> None:
@@ -257,6 +277,17 @@ async def test_another_program_that_holds_the_database_is_named(store: sqlite.Sq
     await refused_for(store, "another program")
     other.close()
     await recovered(store)
+
+
+async def test_after_a_failure_the_counters_are_read_again(store: sqlite.SqliteStore) -> None:
+    await store.create("a", b"")
+    other = apsw.Connection(store._file.path)
+    other.execute("INSERT INTO log VALUES (2, 'b', 'create', 0, 2, x'00'); INSERT INTO cur VALUES ('b', 2, 2)")
+    other.close()
+    with pytest.raises(protocol.StoreUnavailable):
+        await store.create("c", b"")
+    assert await store.create("c", b"") == 3
+    assert [entry.key for entry in (await store.list_at("")).entries] == ["a", "b", "c"]
 
 
 @pytest.fixture
