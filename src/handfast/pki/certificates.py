@@ -92,13 +92,14 @@ def validity(der: bytes) -> tuple[datetime.datetime, datetime.datetime]:
 
 def facts(certificate: x509.Certificate, der: bytes) -> Certificate:
     """Checks 3 and 4 on a loaded certificate; for this room only."""
+    subject, issuer = names.both_of(certificate)
     constraints = extension(certificate, x509.BasicConstraints)
     key_usage = extension(certificate, x509.KeyUsage)
     is_ca = constraints is not None and constraints.ca
     return Certificate(
         der=der,
-        subject=names.subject_of(certificate),
-        issuer=_text(names.issuer_of(certificate)),
+        subject=subject,
+        issuer=_text(issuer),
         sans=names.from_general_names(extension(certificate, x509.SubjectAlternativeName) or ()),
         serial=serial_text(certificate.serial_number),
         not_before=certificate.not_valid_before_utc,

@@ -109,23 +109,27 @@ def verify(
     # 2, and 3 for the peer.
     try:
         presented = [certificates.load(der) for der in chain]
-        peer = certificates.facts(presented[0], chain[0])
+        peer = presented[0]
+        subject, _ = names.both_of(peer)
+        sans = names.from_general_names(certificates.extension(peer, x509.SubjectAlternativeName) or ())
+        public_key = certificates.public_key(peer)
     except errors.Refused as refused:
         reason = "WeakKey" if refused.reason in {"WeakKey", "BadKey"} else "Malformed"
         raise ChainRefused(refused.message, reason=reason) from None
     # 4 to 11, and 3 for the issuers.
-    path = _verified_path(presented, roots, purpose, now)
+    judges = _judges(roots.ders)
+    path = _verified_path(presented, judges, purpose, now)
     verified = Verified(
-        subject=peer.subject,
-        sans=peer.sans,
-        serial=peer.serial,
-        fingerprint=peer.fingerprint,
-        key_fingerprint=peer.public_key.fingerprint,
-        not_before=peer.not_before,
-        not_after=peer.not_after,
-        valid_from=max(certificate.not_valid_before_utc for certificate in path),
-        valid_until=min(certificate.not_valid_after_utc for certificate in path),
-        anchor=refusals.fingerprint_of(path[-1]),
+        subject=subject,
+        sans=sans,
+        serial=certificates.serial_text(peer.serial_number),
+        fingerprint=certificates.fingerprint(chain[0]),
+        key_fingerprint=public_key.fingerprint,
+        not_before=peer.not_valid_before_utc,
+        not_after=peer.not_valid_after_utc,
+        valid_from=max([certificate.not_valid_before_utc for certificate in path]),
+        valid_until=min([certificate.not_valid_after_utc for certificate in path]),
+        anchor=judges.anchors[path[-1]],
     )
     # 5. The path verifier looks at whole seconds; a verdict and a cached verdict must not differ by a fraction of one.
     verified.require_current(now)
@@ -133,38 +137,46 @@ def verify(
 
 
 def _verified_path(
-    presented: list[x509.Certificate], roots: bundles.TrustBundle, purpose: Client | Server, now: datetime.datetime
+    presented: list[x509.Certificate], judges: _Judges, purpose: Client | Server, now: datetime.datetime
 ) -> list[x509.Certificate]:
-    if not roots.ders:
+    if not judges.anchors:
         raise ChainRefused("the trust bundle is empty: nobody is trusted", reason="UnknownAuthority")
-    anchors, store = _anchors(tuple(roots.ders))
-    builder = (
-        verification.PolicyBuilder()
-        .store(store)
-        .time(now.astimezone(datetime.UTC).replace(tzinfo=None))
-        .max_chain_depth(MAX_DEPTH)
-    )
+    at = now.astimezone(datetime.UTC).replace(tzinfo=None)
     peer, rest = presented[0], presented[1:]
     expected = None if isinstance(purpose, Client) else _general_name(purpose.name)
     try:
         if expected is None:
-            client = builder.extension_policies(ca_policy=_CA_POLICY, ee_policy=_CLIENT_POLICY).build_client_verifier()
-            return client.verify(peer, rest).chain
-        server = builder.extension_policies(ca_policy=_CA_POLICY, ee_policy=_SERVER_POLICY)
-        return server.build_server_verifier(expected).verify(peer, rest)
+            return judges.client.time(at).build_client_verifier().verify(peer, rest).chain
+        return judges.server.time(at).build_server_verifier(expected).verify(peer, rest)
     except verification.VerificationError as refused:
         wanted = ExtendedKeyUsageOID.CLIENT_AUTH if expected is None else ExtendedKeyUsageOID.SERVER_AUTH
         question = refusals.Question(
-            presented=presented, anchors=anchors, now=now, usage=wanted, name=expected, max_depth=MAX_DEPTH
+            presented=presented, anchors=list(judges.anchors), now=now, usage=wanted, name=expected, max_depth=MAX_DEPTH
         )
         raise refusals.explain(question, str(refused)) from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Judges:
+    """The anchors of a bundle with their fingerprints, and what judges by them but for the instant."""
+
+    anchors: dict[x509.Certificate, str]
+    client: verification.PolicyBuilder
+    server: verification.PolicyBuilder
+
+
 # The same few bundles judge every chain.
 @functools.lru_cache(maxsize=8)
-def _anchors(ders: tuple[bytes, ...]) -> tuple[list[x509.Certificate], verification.Store]:
-    anchors = [certificates.load(der) for der in ders]
-    return anchors, verification.Store(anchors)
+def _judges(ders: tuple[bytes, ...]) -> _Judges:
+    anchors = {certificates.load(der): certificates.fingerprint(der) for der in ders}
+    builder = verification.PolicyBuilder().max_chain_depth(MAX_DEPTH)
+    if anchors:
+        builder = builder.store(verification.Store(list(anchors)))
+    return _Judges(
+        anchors,
+        builder.extension_policies(ca_policy=_CA_POLICY, ee_policy=_CLIENT_POLICY),
+        builder.extension_policies(ca_policy=_CA_POLICY, ee_policy=_SERVER_POLICY),
+    )
 
 
 def _general_name(text: str) -> x509.DNSName | x509.IPAddress:
