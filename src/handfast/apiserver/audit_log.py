@@ -67,6 +67,9 @@ _SECRET: Final = re.compile(
     r"|(?i:bearer)[\s+]+[\w.~+/=-]{16,}"
 )
 
+# What each of the three has in it, found in a fraction of the time: nearly every text has none of it.
+_TOKEN_END: Final = re.compile(r"\.[a-z0-9]{16}")
+
 _USERS_REMEMBERED = 4096
 _TARGETS_REMEMBERED = 4096
 _TARGET_LENGTH = 256
@@ -302,7 +305,7 @@ def _with(annotations: _Annotations, said: dict[str, str]) -> dict[str, str]:
 def _object_ref(info: request.RequestInfo, created: str = "") -> _ObjectRef:
     """`created` is the name of a new object: its URL has none."""
     parts = (info.plural, info.namespace, info.name or created, info.group, info.version, info.subresource)
-    return _ObjectRef(*(clean(part, _NAME_LENGTH) for part in parts))
+    return _ObjectRef(*[clean(part, _NAME_LENGTH) for part in parts])
 
 
 def _user_info(user: identity.User) -> _UserInfo:
@@ -327,7 +330,7 @@ def _clean(text: str, length: int) -> str:
     # 4. Escapes hide a token from the eye, and not from whoever decodes the line.
     plain = text
     for _ in range(_LAYERS):
-        if _SECRET.search(plain):
+        if _looks_secret(plain) and _SECRET.search(plain):
             text = plain = _SECRET.sub(REDACTED, plain)
         if "%" not in plain:
             break
@@ -336,6 +339,10 @@ def _clean(text: str, length: int) -> str:
     if not text.isprintable():
         text = "".join(character if character.isprintable() else " " for character in text)
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _looks_secret(text: str) -> bool:
+    return "eyJ" in text or _TOKEN_END.search(text) is not None or "bearer" in text.lower()
 
 
 def request_uri(target: str) -> str:
@@ -349,6 +356,6 @@ def request_uri(target: str) -> str:
 
 def _parameter(part: str) -> str:
     name, equals, value = part.partition("=")
-    if not value or urllib.parse.unquote_plus(name) in HARMLESS:
+    if not value or name in HARMLESS or urllib.parse.unquote_plus(name) in HARMLESS:
         return part
     return f"{name}{equals}{REDACTED}"

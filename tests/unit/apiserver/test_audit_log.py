@@ -435,3 +435,8 @@ def test_no_text_around_a_token_saves_it(before: str, after: str, secret: str) -
     for shown in (audit_log.clean(sent, 256), audit_log.request_uri(sent)):
         assert secret[7:] not in shown
         assert shown.isprintable()
+
+
+@given(st.from_regex(audit_log._SECRET))
+def test_the_quick_look_overlooks_no_secret(text: str) -> None:
+    assert audit_log._looks_secret(text)
