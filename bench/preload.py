@@ -162,11 +162,11 @@ def write(directory: pathlib.Path, documents: Iterable[Stored]) -> None:
     table = kinds.Table(kinds.builtin())
     envelopes = envelope.Envelopes(seal.Sealer.from_text(place.encryption_key.read_text()), apiserver.SEALED)
     file = sqlite_file.OpenFile(str(place.store("store.db")))
-    left = iter(documents)
+    left, state = iter(documents), file.state
     try:
         while batch := tuple(itertools.islice(left, _BATCH)):
             file.writing.execute("BEGIN IMMEDIATE")
-            transaction = sqlite_writer.Transaction(file.writing)
+            transaction = sqlite_writer.Transaction(file.writing, state)
             for resource, made in batch:
                 kind = table.find(*resource)
                 if kind is None:
@@ -176,5 +176,6 @@ def write(directory: pathlib.Path, documents: Iterable[Stored]) -> None:
                 payload = envelope.encode_document(made)
                 transaction.create(key, envelopes.wrap(key, kind.storage_api_version, payload))
             file.writing.execute("COMMIT")
+            state = transaction.state()
     finally:
         file.close()
