@@ -52,6 +52,7 @@ def pruned(spec: dict[str, Any], value: Any) -> tuple[Any, list[str]]:
             ["spec[1].y"],
         ),
         ({"type": "array"}, [{"y": 1}], [{"y": 1}], []),
+        ({"type": "array", "items": STRING}, ["a", "b", {"y": 1}], ["a", "b", {}], ["spec[2].y"]),
         ({"type": "object", "properties": "none"}, {"a": 1}, {}, ["spec.a"]),
         (STRING, "text", "text", []),
     ],
