@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import coverage
 import hypothesis
@@ -31,20 +31,30 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(save)
 
 
+def pytest_collection_finish() -> None:
+    """As in production too: ten thousand collected tests are no garbage, and looking through them takes long."""
+    # Imported here, for coverage to see it.
+    from handfast.runtime import collector
+
+    collector.calm()
+
+
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"uvloop": uvloop.new_event_loop}
 
 
-@pytest.fixture(autouse=True)
-def fresh_logging() -> Iterator[None]:
-    """What one test configures must not decide which lines the next one sees."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """What one test configures must not decide which lines the next one sees; as a fixture this would cost more."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    # pytest's own handlers come and go with each test; those of `telemetry.log` must not stay.
-    root.handlers[:] = [handler for handler in root.handlers if handler in handlers or not _is_ours(handler)]
-    root.setLevel(level)
+    try:
+        return (yield)
+    finally:
+        structlog.reset_defaults()
+        # pytest's own handlers come and go with each test; those of `telemetry.log` must not stay.
+        root.handlers[:] = [handler for handler in root.handlers if handler in handlers or not _is_ours(handler)]
+        root.setLevel(level)
 
 
 def _is_ours(handler: logging.Handler) -> bool:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from tests import source_text
+
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "handfast"
 UNIT = ROOT / "tests" / "unit"
@@ -53,7 +55,7 @@ def first_line(content: str) -> list[str]:
 
 def docstring(content: str) -> list[str]:
     """First what the file decides or does, then at least one sentence more: what it does not do, or where that is."""
-    found = ast.get_docstring(ast.parse(content))
+    found = source_text.docstring(content)
     if not found:
         return ["no module docstring"]
     first = found.split("\n\n", 1)[0]
