@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= auto
+WORKERS ?= $(shell nproc)
 # More than two cores' worth: scenarios wait for processes more than they compute.
 TEST_WORKERS ?= 3
 
@@ -32,9 +32,19 @@ test: $(STAMP) deps ## Run every test against real peers, with coverage
 	@$(BIN)/coverage combine -q
 	@$(BIN)/python scripts/coverage_gate.py
 
+# A process for each core, with its own share of the files, the largest first. Workers of xdist would each collect every
+# test, and one process more would do nothing but take in ten thousand results. What they write goes to memory: these
+# tests are about what is written, not about how long a disk takes.
+FAST := tests/unit/test_*.py tests/unit/*/test_*.py tests/contract/test_*.py tests/test_*.py
+MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
+
+quick: $(STAMP) ## Run the fast tests only: units and contracts (under half a minute on two cores)
+	@$(MAKE) --no-print-directory --keep-going --output-sync -j $(WORKERS) $(addprefix quick-,$(shell seq $(WORKERS)))
+
 # Bytecode is written even where the environment forbids it: pytest would rewrite every test anew each time.
-quick: $(STAMP) ## Run the fast tests only: units and contracts (about a minute)
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not slow" tests/unit tests/contract tests/test_*.py
+quick-%:
+	@env -u PYTHONDONTWRITEBYTECODE TMPDIR=$(MEMORY) $(BIN)/pytest -q -m "not slow" -o tmp_path_retention_policy=failed \
+		$$(ls -S $(FAST) | awk 'NR % $(WORKERS) == $* - 1')
 
 # The deciding half is what an auditor reads: its own unit tests alone must reach all of it.
 DECIDING := handfast.api,handfast.pki,handfast.bootstrap,handfast.rules
