@@ -284,9 +284,11 @@ IMPORT_NAMES = {"PyYAML": "yaml", "google-re2": "re2", "prometheus-client": "pro
 
 
 def test_a_dependency_that_is_not_used_says_so():
-    for line in text(DECISIONS / "0002-runtime-dependencies.md").splitlines():
+    lines = [line for line in text(DECISIONS / "0002-runtime-dependencies.md").splitlines() if line.startswith("| ")]
+    assert len(lines) > 5
+    for line in lines:
         name = line.strip("| ").partition(" ")[0]
-        if line.startswith("| ") and name != "dependency":
+        if name != "dependency":
             assert ("not used yet" in line) == (not imported(IMPORT_NAMES.get(name, name))), name
 
 

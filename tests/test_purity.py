@@ -132,8 +132,9 @@ def effects(module: str, tree: ast.Module) -> list[str]:
     """3: what one module would do to the world, or ask of it."""
     wrong = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "sys" and node.attr not in SYS_NAMES:
-            wrong.append(f"{module}:{node.lineno} uses sys.{node.attr}")
+        match node:
+            case ast.Attribute(value=ast.Name(id="sys"), attr=name) if name not in SYS_NAMES:
+                wrong.append(f"{module}:{node.lineno} uses sys.{name}")
         if isinstance(node, ast.ImportFrom) and node.module == "sys":
             wrong.append(f"{module}:{node.lineno} hides that it uses sys")
         if not isinstance(node, ast.Call):

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -13,9 +14,12 @@ from handfast import errors
 from handfast.cli import supervised
 
 
-def test_without_a_tie_nothing_happens():
-    with supervised.tied(None):
-        pass
+def test_without_a_tie_nothing_happens(monkeypatch):
+    threads: list[object] = []
+    monkeypatch.setattr(threading, "Thread", threads.append)
+    with pytest.raises(errors.Refused, match="no"), supervised.tied(None):
+        raise errors.Refused("no", reason="Nope")
+    assert threads == []
 
 
 def test_an_error_is_left_with_the_supervisor_and_goes_on(monkeypatch):

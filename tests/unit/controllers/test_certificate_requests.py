@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -104,9 +105,12 @@ def test_what_a_new_list_does_not_have_is_gone() -> None:
 
 async def test_synced_when_the_first_list_is_complete() -> None:
     requests = certificate_requests.Requests()
+    waiting = asyncio.ensure_future(requests.wait_synced())
     requests.begin()
+    await asyncio.sleep(0)
+    assert not waiting.done()
     requests.end()
-    await requests.wait_synced()
+    await waiting
 
 
 def test_facts_are_read_once_for_a_spec(monkeypatch: pytest.MonkeyPatch) -> None:

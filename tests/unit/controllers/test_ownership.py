@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from handfast.client import partial
@@ -128,6 +129,9 @@ def test_a_definition_that_goes_takes_its_objects_along():
 
 async def test_synced_after_the_first_list():
     world = World()
+    waiting = asyncio.ensure_future(world.things.wait_synced())
     world.things.begin()
+    await asyncio.sleep(0)
+    assert not waiting.done()
     world.things.end()
-    await world.things.wait_synced()
+    await waiting

@@ -18,10 +18,18 @@ async def forever(log: list[str], name: str) -> None:
 
 
 async def test_wait_returns_when_all_are_done():
+    done: list[str] = []
+
+    async def work(name: str, turns: int) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        done.append(name)
+
     async with tasks.Group("g") as group:
-        group.start(asyncio.sleep(0), name="a")
-        group.start(asyncio.sleep(0), name="b")
+        group.start(work("a", 1), name="a")
+        group.start(work("b", 5), name="b")
         await group.wait()
+        assert done == ["a", "b"]
         await group.wait()
 
 
