@@ -153,11 +153,7 @@ class Client:
     ) -> T:
         """One object as `decoder` sees it."""
         at = path(resource, namespace=namespace, name=name)
-        body = await self.transport.request("GET", at, accept=METADATA if metadata else JSON)
-        try:
-            return decoder.decode(body)
-        except msgspec.DecodeError as error:
-            raise errors.Unavailable(f"{at} cannot be decoded: {error}", reason="BadAnswer") from error
+        return _decoded(at, await self.transport.request("GET", at, accept=METADATA if metadata else JSON), decoder)
 
     async def list(
         self, resource: Addressable, scope: Scope = EVERYTHING, *, metadata: bool = False
@@ -229,6 +225,20 @@ class Client:
     async def update_status(self, resource: Addressable, document: Mapping[str, Any]) -> objects.Document:
         return await self.update(resource, document, subresource="status")
 
+    async def replace(
+        self,
+        resource: Addressable,
+        name: str,
+        item: msgspec.Struct,
+        decoder: msgspec.json.Decoder[T],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """PUT of a view that is whole; what comes back as `decoder` sees it."""
+        at = path(resource, namespace=namespace, name=name, subresource=subresource)
+        return _decoded(at, await self.transport.request("PUT", at, body=msgspec.json.encode(item)), decoder)
+
     async def patch(
         self,
         resource: Addressable,
@@ -290,6 +300,13 @@ class Client:
             method, at, params=params, body=body, content_type=content_type, accept=accept
         )
         return _document(at, answer)
+
+
+def _decoded(at: str, body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise errors.Unavailable(f"{at} cannot be decoded: {error}", reason="BadAnswer") from error
 
 
 def _document(at: str, body: bytes) -> objects.Document:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificate requests as the approver, the signer and the cleaner see them, from one watch for all three.
 
-It decides nothing and writes nothing. Only requests that still need something are kept in memory, whole, so that whoever
-is done with one can send it back with its version, without reading it again.
+It decides nothing, and writes nothing on its own. Only requests that still need something are kept in memory, whole,
+so that whoever is done with one can send it back with its version, without reading it again.
 
 1. A request is open until it has a certificate, was denied or has failed.
 2. What one of the three wrote counts at once, unless the watch was faster; what the watch then tells of the time before
@@ -28,6 +28,7 @@ API_VERSION = "certificates.k8s.io/v1"
 KIND = "CertificateSigningRequest"
 
 APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
+_ENDS = frozenset({DENIED, FAILED})
 
 
 class Meta(partial.Meta, frozen=True, omit_defaults=True, gc=False):
@@ -81,24 +82,25 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     def has(self, kind: str) -> bool:
         """Whether there is a condition of this type; one without a status counts, as in Kubernetes."""
-        return any(row.type == kind and row.status in {"True", ""} for row in self.status.conditions or ())
+        return kind in self._holding()
 
     @property
     def is_open(self) -> bool:
         """1."""
-        return not (self.status.certificate or self.has(DENIED) or self.has(FAILED))
+        return not self.status.certificate and _ENDS.isdisjoint(self._holding())
+
+    def _holding(self) -> set[str]:
+        return {row.type for row in self.status.conditions or () if row.status in {"True", ""}}
 
     def document(self) -> objects.Document:
         """As the rules read it."""
         found: objects.Document = msgspec.to_builtins(self)
         return found
 
-    def updated(self, *, added: dict[str, Any] | None = None, certificate: str = "") -> objects.Document:
+    def updated(self, *, added: Condition | None = None, certificate: str = "") -> Update:
         """As it is sent back: with one more condition, or with its certificate."""
-        document = {"apiVersion": API_VERSION, "kind": KIND, **self.document()}
-        conditions = [*(document.get("status") or {}).get("conditions", ()), *([added] if added else ())]
-        document["status"] = {"conditions": conditions, **({"certificate": certificate} if certificate else {})}
-        return document
+        conditions = [*(self.status.conditions or ()), *([added] if added is not None else ())]
+        return Update(self.metadata, self.spec, Status(conditions, certificate or None))
 
     def regarding(self) -> events.Regarding:
         """It, as Events name it."""
@@ -106,13 +108,28 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return events.Regarding(api_version=API_VERSION, kind=KIND, name=meta.name, uid=meta.uid)
 
 
+class Update(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A request on its way back."""
+
+    metadata: Meta
+    spec: Spec
+    status: Status
+    api_version: str = API_VERSION
+    kind: str = KIND
+
+
 SOURCE = watch.Source(resource=RESOURCE, view=Request)
+_REQUESTS = msgspec.json.Decoder(Request)
 
 
-def condition(kind: str, reason: str, message: str, now_text: str) -> dict[str, Any]:
+async def write(client: api.Client, update: Update, subresource: str) -> Request:
+    """Send it back; what came of it."""
+    return await client.replace(RESOURCE, update.metadata.name, update, _REQUESTS, subresource=subresource)
+
+
+def condition(kind: str, reason: str, message: str, now_text: str) -> Condition:
     """A condition that holds from now on. Its times are set here, too: not every server would."""
-    times = {"lastUpdateTime": now_text, "lastTransitionTime": now_text}
-    return {"type": kind, "status": "True", "reason": reason, "message": message, **times}
+    return Condition(kind, "True", reason, message, now_text, now_text)
 
 
 class Requests:
@@ -149,9 +166,8 @@ class Requests:
         self._told.append(told)
         self._gone.append(gone)
 
-    def wrote(self, answer: objects.Document) -> None:
+    def wrote(self, item: Request) -> None:
         """One of us wrote a request, and this came back (2)."""
-        item = msgspec.convert(answer, Request)
         version = _number(item.metadata.resource_version)
         if version > self._newest:
             self._written[item.metadata.name] = version

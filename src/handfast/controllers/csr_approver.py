@@ -122,9 +122,8 @@ class CsrApprover:
             certificate_requests.APPROVED, AUTO_APPROVED, message, objects.timestamp(self._clock.now())
         )
         with api.MISSING_OK:
-            document = item.updated(added=added)
-            answer = await self._client.update(certificate_requests.RESOURCE, document, subresource="approval")
-            self._requests.wrote(answer)
+            update = item.updated(added=added)
+            self._requests.wrote(await certificate_requests.write(self._client, update, "approval"))
             DECISIONS.labels(item.spec.signer_name, AUTO_APPROVED).inc()
         self._told.pop(item.metadata.name, None)
 

@@ -51,12 +51,14 @@ class CsrCleaner:
     def see(self, item: certificate_requests.Request) -> float | None:
         """Remember when a request is due; returns the seconds until it is to be looked at, None for never."""
         meta = item.metadata
-        due = request_age.due(item.document(), self._clock.now())
+        rows = [(row.type, row.last_update_time or "") for row in item.status.conditions or ()]
+        now = self._clock.now()
+        due = request_age.due_by(meta.creation_timestamp or "", rows, item.status.certificate or "", now)
         if due.at is None or meta.deletion_timestamp is not None:
             self._timed.pop(meta.name, None)
             return None
         self._timed[meta.name] = _Timed(meta.uid, meta.resource_version, due.at, due.rule)
-        return self._left(due.at)
+        return _left(due.at, now)
 
     def gone(self, name: str) -> None:
         """The request was deleted."""
@@ -66,7 +68,7 @@ class CsrCleaner:
         timed = self._timed.get(name)
         if timed is None:
             return None
-        left = self._left(timed.at)
+        left = _left(timed.at, self._clock.now())
         if left > 0:
             return left
         # 1.
@@ -79,9 +81,10 @@ class CsrCleaner:
             del self._timed[name]
         return None
 
-    def _left(self, at: datetime.datetime) -> float:
-        # 2.
-        return min(_LOOK_AGAIN_SECONDS, max(0.0, (at - self._clock.now()).total_seconds()))
+
+def _left(at: datetime.datetime, now: datetime.datetime) -> float:
+    # 2.
+    return min(_LOOK_AGAIN_SECONDS, max(0.0, (at - now).total_seconds()))
 
 
 def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Controller[str]:

@@ -117,9 +117,9 @@ class CsrSigner:
         await self._put(item.updated(added=added))
         RESULTS.labels(item.spec.signer_name, signers.FAILURE).inc()
 
-    async def _put(self, document: objects.Document) -> None:
+    async def _put(self, update: certificate_requests.Update) -> None:
         with api.MISSING_OK:
-            self._requests.wrote(await self._client.update_status(certificate_requests.RESOURCE, document))
+            self._requests.wrote(await certificate_requests.write(self._client, update, "status"))
 
     async def _tell(self, item: certificate_requests.Request, error: errors.HandfastError) -> None:
         # 5.

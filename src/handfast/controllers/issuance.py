@@ -35,7 +35,7 @@ ENTRIES = prometheus_client.Counter("handfast_ledger_entries", "Entries appended
 WRITES = prometheus_client.Counter("handfast_ledger_writes", "Writes of the issuance ledger, by result.", ["result"])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
     """One encoded entry on its way; `error` is why it is not known to have arrived."""
 

@@ -80,6 +80,10 @@ class Controller(Generic[K]):
         self._workers = workers
         self._needs: list[Syncing] = []
         self._ready = False
+        self._handled = RECONCILES.labels(name, "ok")
+        self._seconds = SECONDS.labels(name)
+        # Bound once: binding anew for every line costs more than the line, which is rarely written.
+        self._log = _log.bind(controller=name)
         DEPTH.labels(name).set_function(lambda: len(self.queue))
 
     def watches(self, informer: cache.Informer[V], keys: Callable[[V], Iterable[K]]) -> None:
@@ -136,17 +140,16 @@ class Controller(Generic[K]):
         self.queue.forget(key)
         if again is not None:
             self.queue.add_after(key, again)
-        RECONCILES.labels(self.name, "ok").inc()
-        SECONDS.labels(self.name).observe(seconds)
-        _log.debug("reconciled", controller=self.name, item=key, seconds=round(seconds, 4), again=again)
+        self._handled.inc()
+        self._seconds.observe(seconds)
+        self._log.debug("reconciled", item=key, seconds=round(seconds, 4), again=again)
 
     def _failed(self, key: K, reason: str, message: str, *, quiet: bool, trace: BaseException | None = None) -> None:
         wait = self.queue.retry(key)
         RECONCILES.labels(self.name, "retry" if quiet else "error").inc()
-        write: Any = _log.debug if quiet else _log.warning
+        write: Any = self._log.debug if quiet else self._log.warning
         write(
             "reconcile failed",
-            controller=self.name,
             item=key,
             reason=reason,
             error=message,

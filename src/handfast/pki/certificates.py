@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cryptography import exceptions, x509
+from cryptography.hazmat.primitives.asymmetric import types
 
 from handfast import errors
 from handfast.pki import keys, names, usages
@@ -138,11 +139,15 @@ def extension(signed: Signed, kind: type[_T]) -> _T | None:
 
 def public_key(signed: Signed) -> keys.PublicKey:
     """The judged public key of a certificate or request (3); for this room only."""
+    return keys.judge(library_key(signed))
+
+
+def library_key(signed: Signed) -> types.PublicKeyTypes:
+    """The library's public key of a certificate or request, not judged yet; for this room only."""
     try:
-        key = signed.public_key()
+        return signed.public_key()
     except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
         raise errors.Refused("the public key's kind or curve is not supported", reason="BadKey") from None
-    return keys.judge(key)
 
 
 def _malformed(message: str) -> errors.Refused:

@@ -30,13 +30,16 @@ nothing here reads (`other_attributes`, `other_extensions`). None of them ever r
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from cryptography import exceptions, x509
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, types
+from cryptography.x509.oid import SignatureAlgorithmOID
 
 from handfast import errors
-from handfast.pki import certificates, keys, names, pem, usages
+from handfast.pki import certificates, der, keys, names, pem, usages
 
 MAX_BYTES = 64 << 10
 
@@ -45,6 +48,16 @@ _READ = frozenset(
     kind.oid for kind in (x509.SubjectAlternativeName, x509.KeyUsage, x509.ExtendedKeyUsage, x509.BasicConstraints)
 )
 _STRONG = (hashes.SHA256, hashes.SHA384, hashes.SHA512)
+_ECDSA = {
+    SignatureAlgorithmOID.ECDSA_WITH_SHA256: ec.ECDSA(hashes.SHA256()),
+    SignatureAlgorithmOID.ECDSA_WITH_SHA384: ec.ECDSA(hashes.SHA384()),
+    SignatureAlgorithmOID.ECDSA_WITH_SHA512: ec.ECDSA(hashes.SHA512()),
+}
+_NO_SANS = names.Sans()
+# A subject that every reader reads alike: letters, digits and some marks, which are in each of these types of text.
+_TEXTS = frozenset({der.UTF8_STRING, der.PRINTABLE_STRING})
+_PLAIN = re.compile(rb"[A-Za-z0-9:. ()+,/=?'-]+")
+_PLAIN_OIDS = frozenset({der.COMMON_NAME, der.ORGANIZATION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,27 +99,31 @@ def parse(data: bytes) -> Request:
     return parse_der(pem.one(data, pem.CERTIFICATE_REQUEST))
 
 
-def parse_der(der: bytes) -> Request:
+def parse_der(data: bytes) -> Request:
     """Checks 1 and 3 to 7 on a request in DER, as gRPC clients send it."""
     # 1.
-    if len(der) > MAX_BYTES:
-        raise _refused(f"a certificate request of {len(der)} bytes; at most {MAX_BYTES} are read")
+    if len(data) > MAX_BYTES:
+        raise _refused(f"a certificate request of {len(data)} bytes; at most {MAX_BYTES} are read")
     # 3.
     try:
-        csr = x509.load_der_x509_csr(der)
+        csr = x509.load_der_x509_csr(data)
     except (ValueError, TypeError, x509.InvalidVersion):
         raise _refused("not a PKCS#10 certificate request in DER") from None
     # 4.
-    public = certificates.public_key(csr)
+    key = certificates.library_key(csr)
+    public = keys.judge(key)
     # 5.
-    _require_possession(csr)
+    _require_possession(csr, key)
     # 6.
     attributes = [attribute.oid.dotted_string for attribute in _attributes(csr)]
+    if not attributes:
+        # Most requests of nodes: there is nothing that the rest could find.
+        return Request(subject=_subject(csr), sans=_NO_SANS, public_key=public, der=data)
     extensions = _extensions(csr)
     # 7.
     constraints = certificates.extension(csr, x509.BasicConstraints)
     return Request(
-        subject=names.subject_of(csr),
+        subject=_subject(csr),
         sans=names.from_general_names(certificates.extension(csr, x509.SubjectAlternativeName) or ()),
         public_key=public,
         requested_usages=usages.words_of(
@@ -115,20 +132,42 @@ def parse_der(der: bytes) -> Request:
         wants_ca=constraints is not None and constraints.ca,
         other_attributes=tuple(oid for oid in attributes if oid != _EXTENSION_REQUEST),
         other_extensions=tuple(found.oid.dotted_string for found in extensions if found.oid not in _READ),
-        der=der,
+        der=data,
     )
 
 
-def _require_possession(csr: x509.CertificateSigningRequest) -> None:
+def _require_possession(csr: x509.CertificateSigningRequest, key: types.PublicKeyTypes) -> None:
     try:
         digest = csr.signature_hash_algorithm
         if digest is not None and not isinstance(digest, _STRONG):
             raise errors.Refused(f"the request is signed with {digest.name}, which is too weak", reason="WeakSignature")
+        ecdsa = _ECDSA.get(csr.signature_algorithm_oid)
+        if ecdsa is not None and isinstance(key, ec.EllipticCurvePublicKey):
+            # As the library does, without loading the key a second time.
+            key.verify(csr.signature, csr.tbs_certrequest_bytes, ecdsa)
+            return
         good = csr.is_signature_valid
-    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm, exceptions.InvalidSignature):
         good = False
     if not good:
         raise errors.Refused("the request is not signed by the key it carries", reason="BadSignature")
+
+
+def _subject(csr: x509.CertificateSigningRequest) -> names.Subject:
+    """Check 7 on the subject; the library's objects are made only where it has more than plain names of a node."""
+    _, name, *_ = der.parts(der.content(csr.tbs_certrequest_bytes))
+    common_names: list[str] = []
+    organizations: list[str] = []
+    for relative in der.parts(der.content(name)):
+        first, *more = der.parts(der.content(relative))
+        oid, value = der.parts(der.content(first))
+        text = der.content(value)
+        if more or value[:1] not in _TEXTS or _PLAIN.fullmatch(text) is None or oid not in _PLAIN_OIDS:
+            return names.subject_of(csr)
+        (common_names if oid == der.COMMON_NAME else organizations).append(text.decode("ascii"))
+    if len(common_names) > 1:
+        return names.subject_of(csr)
+    return names.Subject(common_name="".join(common_names), organizations=tuple(organizations))
 
 
 def _attributes(csr: x509.CertificateSigningRequest) -> list[x509.Attribute]:

@@ -136,6 +136,9 @@ def candidates(
     """
     found = []
     for permission, message in _MESSAGES.items():
+        # Checks 1 and 6 tell the kinds apart; of a request that is of another kind no account is given here.
+        if _SIGNERS[permission] != facts.signer_name or not _is_requesters(facts, permission):
+            continue
         made = checks(facts, permission, addresses, reserved)
         if all(check.passed for check in made):
             found.append(Recognised(permission, message, made))
@@ -171,9 +174,14 @@ def checks(
     made += _serving(facts, addresses, reserved) if permission == SELF_NODE_SERVER else _client(facts)
     if permission != NODE_CLIENT:
         # 6.
-        same = facts.username == subject.common_name
-        made.append(Check(REQUESTER, same, f"{facts.username!r} is to be the common name {subject.common_name!r}"))
+        compared = f"{facts.username!r} is to be the common name {subject.common_name!r}"
+        made.append(Check(REQUESTER, _is_requesters(facts, permission), compared))
     return tuple(made)
+
+
+def _is_requesters(facts: Facts, permission: str) -> bool:
+    """Check 6, of the kinds that have it."""
+    return permission == NODE_CLIENT or facts.username == facts.request.subject.common_name
 
 
 def is_nodes(facts: Facts) -> bool:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from handfast import errors
@@ -51,15 +51,28 @@ class Due:
 
 def due(document: objects.Document | None, now: datetime.datetime) -> Due:
     """When the request may be deleted, as it is now."""
-    found = min(_instants(document), default=None)
+    conditions = jsonpath.mappings(document, "status", "conditions")
+    return due_by(
+        jsonpath.text(document, "metadata", "creationTimestamp"),
+        [(jsonpath.text(row, "type"), jsonpath.text(row, "lastUpdateTime")) for row in conditions],
+        jsonpath.text(document, "status", "certificate"),
+        now,
+    )
+
+
+def due_by(created: str, conditions: Sequence[tuple[str, str]], certificate: str, now: datetime.datetime) -> Due:
+    """… by all that counts of it: its creation, the type and last update of each condition, and its certificate."""
+    found = min(_instants(created, conditions, certificate), default=None)
     if found is None:
         return Due(None, "", overdue=False)
     at, rule = found
     return Due(at, rule, overdue=at <= now)
 
 
-def _instants(document: objects.Document | None) -> Iterator[tuple[datetime.datetime, str]]:
-    for rule, since, age in _clocks(document):
+def _instants(
+    created: str, conditions: Sequence[tuple[str, str]], certificate: str
+) -> Iterator[tuple[datetime.datetime, str]]:
+    for rule, since, age in _clocks(created, conditions, certificate):
         # 2.
         if since is None or since == _ZERO:
             continue
@@ -71,14 +84,14 @@ def _instants(document: objects.Document | None) -> Iterator[tuple[datetime.date
         yield at, rule
 
 
-def _clocks(document: objects.Document | None) -> Iterator[tuple[str, datetime.datetime | None, datetime.timedelta]]:
-    conditions = jsonpath.mappings(document, "status", "conditions")
-    certificate = jsonpath.text(document, "status", "certificate")
+def _clocks(
+    created: str, conditions: Sequence[tuple[str, str]], certificate: str
+) -> Iterator[tuple[str, datetime.datetime | None, datetime.timedelta]]:
     if not conditions:
-        yield "pending", _time(jsonpath.text(document, "metadata", "creationTimestamp")), WAITING
-    for condition in conditions:
-        updated = _time(jsonpath.text(condition, "lastUpdateTime"))
-        match condition.get("type"):
+        yield "pending", _time(created), WAITING
+    for kind, text in conditions:
+        updated = _time(text)
+        match kind:
             case "Approved" if certificate:
                 yield "issued", updated, FINISHED
                 yield "expired", _not_after(certificate), _AT_ONCE

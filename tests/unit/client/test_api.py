@@ -113,6 +113,23 @@ async def test_a_view_decodes_only_what_it_names():
     )
 
 
+async def test_a_view_that_is_whole_is_replaced():
+    whole = scripted.answer(200, {"metadata": {"name": "a", "resourceVersion": "2"}, "more": 1})
+    async with (
+        scripted.serving(whole, scripted.answer(200, {"metadata": 1})) as server,
+        scripted.client_of(server) as client,
+    ):
+        decoder = msgspec.json.Decoder(partial.Partial)
+        item = partial.Partial(partial.Meta(name="a", resource_version="1"))
+        found = await client.replace(THINGS, "a", item, decoder, namespace="ns", subresource="status")
+        assert found.metadata.resource_version == "2"
+        with pytest.raises(errors.Unavailable, match="cannot be decoded"):
+            await client.replace(THINGS, "a", item, decoder)
+    first = server.requests[0]
+    assert (first.method, first.path) == ("PUT", "/apis/example.dev/v1/namespaces/ns/things/a/status")
+    assert msgspec.json.decode(first.body, type=partial.Partial) == item
+
+
 async def test_an_odd_object_is_left_out_of_a_list_and_told_of_once():
     odd = {"metadata": {"name": "odd", "namespace": "ns", "finalizers": [None]}}
     nameless = {"metadata": 5}

@@ -85,6 +85,11 @@ class FakeClient(api.Client):
         self.objects[resource.plural, namespace if resource.namespaced else "", meta["name"]] = document
         return self._wrote(f"update {subresource}".strip(), resource, meta["name"], document)
 
+    async def replace(self, resource: Any, name: str, item: Any, decoder: Any, **more: Any) -> Any:
+        document = msgspec.to_builtins(item)
+        assert document["metadata"]["name"] == name
+        return decoder.decode(msgspec.json.encode(await self.update(resource, document, **more)))
+
     async def patch(self, resource: Any, name: str, patch: Any, *, namespace: str = "", **_: Any) -> dict[str, Any]:
         found = self._find("patch", resource, name, namespace)
         wanted = patch["metadata"].get("resourceVersion")

@@ -63,8 +63,8 @@ class Told:
 def test_what_was_written_counts_at_once_and_once() -> None:
     told = Told()
     told.requests.put(item("1"))
-    told.requests.wrote(item("2", "Approved").document())
-    told.requests.wrote(item("3", "Approved", certificate="c").document())
+    told.requests.wrote(item("2", "Approved"))
+    told.requests.wrote(item("3", "Approved", certificate="c"))
     assert told.requests.get("x") is None
     # The watch comes after: the time in between does not open it again.
     for version, certificate in (("2", ""), ("3", "c")):
@@ -77,14 +77,14 @@ def test_what_was_written_counts_at_once_and_once() -> None:
 def test_a_watch_that_was_faster_is_right() -> None:
     told = Told()
     told.requests.put(item("3", "Approved", certificate="c"))
-    told.requests.wrote(item("2", "Approved").document())
+    told.requests.wrote(item("2", "Approved"))
     assert (told.said, told.requests.get("x")) == (["3"], None)
 
 
 def test_versions_that_are_no_numbers_are_not_compared() -> None:
     told = Told()
     told.requests.put(item("b"))
-    told.requests.wrote(item("a", "Approved").document())
+    told.requests.wrote(item("a", "Approved"))
     told.requests.put(item("a", "Approved"))
     assert told.said == ["b", "a"]
 
@@ -151,10 +151,13 @@ def test_an_update_takes_nothing_away() -> None:
     made = world.add("x", "Approved", metadata=metadata, **spec)
     added = certificate_requests.condition("Failed", "R", "m", "2030-01-01T00:00:00Z")
     stored = world.stored()
-    document = made.updated(added=added, certificate="c")
+    document = msgspec.to_builtins(made.updated(added=added, certificate="c"))
     assert document["metadata"] == stored["metadata"]
     assert document["spec"] == stored["spec"]
-    assert document["status"] == {"conditions": [*stored["status"]["conditions"], added], "certificate": "c"}
+    assert document["status"] == {
+        "conditions": [*stored["status"]["conditions"], msgspec.to_builtins(added)],
+        "certificate": "c",
+    }
     assert (document["apiVersion"], document["kind"]) == ("certificates.k8s.io/v1", "CertificateSigningRequest")
 
 

@@ -9,6 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509 import name
 from cryptography.x509.oid import AttributeOID
 
 from handfast import errors
@@ -58,6 +59,86 @@ def test_build_and_parse(kind: keys.Kind):
     assert request.public_key_spki == key.public.spki
     assert request.requested_usages == frozenset()
     assert (request.wants_ca, request.other_attributes, request.other_extensions) == (False, (), ())
+
+
+Rows = tuple[tuple[tuple[str, str, name._ASN1Type], ...], ...]
+
+
+def _name(rows: Rows) -> x509.Name:
+    """Relative names of attributes, each with its OID, text and type of text."""
+    return x509.Name(
+        [
+            x509.RelativeDistinguishedName(
+                [x509.NameAttribute(x509.ObjectIdentifier(oid), text, kind, _validate=False) for oid, text, kind in row]
+            )
+            for row in rows
+        ]
+    )
+
+
+_UTF8, _PRINTABLE = name._ASN1Type.UTF8String, name._ASN1Type.PrintableString
+_CN, _O, _OU = "2.5.4.3", "2.5.4.10", "2.5.4.11"
+
+
+@pytest.mark.filterwarnings("ignore:Attribute's length")
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (),
+        (
+            ((_O, "system:nodes", _UTF8),),
+            ((_CN, "system:node:a", _UTF8),),
+        ),
+        (
+            ((_CN, "system:node:a", _PRINTABLE),),
+            ((_O, "system:nodes", _PRINTABLE),),
+        ),
+        (
+            ((_O, "b", _UTF8),),
+            ((_O, "a", _UTF8),),
+            ((_O, "b", _UTF8),),
+        ),
+        (((_O, "a", _UTF8), (_CN, "b", _UTF8)),),
+        (((_CN, "x" * 200, _UTF8),),),
+        (
+            ((_CN, "x", _UTF8),),
+            ((_OU, "y", _UTF8),),
+        ),
+        (((_CN, "jürgen", _UTF8),),),
+        (((_CN, "under_score", _UTF8),),),
+        (((_CN, "wide", name._ASN1Type.BMPString),),),
+        (
+            ((_CN, "one", _UTF8),),
+            ((_CN, "two", _UTF8),),
+        ),
+        (((_CN, "a\0b", _UTF8),),),
+    ],
+    ids=[
+        *("empty", "a node", "printable", "groups", "one relative name", "long", "another attribute", "not ASCII"),
+        *("not printable", "another type of text", "two common names", "NUL"),
+    ],
+)
+def test_subjects_are_as_the_library_reads_them(rows: Rows):
+    data = made(subject=_name(rows))
+    csr = x509.load_pem_x509_csr(data)
+    try:
+        expected: object = names.subject_of(csr)
+    except errors.Refused as refused:
+        expected = (refused.reason, refused.message)
+    try:
+        found: object = requests.parse(data).subject
+    except errors.Refused as refused:
+        found = (refused.reason, refused.message)
+    assert found == expected
+
+
+@pytest.mark.parametrize("digest", [hashes.SHA256(), hashes.SHA384(), hashes.SHA512()])
+@pytest.mark.parametrize("curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()])
+def test_any_strong_hash_with_any_curve(curve: ec.EllipticCurve, digest: hashes.SHA256 | hashes.SHA384 | hashes.SHA512):
+    key = ec.generate_private_key(curve)
+    builder = x509.CertificateSigningRequestBuilder().subject_name(making.name("jane"))
+    data = builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
+    assert requests.parse(data).subject.common_name == "jane"
 
 
 def test_without_alternative_names():
