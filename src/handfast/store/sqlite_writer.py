@@ -22,7 +22,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
@@ -33,10 +33,15 @@ BATCH_JOBS: Final = 256
 BATCH_BYTES: Final = 8 * 2**20
 SWEEP_ROWS: Final = 256
 
-# The precondition is part of the statement: a write is two of them, and each hands the interpreter's lock back and forth.
-_CREATE: Final = "INSERT INTO cur VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING"
-_UPDATE: Final = "UPDATE cur SET rev = ? WHERE key = ? AND rev = ? RETURNING create_rev"
-_DELETE: Final = "DELETE FROM cur WHERE key = ? AND rev = ? RETURNING create_rev"
+# The precondition is part of the statement: each one hands the interpreter's lock back and forth, so there are few.
+_CREATE: Final = """
+INSERT INTO log (rev, key, op, prev_rev, create_rev, value)
+SELECT ?1, ?2, ?3, ?4, ?1, ?5 WHERE NOT EXISTS (SELECT * FROM cur WHERE key = ?2)
+"""
+_REPLACE: Final = """
+INSERT INTO log (rev, key, op, prev_rev, create_rev, value)
+SELECT ?1, key, ?3, rev, create_rev, ?5 FROM cur WHERE key = ?2 AND rev = ?4
+"""
 
 _BLAMABLE: Final = (apsw.FullError, apsw.TooBigError, apsw.ConstraintError)
 
@@ -56,19 +61,19 @@ class Transaction:
         return sqlite_schema.State(self.revision, self.floor, self.swept, self.epoch_offset)
 
     def create(self, key: str, value: bytes) -> int:
-        created = self.revision + 1
-        self._connection.execute(_CREATE, (key, created, created))
-        if not self._connection.changes():
-            raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
-        return self._append(key, "create", 0, created, value)
+        revision = self._append(key, value, 0, _CREATE, "create")
+        self._connection.execute("INSERT INTO cur VALUES (?1, ?2, ?2)", (key, revision))
+        return revision
 
     def update(self, key: str, value: bytes, expected: int) -> int:
-        created = self._changed(key, _UPDATE, (self.revision + 1, key, expected))
-        return self._append(key, "update", expected, created, value)
+        revision = self._append(key, value, expected, _REPLACE, "update")
+        self._connection.execute("UPDATE cur SET rev = ? WHERE key = ?", (revision, key))
+        return revision
 
     def delete(self, key: str, expected: int) -> int:
-        created = self._changed(key, _DELETE, (key, expected))
-        return self._append(key, "delete", expected, created, None)
+        revision = self._append(key, None, expected, _REPLACE, "delete")
+        self._connection.execute("DELETE FROM cur WHERE key = ?", (key,))
+        return revision
 
     def raise_floor(self, revision: int) -> int:
         if revision > self.revision:
@@ -103,19 +108,12 @@ class Transaction:
         self.raise_floor(self.revision)
         return self.epoch_offset
 
-    def _changed(self, key: str, statement: str, bindings: tuple[str | int, ...]) -> int:
-        """Change a key's row where it is as expected, and tell which revision created the key; else Mismatch."""
-        rows: list[Any] = self._connection.execute(statement, bindings).fetchall()
-        if rows:
-            return int(rows[0][0])
-        raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
-
-    def _append(self, key: str, op: str, previous: int, created: int, value: bytes | None) -> int:
+    def _append(self, key: str, value: bytes | None, previous: int, statement: str, op: str) -> int:
+        """Write a row of the log if its precondition holds, else Mismatch."""
         revision = self.revision + 1
-        self._connection.execute(
-            "INSERT INTO log (rev, key, op, prev_rev, create_rev, value) VALUES (?, ?, ?, ?, ?, ?)",
-            (revision, key, op, previous, created, value),
-        )
+        self._connection.execute(statement, (revision, key, op, previous, value))
+        if not self._connection.changes():
+            raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
         self.revision = revision
         self.events.append(protocol.Event(revision, key, value, previous))
         return revision
