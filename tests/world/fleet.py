@@ -192,9 +192,9 @@ class Fleet:
         self._records = _OnRecord()
         self._recovery_window = recovery_window
 
-    def add(self, at: float, jitter: random.Random, outages: Outages | None = None) -> Node:
+    def add(self, at: float, jitter: random.Random, outages: Outages | None = None, name: str = "") -> Node:
         """A node that starts, without a certificate, at this time."""
-        node = Node(f"n{len(self.nodes)}", self, jitter, outages or Outages())
+        node = Node(name or f"n{len(self.nodes)}", self, jitter, outages or Outages())
         heapq.heappush(self._waiting, (at, len(self.nodes)))
         self.nodes.append(node)
         self._running.append(cast("Coroutine[float, None, None]", node.run()))

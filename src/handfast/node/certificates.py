@@ -47,8 +47,6 @@ ATTEMPT_SECONDS = 900.0
 LOOK_SECONDS = 60.0
 # A signer whose own certificate is about to end hands out ones that are due at once.
 _REST_SECONDS = 30.0
-# The share of the window, from 70 to 90 % of a lifetime, in which renewals fall.
-_LATEST = 63 / 64
 
 _log = structlog.get_logger("handfast.node")
 
@@ -269,8 +267,10 @@ class CertificateManager:
     def _adopt(self, pair: pairs.Pair) -> None:
         leaf, now = pair.leaf, self._clock.now()
         self._pair = pair
-        # Never at the very end of the window: an outage of a tenth of the lifetime must leave room for one more attempt.
-        self.next_renewal = rotation.deadline(leaf.not_before, leaf.not_after, self._jitter() * _LATEST)
+        # Of its own name, so that a restart changes nothing; and a node's two certificates do not come together.
+        phase = rotation.phase(f"{self._store.prefix} {leaf.subject.common_name}")
+        jitter = rotation.jitter(leaf.not_before, leaf.not_after, phase, self._jitter())
+        self.next_renewal = rotation.deadline(leaf.not_before, leaf.not_after, jitter)
         self._due_at = self._clock.monotonic() + (self.next_renewal - now).total_seconds()
         if now < leaf.not_before:
             _log.warning("the certificate begins later: is this machine's clock behind?", begins=str(leaf.not_before))

@@ -5,19 +5,28 @@ It does not renew anything, and the chance that spreads the renewals is an argum
 
 1. A certificate is renewed when 70 to 90 % of its lifetime have passed, counted from notBefore, backdating included.
    `jitter` chooses the point between: a fleet that was born together does not come back together.
-2. It is renewed at once when its common name is not the wanted one, or when it lacks an organization or an alternative
+2. Every holder has instants of its own, a cycle of 80 % of a lifetime apart, and `phase` says where in the cycle. Where one
+   of them lies between 70 and 90 % it is chosen; else a point at random in the half that is nearer to one, so that those
+   born together spread evenly at once, and all are where they belong after a dozen lifetimes. Independent draws would
+   make every hour a new throw of the dice, with a bad one in some years. And whoever was kept waiting by an outage of a
+   tenth of a lifetime is back at its own instant with the next certificate, so that the rush after it has no echo.
+3. It is renewed at once when its common name is not the wanted one, or when it lacks an organization or an alternative
    name that is wanted. What it has beyond that is no reason: a signer may add names, and asking again would not help.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 
 from handfast import errors
 from handfast.pki import certificates, names
 
 EARLIEST = 0.7
 SPREAD = 0.2
+# Never at the very end of the window: an outage of a tenth of the lifetime must leave room for one more attempt.
+LATEST = 63 / 64
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def deadline(not_before: datetime.datetime, not_after: datetime.datetime, jitter: float) -> datetime.datetime:
@@ -27,8 +36,27 @@ def deadline(not_before: datetime.datetime, not_after: datetime.datetime, jitter
     return not_before + (not_after - not_before) * (EARLIEST + SPREAD * jitter)
 
 
+def phase(holder: str) -> float:
+    """The phase of a holder, in [0, 1): it takes no agreement and no memory, and the names of a fleet spread evenly."""
+    return int.from_bytes(hashlib.sha256(holder.encode()).digest()[:6]) / 2**48
+
+
+def jitter(not_before: datetime.datetime, not_after: datetime.datetime, phase: float, chance: float) -> float:
+    """The jitter for `deadline` (2); `phase` and `chance` lie in [0, 1)."""
+    lifetime = not_after - not_before
+    cycle = lifetime * (EARLIEST + SPREAD / 2)
+    if cycle <= datetime.timedelta():
+        return chance * LATEST
+    # From the middle of the window to the nearest of the holder's instants.
+    away = (_EPOCH - not_before + cycle * phase + cycle / 2) % cycle - cycle / 2
+    wanted = 0.5 + away / (lifetime * SPREAD)
+    if 0 <= wanted <= LATEST:
+        return wanted
+    return chance / 2 if away < datetime.timedelta() else 0.5 + chance * (LATEST - 0.5)
+
+
 def lacking(certificate: certificates.Certificate, subject: names.Subject, sans: names.Sans) -> str | None:
-    """Why the certificate does not satisfy what is wanted (2); None when it does."""
+    """Why the certificate does not satisfy what is wanted (3); None when it does."""
     has = certificate.subject
     if has.common_name != subject.common_name:
         return f"the certificate's common name is {has.common_name!r}, wanted is {subject.common_name!r}"

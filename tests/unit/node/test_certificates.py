@@ -20,12 +20,13 @@ from handfast.api import status
 from handfast.client import certificates as requests
 from handfast.client import transport
 from handfast.node import certificate_store, certificates
-from handfast.pki import keys, names, pairs
+from handfast.pki import keys, names, pairs, rotation
 from handfast.runtime import tls
 from tests.unit.node import pairing
 from tests.world.clock import START, MovableClock, settle
 
 HOUR = pairing.HOUR
+JITTER = rotation.jitter
 
 
 class Server:
@@ -53,6 +54,8 @@ class Stage:
         self.store = certificate_store.CertificateStore(directory, "kubelet-client", self.clock)
         self.wanted: requests.Wanted | None = requests.node_client("n1")
         monkeypatch.setattr(requests, "obtain", self.server.obtain)
+        # Which point of the window is a node's own is told in TestItsOwnInstants; elsewhere the test says which.
+        monkeypatch.setattr(rotation, "jitter", lambda _begins, _ends, _phase, chance: chance * rotation.LATEST)
 
     def manager(self, *, rotate: bool = True, jitter: float = 0.0) -> certificates.CertificateManager:
         return certificates.CertificateManager(
@@ -121,6 +124,50 @@ def test_spread(stage: Stage, jitter: float):
     assert manager.next_renewal is not None
     assert START + 7 * HOUR <= manager.next_renewal < START + 9 * HOUR
     assert abs((manager.next_renewal - START) / HOUR - (7 + 2 * jitter * 63 / 64)) < 0.001
+
+
+class TestItsOwnInstants:
+    @pytest.fixture(autouse=True)
+    def _real(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rotation, "jitter", JITTER)
+
+    async def test_a_restart_changes_nothing(self, stage: Stage):
+        async with stage.running(jitter=0.5):
+            await stage.passes(12 * 3600)
+        found = []
+        for chance in (0.0, 0.3, 0.99):
+            manager = stage.manager(jitter=chance)
+            manager.load()
+            found.append(manager.next_renewal)
+        assert len(set(found)) == 1
+
+    async def test_late_once_and_back_with_the_next(self, stage: Stage):
+        async with stage.running(jitter=0.5) as manager:
+            await stage.passes(12 * 3600)
+            usual = manager.next_renewal
+            assert usual is not None
+            down = 5 * 60
+            stage.server.script = [errors.Unavailable("down", reason="Unreachable")] * (4 + down // 40)
+            await stage.passes((usual - stage.clock.now()).total_seconds() + 60)
+            assert manager.renew_errors > 0
+            await stage.passes(down)
+            assert manager.last_error is None
+            assert manager.next_renewal is not None
+            assert abs(manager.next_renewal - usual - 0.8 * HOUR) < datetime.timedelta(seconds=1)
+
+    @pytest.mark.parametrize("certificate", ["name", "prefix"])
+    def test_names_differ_and_so_do_the_two_certificates(self, stage: Stage, certificate: str):
+        found = set()
+        for number in range(8):
+            name = f"n{number}" if certificate == "name" else "n1"
+            prefix = "kubelet-client" if certificate == "name" else f"kubelet-{number}"
+            stage.wanted = requests.node_client(name)
+            stage.store = certificate_store.CertificateStore(stage.store.directory, prefix, stage.clock)
+            stage.store.save(pairing.pair(name, begins=START, lasts=10 * HOUR))
+            manager = stage.manager(jitter=0.5)
+            manager.load()
+            found.add(manager.next_renewal)
+        assert len(found) > 2
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
+import itertools
+import random
 
 import pytest
 
@@ -45,6 +48,53 @@ def test_deadline(
 def test_jitter_out_of_range_is_a_bug(jitter: float):
     with pytest.raises(errors.Misuse, match="jitter"):
         rotation.deadline(NOW, NOW + DAY, jitter)
+
+
+class TestJitter:
+    """Every holder has instants of its own, 80 % of a lifetime apart."""
+
+    def renewals(self, phase: float, count: int, delay: datetime.timedelta = HOUR * 0) -> list[datetime.datetime]:
+        """Of a holder whose first renewal comes late; certificates last a day."""
+        chance = random.Random(phase)
+        at, found = NOW, []
+        for number in range(count):
+            share = rotation.jitter(at, at + DAY, phase, chance.random())
+            assert 0 <= share <= rotation.LATEST
+            at = rotation.deadline(at, at + DAY, share) + (delay if number == count // 2 else 0 * HOUR)
+            found.append(at)
+        return found
+
+    @pytest.mark.parametrize("phase", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999])
+    def test_it_comes_to_its_own_instants_and_stays(self, phase: float):
+        steps = [later - earlier for earlier, later in itertools.pairwise(self.renewals(phase, 40))]
+        assert all(abs(step - 0.8 * DAY) < datetime.timedelta(milliseconds=1) for step in steps[20:])
+        last = self.renewals(phase, 40)[-1].timestamp() / (0.8 * DAY).total_seconds() % 1
+        assert min(abs(last - phase), 1 - abs(last - phase)) < 1e-6
+
+    @pytest.mark.parametrize("phase", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999])
+    def test_late_by_a_tenth_it_is_back_with_the_next(self, phase: float):
+        usual, late = self.renewals(phase, 41), self.renewals(phase, 41, delay=DAY / 10 - HOUR / 60)
+        assert late[20] - usual[20] == DAY / 10 - HOUR / 60
+        assert abs(late[21] - usual[21]) < datetime.timedelta(milliseconds=1)
+
+    def test_those_born_together_spread_evenly_at_once(self):
+        chance = random.Random(1)
+        found = [
+            rotation.jitter(NOW, NOW + DAY, rotation.phase(f"n{number}"), chance.random()) for number in range(5000)
+        ]
+        tenths = collections.Counter(int(10 * share / rotation.LATEST * 0.999999) for share in found)
+        assert sorted(tenths) == list(range(10))
+        assert all(400 < count < 600 for count in tenths.values()), tenths
+
+    def test_a_certificate_without_a_lifetime(self):
+        assert rotation.jitter(NOW, NOW, 0.5, 0.5) == rotation.LATEST / 2
+        assert rotation.jitter(NOW, NOW - HOUR, 0.5, 0.0) == 0
+
+    def test_phase(self):
+        found = [rotation.phase(f"n{number}") for number in range(1000)]
+        assert all(0 <= phase < 1 for phase in found)
+        assert len(set(found)) == 1000
+        assert rotation.phase("n1") == rotation.phase("n1")
 
 
 def certificate(common_name: str, organizations: tuple[str, ...], *sans: str) -> certificates.Certificate:
