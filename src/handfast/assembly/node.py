@@ -18,7 +18,7 @@ import structlog
 from handfast import errors
 from handfast.api import status
 from handfast.assembly import endpoints, node_config
-from handfast.node import agent, bootstrap, registration
+from handfast.node import agent, bootstrap, machine, registration
 from handfast.pki import pairs
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
@@ -41,7 +41,7 @@ def owned(directory: pathlib.Path) -> Iterator[None]:
 def places(found: node_config.NodeConfiguration) -> bootstrap.Places:
     """Who the node is and where its credentials lie."""
     return bootstrap.Places(
-        node=registration.node_name(found.node_name),
+        node=machine.node_name(found.node_name),
         kubeconfig=found.kubeconfig,
         bootstrap_kubeconfig=found.bootstrap_kubeconfig,
         directory=found.cert_dir,

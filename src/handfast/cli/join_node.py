@@ -102,10 +102,10 @@ def options(function: _F) -> _F:
 
 def plan(given: dict[str, Any]) -> Plan:
     """From the flags, before anything is asked of anybody."""
-    from handfast.node import registration
+    from handfast.node import machine
 
     return Plan(
-        name=registration.node_name(given["node_name"]),
+        name=machine.node_name(given["node_name"]),
         kubeconfig=pathlib.Path(given["kubeconfig"] or node_config.KUBECONFIG).absolute(),
         directory=pathlib.Path(given["cert_dir"] or node_config.CERT_DIR).absolute(),
         unit=pathlib.Path(given["systemd_dir"] or units.DIRECTORY) if given["systemd"] else None,

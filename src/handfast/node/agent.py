@@ -31,9 +31,7 @@ from prometheus_client import core
 
 from handfast import errors
 from handfast.api import objects
-from handfast.bootstrap import kubeconfig
 from handfast.client import cluster_cache, discovery
-from handfast.client import connection as connections
 from handfast.node import (
     bootstrap,
     certificate_metrics,
@@ -41,6 +39,7 @@ from handfast.node import (
     certificates,
     endpoint,
     lease,
+    machine,
     pods,
     registration,
     report,
@@ -49,7 +48,7 @@ from handfast.node import (
 )
 from handfast.pki import names
 from handfast.runtime import clock as clocks
-from handfast.runtime import files, tasks
+from handfast.runtime import tasks
 from handfast.telemetry import health
 
 GRACE: Final = 300.0
@@ -59,7 +58,6 @@ _FIRST_LIST: Final = 5.0
 # A certificate with less of its life left than this is about to fail its node: the SLO of KEP-266.
 _SCARCE: Final = 0.05
 _REFRESH_SECONDS: Final = 60.0
-_FOLLOW: Final = 60.0
 _RUNNING: Final = "running"
 
 _log = structlog.get_logger("handfast.node")
@@ -96,8 +94,8 @@ class Agent:
         places = options.places
         self.identity = bootstrap.Identity(places, clock=clock, jitter=jitter)
         self.static_pods = static_pods.StaticPods(options.static_pods, places.node, clock)
-        found = registration.addresses(options.node_ip, self.identity.connection().server)
-        self._machine = registration.machine(places.node, found, int(listener.getsockname()[1]))
+        found = machine.addresses(options.node_ip, self.identity.connection().server)
+        self._machine = machine.this_machine(places.node, found, int(listener.getsockname()[1]))
         self.serving = self._serving_manager(jitter)
         self._self_signed = serving.SelfSigned(places.directory, self._hosts(), clock)
         current = self._self_signed.current if self.serving is None else self.serving.current
@@ -116,8 +114,8 @@ class Agent:
         store = certificate_store.CertificateStore(
             self._options.places.directory, certificate_store.SERVER, self._clock
         )
-        machine = self._machine
-        wanted = serving.wanted(machine.name, machine.hostname, machine.addresses)
+        found = self._machine
+        wanted = serving.wanted(found.name, found.hostname, found.addresses)
         made = certificates.CertificateManager(
             store, lambda: wanted, lambda: self.identity.client, clock=self._clock, jitter=jitter
         )
@@ -165,11 +163,12 @@ class Agent:
         await tasks.within(self.pods.wait_synced(), self._clock, _FIRST_LIST)
         group.start(self.pods.wait_synced(), name="pods-synced")
         group.start(self.registration.run(), name="registration")
-        if self._is_own_kubeconfig():
+        if self.identity.wrote_kubeconfig():
             search = discovery.Discovery(self._clock, timeout=_REFRESH_SECONDS)
             fresh = cluster_cache.keep_fresh(self._options.places.kubeconfig, search, self._clock)
             group.start(fresh, name="cluster")
-        group.start(self._follow_kubeconfig(), name="kubeconfig")
+        # 5.
+        group.start(self.identity.follow(lambda cluster: self._secure.trust(cluster.ca_pem)), name="kubeconfig")
         await self.registration.registered.wait()
         self.lease = lease.NodeLease(
             self.identity.client, self._options.places.node, self._clock, self.registration.uid
@@ -178,43 +177,6 @@ class Agent:
         if self.serving is not None:
             # Whoever approves compares the names with the Node's addresses.
             group.start(self.serving.run(), name="serving-certificate")
-
-    def _is_own_kubeconfig(self) -> bool:
-        """Whether the kubeconfig is one that a join wrote; another's is not rewritten every hour."""
-        path = self._options.places.kubeconfig
-        try:
-            user = kubeconfig.parse(files.read(path, limit=kubeconfig.MAX_BYTES).decode("utf-8")).user
-        except (errors.Refused, errors.Unavailable, UnicodeDecodeError):
-            return False
-        return user is not None and user.client_certificate == str(self.identity.store.current)
-
-    async def _follow_kubeconfig(self) -> None:
-        """5."""
-        known = self._described()
-        while True:
-            await self._clock.sleep(_FOLLOW)
-            found = self._described()
-            if found is None or found == known:
-                continue
-            known = found
-            try:
-                await self.identity.reload(found)
-            except errors.Refused as refused:
-                _log.warning(
-                    "the kubeconfig's server or CA cannot be used", reason=refused.reason, error=refused.message
-                )
-                continue
-            self._secure.trust(found.ca_pem)
-            _log.info("the kubeconfig names another server or CA", server=found.server)
-
-    def _described(self) -> connections.Connection | None:
-        """The server and the CA that the kubeconfig names now; None while it cannot be read."""
-        try:
-            found = connections.load(str(self._options.places.kubeconfig))
-        except (errors.Refused, errors.Unavailable) as error:
-            _log.warning("the kubeconfig cannot be read", reason=error.reason, error=error.message)
-            return None
-        return connections.Connection(server=found.server, ca_pem=found.ca_pem, tls_server_name=found.tls_server_name)
 
     def _holds(self) -> bool:
         """Whether there is a credential in force; a kubeconfig with a token has no certificate."""

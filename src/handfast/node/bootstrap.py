@@ -2,7 +2,8 @@
 """The boot sequence of a node's identity: from what lies on disk to a client with a certificate.
 
 It does not renew (`certificates`) nor register the node: whoever starts it holds an `Identity` and asks it for the
-client. Nothing but certificate requests is sent before there is a certificate.
+client. Nothing but certificate requests is sent before there is a certificate. Which cluster it is, is known here alone:
+the rest of the agent asks, or is told (`follow`).
 
 Where the pair comes from, first to last:
 
@@ -27,19 +28,19 @@ from dataclasses import dataclass
 import structlog
 
 from handfast import errors
-from handfast.bootstrap import kubeconfig
 from handfast.client import api
 from handfast.client import certificates as requests
 from handfast.client import connection as connections
 from handfast.client import transport as transports
-from handfast.node import certificate_store, certificates
-from handfast.pki import keys, pairs, pem
+from handfast.node import certificate_store, certificates, kubeconfig_file
+from handfast.pki import pairs
 from handfast.runtime import clock as clocks
-from handfast.runtime import files
 
 DEFAULT_DIRECTORY = pathlib.Path("/var/lib/kubelet/pki")
 # How long a start waits for its certificate before it gives up, so that a supervisor starts it again.
 PATIENCE_SECONDS = 300.0
+# How soon another server or CA in the kubeconfig counts.
+FOLLOW_SECONDS = 60.0
 
 _log = structlog.get_logger("handfast.node")
 
@@ -73,7 +74,7 @@ class Identity:
         )
         pair = self.manager.load(self._load_kubeconfig)
         own = self._own
-        self._token_only = own is not None and pair is None and _has_token(own) and not places.rotate
+        self._token_only = own is not None and pair is None and kubeconfig_file.has_token(own) and not places.rotate
         self._bootstrap, self._cluster = self._load_bootstrap(own)
         expired = not (self.manager.usable() or self._token_only)
         # With the kubeconfig's own token nothing is wrong with the kubeconfig.
@@ -88,20 +89,50 @@ class Identity:
         """The server, and the credentials of this instant."""
         pair = self.manager.current()
         if pair is None:
-            return self._cluster if self._token_only else _bare(self._cluster)
-        return dataclasses.replace(_bare(self._cluster), cert_pem=pair.certificate_pem, key_pem=pair.key_pem)
+            return self._cluster if self._token_only else kubeconfig_file.bare(self._cluster)
+        return dataclasses.replace(
+            kubeconfig_file.bare(self._cluster), cert_pem=pair.certificate_pem, key_pem=pair.key_pem
+        )
 
-    async def reload(self, cluster: connections.Connection) -> None:
-        """Go on with this server and CA, and the same credentials; what cannot be used is refused and changes nothing."""
+    async def follow(self, told: Callable[[connections.Connection], None]) -> None:
+        """Never returns: go on with the server and CA that the kubeconfig names from now on, and the same credentials.
+
+        What cannot be read or used changes nothing. `told` gets each connection that is new.
+        """
+        known = self._named()
+        while True:
+            await self._clock.sleep(FOLLOW_SECONDS)
+            found = self._named()
+            if found is None or found == known:
+                continue
+            known = found
+            if await self._moved(found):
+                told(found)
+
+    def _named(self) -> connections.Connection | None:
+        try:
+            return kubeconfig_file.bare(connections.load(str(self._places.kubeconfig)))
+        except (errors.Refused, errors.Unavailable) as error:
+            _log.warning("the kubeconfig cannot be read", reason=error.reason, error=error.message)
+            return None
+
+    async def _moved(self, cluster: connections.Connection) -> bool:
         before = self._cluster
         self._cluster = dataclasses.replace(
             before, server=cluster.server, ca_pem=cluster.ca_pem, tls_server_name=cluster.tls_server_name
         )
         try:
             await self._transport.use(self.connection())
-        except errors.Refused:
+        except errors.Refused as refused:
             self._cluster = before
-            raise
+            _log.warning("the kubeconfig's server or CA cannot be used", reason=refused.reason, error=refused.message)
+            return False
+        _log.info("the kubeconfig names another server or CA", server=cluster.server)
+        return True
+
+    def wrote_kubeconfig(self) -> bool:
+        """Whether the kubeconfig is one that a join wrote; another's is not to be rewritten."""
+        return kubeconfig_file.leads_to(self._places.kubeconfig, self.store.current)
 
     async def hold(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Until there is a certificate, and a kubeconfig that leads to it; Unavailable (BootstrapTimeout) after that."""
@@ -138,23 +169,23 @@ class Identity:
             self._asking = None
 
     def _load_kubeconfig(self) -> pairs.Pair | None:
-        self._own, self._trouble = _loaded(self._places.kubeconfig)
-        return None if self._own is None else _pair_of(self._own)
+        self._own, self._trouble = kubeconfig_file.loaded(self._places.kubeconfig)
+        return None if self._own is None else kubeconfig_file.pair_of(self._own)
 
     def _load_bootstrap(
         self, own: connections.Connection | None
     ) -> tuple[connections.Connection | None, connections.Connection]:
         """The bootstrap kubeconfig, required only where nothing else will do (LoadClientConfig); and the server to use."""
         path = self._places.bootstrap_kubeconfig
-        found, trouble = (None, None) if path is None else _loaded(path)
+        found, trouble = (None, None) if path is None else kubeconfig_file.loaded(path)
         if found is not None:
             return found, own or found
-        if own is None or not (self.manager.current() or _has_token(own)):
+        if own is None or not (self.manager.current() or kubeconfig_file.has_token(own)):
             raise self._nothing() if trouble is None else self._no_bootstrap(trouble)
-        if trouble is not None and not (self.manager.usable() or _has_token(own)):
+        if trouble is not None and not (self.manager.usable() or kubeconfig_file.has_token(own)):
             # Where upstream gives up, a server that allows recovery may still answer.
             _log.warning("the expired certificate is tried", error=self._no_bootstrap(trouble).message)
-        return (own if _has_token(own) else None), own
+        return (own if kubeconfig_file.has_token(own) else None), own
 
     def _no_bootstrap(self, trouble: errors.Refused) -> errors.Refused:
         path = self._places.bootstrap_kubeconfig
@@ -180,56 +211,7 @@ class Identity:
         )
 
     def _write_kubeconfig(self) -> None:
-        current = str(self.store.current)
-        cluster = self._bootstrap or self._cluster
-        text = kubeconfig.render(
-            kubeconfig.Kubeconfig(
-                context="default-context",
-                cluster=kubeconfig.Cluster(
-                    name="default-cluster",
-                    server=cluster.server,
-                    certificate_authority_data=cluster.ca_pem,
-                    tls_server_name=cluster.tls_server_name or "",
-                ),
-                user=kubeconfig.User(name="default-auth", client_certificate=current, client_key=current),
-                namespace="default",
-            )
-        )
-        files.create_directory(self._places.kubeconfig.parent, mode=0o755)
-        files.write_atomically(self._places.kubeconfig, text.encode())
+        path = self._places.kubeconfig
+        kubeconfig_file.write(path, self._bootstrap or self._cluster, self.store.current)
         self._stale = False
-        _log.info("kubeconfig written", path=str(self._places.kubeconfig))
-
-
-def _bare(connection: connections.Connection) -> connections.Connection:
-    """The server without credentials."""
-    return connections.Connection(
-        server=connection.server, ca_pem=connection.ca_pem, tls_server_name=connection.tls_server_name
-    )
-
-
-def _has_token(connection: connections.Connection) -> bool:
-    return bool(connection.token or connection.token_file)
-
-
-def _loaded(path: pathlib.Path) -> tuple[connections.Connection | None, errors.Refused | None]:
-    """A kubeconfig, or why it cannot be loaded; trouble with the disk is raised."""
-    try:
-        return connections.load(str(path)), None
-    except errors.Refused as refused:
-        if refused.reason == "PermissionDenied":
-            raise
-        return None, refused
-
-
-def _pair_of(connection: connections.Connection) -> pairs.Pair | None:
-    """The kubeconfig's certificate and key, which may lie in one file; None where it has none that can be used."""
-    if connection.cert_pem is None or connection.key_pem is None:
-        return None
-    try:
-        key = keys.private_from_pem(connection.key_pem, ignoring=[pem.CERTIFICATE])
-        beside = [*pem.KEY_LABELS, pem.EC_PARAMETERS]
-        return pairs.Pair(tuple(pem.certificates_from_pem(connection.cert_pem, ignoring=beside)), key)
-    except errors.Refused as refused:
-        _log.warning("the kubeconfig's certificate cannot be used", error=refused.message, reason=refused.reason)
-        return None
+        _log.info("kubeconfig written", path=str(path))

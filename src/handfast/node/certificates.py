@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The certificate manager: which pair a node uses now, and renewing it before it ends, for ever, in the background.
 
-Whoever opens or accepts a connection asks `current` at each use and keeps nothing. How a request is made is in
-`client.certificates`, where pairs lie in `certificate_store`; what the manager counts is shown by `certificate_metrics`.
+Whoever opens or accepts a connection asks `current` at each use and keeps nothing. How one is renewed is in `renewal`,
+where pairs lie in `certificate_store`; what the manager counts is shown by `certificate_metrics`.
 
 A renewal is due, in order:
 
@@ -11,19 +11,16 @@ A renewal is due, in order:
 3. when 70 to 90 % of its lifetime have passed, by the wall clock or by the time that really went by since it was taken:
    a wall clock that jumps back must not let it run out.
 
-An attempt that fails is made again after 2, 4, 8, 16 and then every 32 seconds. The key is kept on disk, and so the
-next attempt, or the next process, finds the request that was filed. A request that was denied, failed, was deleted or
-was answered wrongly is given up together with its key, and such attempts grow further apart, to ten minutes: whoever
-says no should not find a hundred requests an hour.
+An attempt that fails is made again after 2, 4, 8, 16 and then every 32 seconds, with the same key and the same request.
+Where both had to be given up, attempts grow further apart, to ten minutes: whoever says no should not find a hundred
+requests an hour.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import random as randomness
-import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -34,9 +31,9 @@ from handfast.api import status
 from handfast.client import api
 from handfast.client import certificates as requests
 from handfast.client import transport as transports
-from handfast.node import certificate_store
+from handfast.node import certificate_store, renewal
 from handfast.pki import pairs, rotation
-from handfast.runtime import backoff, tasks, tls
+from handfast.runtime import backoff, tasks
 from handfast.runtime import clock as clocks
 
 RETRY = backoff.Schedule(initial=2.0, cap=32.0, jitter=0.1)
@@ -247,16 +244,7 @@ class CertificateManager:
         return 0.0
 
     async def _renewed(self, wanted: requests.Wanted) -> pairs.Pair:
-        key = self._store.pending_key()
-        try:
-            data = await requests.obtain(self._ask(), key, wanted, clock=self._clock, seconds=ATTEMPT_SECONDS)
-            pair = _presentable(pairs.join(data, key))
-        except errors.Refused as error:
-            if error.reason in requests.KEY_IS_SPENT:
-                self._store.discard_pending()
-            raise
-        self._store.save(pair)
-        return pair
+        return await renewal.renew(self._store, self._ask(), wanted, clock=self._clock, seconds=ATTEMPT_SECONDS)
 
     def _failed(self, error: errors.HandfastError) -> None:
         self.renew_errors += 1
@@ -281,19 +269,6 @@ class CertificateManager:
             expires=str(leaf.not_after),
             renewal=str(self.next_renewal) if self.rotate else "off",
         )
-
-
-def _presentable(pair: pairs.Pair) -> pairs.Pair:
-    """The pair as TLS takes it: a chain that it does not take, for a weak signature for instance, is left out.
-
-    Stored all the same, it would end this agent at the switch, and every start after it.
-    """
-    alone = pairs.Pair(pair.chain[:1], pair.key)
-    for found in (pair, alone):
-        with contextlib.suppress(errors.Refused):
-            tls.load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), found.certificate_pem, found.key_pem)
-            return found
-    raise errors.Refused("the certificate returned is refused: TLS does not take it", reason="WrongCertificate")
 
 
 def healthy_after(error: errors.HandfastError) -> bool:

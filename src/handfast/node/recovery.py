@@ -19,7 +19,7 @@ from handfast import errors
 from handfast.api import status
 from handfast.client import api, certificates, transport
 from handfast.client import connection as connections
-from handfast.node import certificate_store
+from handfast.node import certificate_store, renewal
 from handfast.pki import pairs
 from handfast.rules import user_names
 from handfast.runtime import clock as clocks
@@ -68,22 +68,15 @@ async def recover(
         clock=clock,
     )
     try:
-        key = store.pending_key()
-        wanted = certificates.node_client(node)
-        data = await certificates.obtain(api.Client(link), key, wanted, clock=clock, seconds=seconds)
+        return await renewal.renew(
+            store, api.Client(link), certificates.node_client(node), clock=clock, seconds=seconds
+        )
     except status.StatusError as error:
         if error.code not in {401, 403}:
             raise
         raise refused(node, described.server, error) from None
-    except errors.Refused as error:
-        if error.reason in certificates.KEY_IS_SPENT:
-            store.discard_pending()
-        raise
     finally:
         await link.close()
-    made = pairs.join(data, key)
-    store.save(made)
-    return made
 
 
 def refused(node: str, server: str, error: status.StatusError) -> errors.Refused:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers this machine as a Node and keeps its status: addresses, labels, what it is, and whether it is ready and why.
+"""Registers this machine as a Node and keeps its status: what `machine` says of it, and whether it is ready and why.
 
 It writes only what NodeRestriction leaves to a node: its own Node, and of the labels those that describe a machine. What
 an administrator has set (other labels, taints, annotations) stays. The heartbeat is a Lease: see `lease`.
@@ -16,14 +16,7 @@ an administrator has set (other labels, taints, annotations) stays. The heartbea
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import os
-import pathlib
-import platform
-import socket
-import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import metadata as packages
 from typing import Any, Final
 
@@ -32,6 +25,7 @@ import structlog
 from handfast import errors
 from handfast.api import jsonpath, objects, status
 from handfast.client import api
+from handfast.node import machine as machines
 from handfast.runtime import clock as clocks
 
 NODES: Final = api.Resource("", "v1", "nodes", False)
@@ -40,130 +34,17 @@ REPORT: Final = 300.0
 TAINT: Final = "handfast.dev/runs-no-pods"
 READY: Final = "AgentReady"
 NOT_READY: Final = "AgentNotReady"
-# As Go names them.
-_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386", "i386": "386"}
 # Of conditions and labels it changes those that it names, and no others.
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 _log = structlog.get_logger("handfast.node")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What a Node says of its machine."""
-
-    name: str
-    hostname: str
-    addresses: tuple[str, ...]
-    port: int = 0
-    os: str = "linux"
-    architecture: str = "amd64"
-    kernel: str = ""
-    image: str = ""
-    machine_id: str = ""
-    boot_id: str = ""
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The labels a node gives itself, under their present and their old names."""
-        rows = {"os": self.os, "arch": self.architecture}
-        found = {
-            f"{domain}/{key}": text for key, text in rows.items() for domain in ("beta.kubernetes.io", "kubernetes.io")
-        }
-        # A host name can be longer than a label may be.
-        return found | ({"kubernetes.io/hostname": self.hostname} if objects.label_value(self.hostname) is None else {})
-
-    @property
-    def node_addresses(self) -> list[dict[str, str]]:
-        """`status.addresses`, in the order in which clients should try them."""
-        found = [{"type": "InternalIP", "address": address} for address in self.addresses]
-        return [*found, {"type": "Hostname", "address": self.hostname}]
-
-
-def node_name(given: str | None) -> str:
-    """The name of this node: what was given, else the host name; refused where no Node could have it."""
-    name = (socket.gethostname() if given is None else given).strip().lower()
-    problem = objects.dns_subdomain(name)
-    if problem is None:
-        return name
-    raise errors.Refused(
-        f"node name: {given if given is not None else name!r} cannot be a Node's name: {problem}",
-        reason="BadNodeName",
-        hint="choose another with --node-name",
-    )
-
-
-def addresses(given: str | None, server: str) -> tuple[str, ...]:
-    """The addresses of this node: those given, else the one from which it reaches the API server."""
-    if given is not None:
-        return tuple(_address(text.strip()) for text in given.split(","))
-    host = urllib.parse.urlsplit(server).hostname or ""
-    found = [address for target in (host, "192.0.2.1", "2001:db8::1") if (address := _source(target))]
-    # The address of a server on this machine says nothing; the way out of the machine does.
-    other = [address for address in found if not ipaddress.ip_address(address).is_loopback]
-    return tuple((other or found)[:1])
-
-
-def _address(text: str) -> str:
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        raise _bad_address(text, "is no IP address") from None
-    if found.is_unspecified or found.is_multicast:
-        raise _bad_address(text, "cannot be the address of a node")
-    return str(found)
-
-
-def _bad_address(text: str, why: str) -> errors.Refused:
-    hint = "give an address of this machine, or one of each family with a comma between"
-    return errors.Refused(f'--node-ip: "{text}" {why}', reason="BadNodeIP", hint=hint)
-
-
-def _source(host: str) -> str:
-    """From which address this machine would send to `host`; nothing is sent."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, 443, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as opened:
-            opened.connect(address)
-            return str(opened.getsockname()[0]).partition("%")[0]
-    except OSError:
-        return ""
-
-
-def machine(name: str, found: tuple[str, ...], port: int, root: pathlib.Path = pathlib.Path("/")) -> Machine:
-    """What this machine is; `root` is where its files are."""
-    information = os.uname()
-    return Machine(
-        name=name,
-        hostname=socket.gethostname().lower() or name,
-        addresses=found,
-        port=port,
-        os=platform.system().lower(),
-        architecture=_ARCHITECTURES.get(information.machine, information.machine),
-        kernel=information.release,
-        image=_image(root / "etc" / "os-release"),
-        machine_id=_line(root / "etc" / "machine-id"),
-        boot_id=_line(root / "proc" / "sys" / "kernel" / "random" / "boot_id"),
-    )
-
-
-def _line(path: pathlib.Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _image(path: pathlib.Path) -> str:
-    rows = (line.partition("=") for line in _line(path).splitlines())
-    return next((value.strip("\"'") for key, _, value in rows if key == "PRETTY_NAME"), "")
-
-
 class Registration:
     """The Node of one machine. `problem` says what is wrong with the agent, None if nothing is."""
 
     def __init__(
-        self, client: api.Client, machine: Machine, clock: clocks.Clock, problem: Callable[[], str | None]
+        self, client: api.Client, machine: machines.Machine, clock: clocks.Clock, problem: Callable[[], str | None]
     ) -> None:
         self._client = client
         self._machine = machine

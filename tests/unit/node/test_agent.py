@@ -311,7 +311,7 @@ class TestCluster:
     def test_a_kubeconfig_that_is_none(self, machine):
         with machine.joined().agent() as made:
             machine.own.write_bytes(b"\xff")
-            assert not made._is_own_kubeconfig()
+            assert not made.identity.wrote_kubeconfig()
 
 
 def test_the_endpoints_url():
