@@ -6,6 +6,7 @@ missing=()
 command -v kubectl >/dev/null 2>&1 || missing+=(kubernetes-client)
 command -v openssl >/dev/null 2>&1 || missing+=(openssl)
 command -v strace >/dev/null 2>&1 || missing+=(strace)
+command -v systemd-analyze >/dev/null 2>&1 || missing+=(systemd)
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
