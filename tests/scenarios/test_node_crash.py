@@ -3,6 +3,8 @@
 
 It proves, for every call of a clean run: what lies under its final name is whole, no request exists whose key is not on
 disk, there is one request and one pair for one key, and the next start ends with a valid pair, the link and the kubeconfig in place.
+At every call an approver of the test answers, so that hundreds of deaths take a minute; at the calls that matter most it is the
+csrapproving and csrsigning controllers of `handfast up`.
 It says nothing about power loss: the kernel keeps what was written but not synced. That what must be synced is synced
 before anything relies on it is shown by the order of the calls.
 """
@@ -23,11 +25,12 @@ from typing import Any
 import pytest
 
 from handfast.bootstrap import kubeconfig
-from handfast.client import certificates, connection
+from handfast.client import api, certificates, connection
 from handfast.node import certificate_store
 from handfast.pki import keys, pairs, requests
 from handfast.rules import user_names
 from handfast.runtime import clock as clocks
+from tests.scenarios import up_world
 from tests.world import certifying, killing
 from tests.world import world as worlds
 
@@ -76,6 +79,52 @@ class Stage:
                 self._parsed[name] = requests.parse(base64.b64decode(item["spec"]["request"]))
         subject = user_names.node_subject(order.node)
         return [request for request in self._parsed.values() if request.subject == subject]
+
+
+class RealStage(Stage):
+    """`handfast up`, whose own controllers approve and sign; a rotation follows a bootstrap that lived."""
+
+    def __init__(self, plane: up_world.Up, zygote: killing.Zygote, root: pathlib.Path) -> None:
+        self.zygote = zygote
+        self._plane = plane
+        self._root = root
+        self._bootstrap = root / "bootstrap.conf"
+        self._parsed = {}
+        self._before: dict[str, set[str]] = {}
+        admin = plane.directory / "admin.conf"
+        made = up_world.run("token", "create", "--print-join-command", "--kubeconfig", admin)
+        words = (*made.stdout.split()[1:], "--discovery-only", "--bootstrap-kubeconfig", self._bootstrap)
+        done = up_world.run(*words)
+        assert done.returncode == 0, (made.stderr, done.stderr)
+
+    async def fresh(self, scenario: str, number: int) -> killing.Order:
+        directory = self._root / f"{scenario}-{number}"
+        directory.mkdir()
+        shutil.copy(self._bootstrap, directory / "bootstrap-kubelet.conf")
+        order = killing.Order("boot", str(directory), f"{scenario}-{number}")
+        if scenario == "rotate":
+            first = (await lived(self, order))["serial"]
+            self._before[order.node] = {name for name, _ in self._filed(order)}
+            order = dataclasses.replace(order, scenario=scenario, first=first)
+        return dataclasses.replace(order, kill_at=number)
+
+    def _filed(self, order: killing.Order) -> list[tuple[str, requests.Request]]:
+        found = self._plane.call("GET", api.path(certificates.REQUESTS))[1]["items"]
+        parsed = [
+            (item["metadata"]["name"], requests.parse(base64.b64decode(item["spec"]["request"]))) for item in found
+        ]
+        return [row for row in parsed if row[1].subject == certificates.node_subject(order.node)]
+
+    async def requests_of(self, order: killing.Order) -> list[requests.Request]:
+        before = self._before.get(order.node, set())
+        return [request for name, request in self._filed(order) if name not in before]
+
+    def decided_by(self, order: killing.Order) -> set[str]:
+        """Why its requests were approved, in the approver's words."""
+        found = self._plane.call("GET", api.path(certificates.REQUESTS))[1]["items"]
+        mine = {name for name, _ in self._filed(order)}
+        conditions = [row for item in found if item["metadata"]["name"] in mine for row in item["status"]["conditions"]]
+        return {f"{row['type']}: {row['reason']}" for row in conditions}
 
 
 def store_of(order: killing.Order) -> certificate_store.CertificateStore:
@@ -152,6 +201,40 @@ async def test_killed_at_every_call(stage: Stage, scenario: str) -> None:
             # Events that arrive together are read by one call, so that a busy machine may make a few less.
             assert len(calls) - 3 < number, (number, calls[number - 1], outcome)
             assert len(outcome["calls"]) < number, (number, calls[number - 1], outcome)
+        await after_death(stage, order)
+        again = dataclasses.replace(order, kill_at=0)
+        await after_restart(stage, again, (await lived(stage, again))["serial"])
+
+
+# Where something is in the world that was not before: the key, the request, its answer, the pair, the link.
+TURNING = ("api > POST", "api < POST", "api < event", "link ", "replace ", "unlink /pki/kubelet-client.key.tmp")
+
+
+async def test_killed_under_the_real_controllers(tmp_path: pathlib.Path) -> None:
+    """A clean run, and a death at the last call of each kind; one control plane for both scenarios, since a start takes time."""
+    (tmp_path / "nodes").mkdir()
+    with up_world.Up(tmp_path / "data") as plane:
+        zygote = await killing.Zygote.start()
+        try:
+            stage = RealStage(plane.ready(), zygote, tmp_path / "nodes")
+            for scenario in ("boot", "rotate"):
+                await die_at_turning_points(stage, scenario)
+        finally:
+            await zygote.stop()
+
+
+async def die_at_turning_points(stage: RealStage, scenario: str) -> None:
+    clean = await stage.fresh(scenario, 0)
+    outcome = await lived(stage, clean)
+    await after_restart(stage, clean, outcome["serial"])
+    assert stage.decided_by(clean) == {"Approved: AutoApproved"}
+    calls = outcome["calls"]
+    last = {what: max(at for at, call in enumerate(calls, 1) if call.startswith(what)) for what in TURNING}
+    for number in sorted(set(last.values())):
+        order = await stage.fresh(scenario, number)
+        died = await stage.zygote.run(order)
+        # How many events there are depends on the controllers' pace.
+        assert died == {"signal": SIGKILL} or len(died["calls"]) < number, (calls[number - 1], died)
         await after_death(stage, order)
         again = dataclasses.replace(order, kill_at=0)
         await after_restart(stage, again, (await lived(stage, again))["serial"])
