@@ -51,8 +51,11 @@ class Agent:
         self.process = process
         self._log = log
 
+    def text(self) -> str:
+        return self._log.read_text()
+
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
+        return [json.loads(line) for line in self.text().splitlines() if line.startswith("{")]
 
     def said(self, event: str) -> bool:
         return any(line["event"] == event for line in self.lines())
@@ -356,6 +359,10 @@ class TestAgent:
             agent.until_well()
             with machine.agent(code=1) as second:
                 second.process.wait(30)
+            assert f"error: the directory {machine.pki} is in use by process {agent.process.pid}\n" in second.text()
+            assert second.text().endswith("reason: DirectoryInUse\n")
+            # The first one was not disturbed.
+            assert agent.report()["pid"] == agent.process.pid
 
 
 class TestRolloutAndRollback:

@@ -54,6 +54,9 @@ async def run(found: node_config.NodeConfiguration, *, clock: clocks.Clock) -> N
     for text in found.warnings:
         _log.warning(text)
     where = places(found)
+    if found.node_ip is not None:
+        # Before anything is waited for; what is used is found out when the server is known.
+        machine.given_addresses(found.node_ip)
     with owned(found.cert_dir), endpoints.listen(found.listen, "--listen") as listener:
         made = agent.Agent(
             agent.Options(

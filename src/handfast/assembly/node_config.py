@@ -30,6 +30,7 @@ CERT_DIR: Final = "/var/lib/kubelet/pki"
 LISTEN: Final = "0.0.0.0:10250"
 CLIENT_GATE: Final = "RotateKubeletClientCertificate"
 SERVER_GATE: Final = "RotateKubeletServerCertificate"
+_WANTED: Final = f"--config takes one YAML document with apiVersion: {API_VERSION} and kind: {KIND}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +73,27 @@ def _level(value: Any) -> int:
 def _gates(value: Any) -> dict[str, bool]:
     """`A=true,B=false`, or a mapping."""
     if isinstance(value, Mapping):
-        return {str(name): config.boolean(on) for name, on in value.items()}
+        return dict(_gate(str(name), on) for name, on in value.items())
+    if not isinstance(value, str):
+        raise ValueError(  # noqa: TRY004 - the value's fault, not the caller's
+            "is neither text nor a mapping of names to true or false"
+        )
     found: dict[str, bool] = {}
-    for item in filter(None, (part.strip() for part in _text(value).split(","))):
+    for item in filter(None, (part.strip() for part in value.split(","))):
         name, equals, on = item.partition("=")
         if not equals:
             raise ValueError(f"has {item!r} without =true or =false")
-        found[name.strip()] = config.boolean(on.strip())
+        found |= [_gate(name.strip(), on.strip())]
     return found
+
+
+def _gate(name: str, on: Any) -> tuple[str, bool]:
+    if not name:
+        raise ValueError("has a gate without a name")
+    try:
+        return name, config.boolean(on)
+    except ValueError as error:
+        raise ValueError(f"has {on!r} for {name}, which {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +107,6 @@ class _Setting:
     @property
     def field(self) -> str:
         return self.flag.replace("-", "_")
-
-    @property
-    def variable(self) -> str:
-        return f"HANDFAST_{self.field.upper()}"
 
 
 _SETTINGS: Final = (
@@ -113,8 +123,15 @@ _SETTINGS: Final = (
     _Setting("verbosity", _level, 0, "0 to 10"),
 )
 FIELDS: Final = ("apiVersion", "kind", "address", "port", *(row.key for row in _SETTINGS if row.key))
-# The variable of this one would be too general a name.
+# As it is typed.
+_FLAGS: Final = {"verbosity": "-v"}
+# The usual name would be too general.
 _VARIABLES: Final = {"listen": "HANDFAST_NODE_LISTEN"}
+
+
+def variable(flag: str) -> str:
+    """The environment variable of a setting."""
+    return _VARIABLES.get(flag, f"HANDFAST_{flag.replace('-', '_').upper()}")
 
 
 def resolve(
@@ -136,7 +153,7 @@ def resolve(
             raise config.Invalid(
                 f"{origin}: the value {_shown(value)} {error}",
                 hint=f"allowed: {setting.allowed}",
-                from_flag=origin.startswith("--"),
+                from_flag=origin.startswith("-"),
             ) from None
     warnings = _ignored(document, file)
     gates: Mapping[str, bool] = found.pop("feature_gates")
@@ -162,10 +179,9 @@ def _choose(
     setting: _Setting, flags: Mapping[str, Any], environ: Mapping[str, str], document: Mapping[str, Any], file: str
 ) -> tuple[Any, str]:
     if (value := flags.get(setting.field)) is not None:
-        return value, f"--{setting.flag}"
-    variable = _VARIABLES.get(setting.flag, setting.variable)
-    if value := environ.get(variable):
-        return value, f"${variable}"
+        return value, _FLAGS.get(setting.flag, f"--{setting.flag}")
+    if value := environ.get(variable(setting.flag)):
+        return value, f"${variable(setting.flag)}"
     if setting.key and (value := document.get(setting.key)) is not None:
         return value, f"{file}: {setting.key}"
     if setting.flag == "listen" and ("address" in document or "port" in document):
@@ -218,14 +234,14 @@ def parse(data: bytes, file: str) -> dict[str, Any]:
     try:
         document, repeated = yaml_document.load(data)
     except errors.Refused as error:
-        raise config.Invalid(f"{file}: {error.message}") from None
+        raise config.Invalid(f"{file}: {error.message}", hint=_WANTED) from None
     if not isinstance(document, dict):
-        raise config.Invalid(
-            f"{file}: not a mapping of keys to values", hint=f"it begins with apiVersion: {API_VERSION}"
-        )
+        raise config.Invalid(f"{file}: not a mapping of keys to values", hint=_WANTED)
     if repeated:
         raise config.Invalid(f"{file}: the key {repeated[0]} is there twice", hint="remove one of the two")
     for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(key) != wanted:
-            raise config.Invalid(f"{file}: {key}: the value {_shown(document.get(key, ''))} is not {wanted}")
+            raise config.Invalid(
+                f"{file}: {key}: the value {_shown(document.get(key, ''))} is not {wanted}", hint=_WANTED
+            )
     return document

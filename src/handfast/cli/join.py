@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from handfast import errors
 from handfast.assembly import node_config
 from handfast.cli import durations, join_node, output, token_input
 
@@ -64,11 +65,7 @@ def _token_options(function: _F) -> _F:
     "--discovery-file", metavar="FILE|URL|-", help="A file or https URL that describes the cluster; - is stdin."
 )
 @click.option("--discovery-ca-file", metavar="FILE", help="CA of that URL.  [default: the roots of this system]")
-@click.option(
-    "--bootstrap-kubeconfig",
-    metavar="FILE",
-    help=f"Where the bootstrap kubeconfig is written.  [default: {DEFAULT_FILE}]",
-)
+@join_node.setting("bootstrap-kubeconfig", "Where the bootstrap kubeconfig is written.", DEFAULT_FILE, "FILE")
 @join_node.options
 @click.option(
     "--discovery-only",
@@ -169,7 +166,6 @@ def _read_tokens(given: dict[str, Any]) -> dict[str, str | None]:
 
 def _read(path: str, way_out: str) -> bytes:
     """All of a file, a pipe, or stdin."""
-    from handfast import errors
     from handfast.runtime import files
 
     try:
@@ -184,6 +180,17 @@ def _read(path: str, way_out: str) -> bytes:
     if len(data) > _MAX_BYTES:
         raise errors.Refused(f"cannot read {path}: larger than {_MAX_BYTES} bytes", reason="FileTooLarge")
     return data
+
+
+def _about(refused: errors.Refused, source: str) -> errors.Refused:
+    """What is wrong with a document, with the name of the document."""
+    if refused.reason != "BadKubeconfig":
+        return refused
+    return errors.Refused(
+        f"--discovery-file {'stdin' if source == _STDIN else source}: {refused.message}",
+        reason=refused.reason,
+        hint=refused.hint or "it is a kubeconfig with one cluster and no user, in YAML",
+    )
 
 
 async def _search(plan: rules.Plan, ca_file: str | None, seconds: float) -> tuple[discovery.Found, bool]:
@@ -207,7 +214,10 @@ async def _search(plan: rules.Plan, ca_file: str | None, seconds: float) -> tupl
         else:
             data = _read(source, "name another file, or an https URL, with --discovery-file")
             text = diagnosis.decoded(data, "stdin" if source == "-" else source)
-        found = await search.by_document(text, plan.endpoints)
+        try:
+            found = await search.by_document(text, plan.endpoints)
+        except errors.Refused as refused:
+            raise _about(refused, source) from None
         signs = False
     return found, await search.login(found, plan.tls_token, signs=signs)
 

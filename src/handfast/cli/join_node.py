@@ -77,26 +77,27 @@ class Joined:
         }
 
 
+def setting(name: str, about: str, default: str, metavar: str) -> Callable[[_F], _F]:
+    """A flag that the node's agent has, too, with the same variable."""
+    variable = node_config.variable(name)
+    return click.option(
+        f"--{name}", envvar=variable, metavar=metavar, help=f"{about}  [${variable}; default: {default}]"
+    )
+
+
 def options(function: _F) -> _F:
     """Adds what concerns the node."""
-    rows: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-        (("--node-name",), {"metavar": "NAME", "help": "The name of the Node.  [default: the host name]"}),
-        (
-            ("--cert-dir",),
-            {"metavar": "DIR", "help": f"Where certificates are kept.  [default: {node_config.CERT_DIR}]"},
+    rows = (
+        setting("node-name", "The name of the Node.", "the host name", "NAME"),
+        setting("cert-dir", "Where certificates are kept.", node_config.CERT_DIR, "DIR"),
+        setting("kubeconfig", "Where the node's kubeconfig goes.", node_config.KUBECONFIG, "FILE"),
+        click.option(
+            "--systemd", is_flag=True, help="Install the agent as a service, so that it runs after each start."
         ),
-        (
-            ("--kubeconfig",),
-            {"metavar": "FILE", "help": f"Where the node's kubeconfig goes.  [default: {node_config.KUBECONFIG}]"},
-        ),
-        (
-            ("--systemd",),
-            {"is_flag": True, "help": "Install the agent as a service, so that it runs after each start."},
-        ),
-        (("--systemd-dir",), {"metavar": "DIR", "hidden": True, "help": "Where the unit goes."}),
+        click.option("--systemd-dir", metavar="DIR", hidden=True, help="Where the unit goes."),
     )
-    for names, settings in reversed(rows):
-        function = click.option(*names, **settings)(function)
+    for row in reversed(rows):
+        function = row(function)
     return function
 
 
@@ -115,13 +116,15 @@ def plan(given: dict[str, Any]) -> Plan:
 def require_same_cluster(wanted: Plan, found: discovery.Found) -> None:
     """1."""
     from handfast.client import connection
+    from handfast.runtime import files
 
-    if not wanted.kubeconfig.exists():
-        return
     try:
-        known = connection.load(str(wanted.kubeconfig)).server
-    except errors.Refused:
-        # It cannot be used, and is written anew.
+        with files.otherwise("name another file with --kubeconfig"):
+            known = connection.load(str(wanted.kubeconfig)).server
+    except errors.Refused as refused:
+        if refused.reason in {"PermissionDenied", "NotAFile", "NotADirectory"}:
+            raise
+        # It is not there, or cannot be used, and is written anew.
         return
     if known.rstrip("/") not in {server.rstrip("/") for server in (found.server, *found.info.servers)}:
         raise errors.Refused(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast node run|status|rotate|recover`: this machine's own agent, in the foreground, looked at, and asked for things.
 
-The work is in `assembly.node` and the room `node`; it prints what came of it. Settings are in `assembly.node_config`.
+The work is in `assembly.node` and the room `node`; it prints what came of it. What `status` shows is in `node_status`, and
+settings are in `assembly.node_config`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from handfast.assembly import node_config
 from handfast.cli import durations, output
 
 if TYPE_CHECKING:
-    import datetime
-
     from handfast.node import report as reports
     from handfast.pki import pairs
 
@@ -35,21 +34,19 @@ def _places(function: _F) -> _F:
         ("kubeconfig", node_config.KUBECONFIG, "The node's kubeconfig; written after the first certificate."),
         ("cert-dir", node_config.CERT_DIR, "Where certificates and keys are kept."),
     ):
-        shown = f"{about}  [$HANDFAST_{name.replace('-', '_').upper()}; default: {default}]"
-        function = click.option(f"--{name}", type=click.Path(), default=None, help=shown)(function)
+        function = _setting(name, about, default)(function)
     return function
+
+
+def _setting(name: str, about: str, default: str = "", **more: Any) -> Callable[[_F], _F]:
+    """A flag, told with its variable. What the variable says is read by `node_config`, which names the origin in errors."""
+    origin = f"${node_config.variable(name)}{f'; default: {default}' if default else ''}"
+    return click.option(f"--{name}", default=None, help=f"{about}  [{origin}]", **{"metavar": "PATH", **more})
 
 
 def _switch(name: str, about: str) -> Callable[[_F], _F]:
     """A flag that may have a value, as the kubelet's: --x, --x=true, --x=false."""
-    return click.option(
-        f"--{name}",
-        is_flag=False,
-        flag_value="true",
-        default=None,
-        metavar="[=true|false]",
-        help=f"{about}  [default: false]",
-    )
+    return _setting(name, about, "false", is_flag=False, flag_value="true", metavar="[=true|false]")
 
 
 def _timeout(default: str) -> Callable[[_F], _F]:
@@ -63,34 +60,39 @@ def _resolved(flags: dict[str, Any], config_file: str | None = None) -> node_con
 
         with files.otherwise("name another file with --config"):
             document = node_config.parse(files.read(pathlib.Path(config_file), limit=_MAX_BYTES), config_file)
-    return node_config.resolve(
-        flags, os.environ, document, config_file or "", exists=lambda path: pathlib.Path(path).exists()
-    )
+    return node_config.resolve(flags, os.environ, document, config_file or "", exists=_exists)
+
+
+def _exists(path: str) -> bool:
+    try:
+        return pathlib.Path(path).exists()
+    except OSError:
+        # Whoever may not look there could not read it either.
+        return False
 
 
 @click.command(short_help="Run this machine's node agent.")
-@click.option(
-    "--bootstrap-kubeconfig",
-    type=click.Path(),
-    default=None,
-    help=f"What to ask for the first certificate with.  [default: {node_config.BOOTSTRAP_KUBECONFIG}, if it is there]",
+@_setting(
+    "bootstrap-kubeconfig",
+    "What to ask for the first certificate with.",
+    f"{node_config.BOOTSTRAP_KUBECONFIG}, if it is there",
 )
 @_places
-@click.option("--node-name", metavar="NAME", default=None, help="The name of the Node.  [default: the host name]")
-@click.option("--node-ip", metavar="IP[,IP]", default=None, help="Its addresses.  [default: the way to the API server]")
+@_setting("node-name", "The name of the Node.", "the host name", metavar="NAME")
+@_setting("node-ip", "Its addresses.", "the way to the API server", metavar="IP[,IP]")
 @_switch("rotate-certificates", "Renew the client certificate before it ends.")
 @_switch("rotate-server-certificates", "Have the endpoint's certificate issued by the cluster, and renewed.")
-@click.option("--static-pods-dir", type=click.Path(), default=None, help="A directory of Pods' manifests to observe.")
+@_setting("static-pods-dir", "A directory of Pods' manifests to observe.")
+@_setting("listen", "The endpoint.", node_config.LISTEN, metavar="HOST:PORT")
+@click.option("--config", "config_file", metavar="PATH", default=None, help="A KubeletConfiguration file.")
+@_setting("feature-gates", "The kubelet's, as far as they are known.", metavar="NAME=true,…")
 @click.option(
-    "--listen",
-    metavar="HOST:PORT",
+    "-v",
+    "--v",
+    "verbosity",
+    metavar="LEVEL",
     default=None,
-    help=f"The endpoint.  [$HANDFAST_NODE_LISTEN; default: {node_config.LISTEN}]",
-)
-@click.option("--config", "config_file", type=click.Path(), default=None, help="A KubeletConfiguration file.")
-@click.option("--feature-gates", metavar="NAME=true,…", default=None, help="The kubelet's, as far as they are known.")
-@click.option(
-    "-v", "--v", "verbosity", metavar="LEVEL", default=None, help="How much is logged; from 2 on, everything."
+    help=f"How much is logged; from 2 on, everything.  [${node_config.variable('verbosity')}; default: 0]",
 )
 def run(config_file: str | None, **flags: Any) -> None:
     """Run the agent of this machine's node, until SIGTERM or Ctrl-C stops it.
@@ -119,129 +121,18 @@ def status(form: str, **flags: Any) -> int:
 
     The exit code is 1 where there is no certificate in force.
     """
-    import asyncio
-
-    found = _resolved(flags)
-    facts = _look(found.cert_dir, *asyncio.run(_server(found.kubeconfig)))
-    output.result(_shown(facts) if form == "text" else output.document(facts, form))
-    return (
-        output.Code.DONE if facts["certificate"] is not None and facts["certificate"]["inForce"] else output.Code.FAILED
-    )
-
-
-def _look(directory: pathlib.Path, server: str | None, difference: float | None, trouble: str | None) -> dict[str, Any]:
-    from handfast.node import certificate_store, report
-    from handfast.runtime import clock
+    from handfast.cli import node_status
     from handfast.telemetry import log
 
     # What is wrong is told as a fact.
     log.configure(level="error")
-    now = clock.SystemClock()
-    store = certificate_store.CertificateStore(directory, certificate_store.CLIENT, now)
-    kept = store.find() if directory.is_dir() else certificate_store.Found(None, None, linked=False)
-    seen = report.read(directory)
-    running = seen is not None and report.is_fresh(seen, now.now())
-    return {
-        "node": seen.node if seen is not None and running else _name(kept.pair),
-        "certificate": None if kept.pair is None else _certificate(kept.pair, str(kept.path), now.now()),
-        "unusable": [problem.message for problem in kept.problems],
-        "agent": _agent(seen) if seen is not None and running else None,
-        "server": server,
-        "clockDifferenceSeconds": difference,
-        "serverTrouble": trouble,
-    }
-
-
-def _name(pair: pairs.Pair | None) -> str | None:
-    from handfast.rules import user_names
-
-    return None if pair is None else pair.leaf.subject.common_name.removeprefix(user_names.NODE_PREFIX)
-
-
-def _certificate(pair: pairs.Pair, path: str, now: datetime.datetime) -> dict[str, Any]:
-    from handfast.api import objects
-
-    leaf = pair.leaf
-    return {
-        "subject": str(leaf.subject),
-        "serial": leaf.serial,
-        "notBefore": objects.timestamp(leaf.not_before),
-        "notAfter": objects.timestamp(leaf.not_after),
-        "inForce": leaf.not_before <= now < leaf.not_after,
-        "file": path,
-    }
-
-
-def _agent(seen: reports.Report) -> dict[str, Any]:
-    return {
-        "pid": seen.pid,
-        "phase": seen.phase,
-        "endpoint": seen.endpoint,
-        "rotation": seen.rotation,
-        "serverRotation": seen.server_rotation,
-        "nextRenewal": seen.next_renewal or None,
-        "lastError": seen.last_error or None,
-        "servingNotAfter": seen.serving_not_after or None,
-        "pods": seen.pods,
-        "staticPods": list(seen.static_pods),
-        "problems": dict(seen.problems),
-    }
-
-
-async def _server(kubeconfig: pathlib.Path) -> tuple[str | None, float | None, str | None]:
-    """The API server, how far this machine's clock is ahead of its, and why it cannot be asked; no credential is sent."""
-    from handfast.bootstrap import diagnosis
-    from handfast.client import anonymous, connection
-    from handfast.runtime import clock
-
-    try:
-        found = connection.load(str(kubeconfig))
-    except (errors.Refused, errors.Unavailable) as error:
-        return None, None, error.message
-    try:
-        answer = await anonymous.ask(found.server.rstrip("/") + "/version", anonymous.Trust(found.ca_pem))
-    except anonymous.Troubled as troubled:
-        return found.server, None, diagnosis.explain(troubled.trouble, found.server, troubled.detail, None).message
-    skew = diagnosis.skew(answer.date, clock.SystemClock().now())
-    return found.server, None if skew is None else skew.total_seconds(), None
-
-
-def _shown(facts: dict[str, Any]) -> str:
-    certificate, agent = facts["certificate"], facts["agent"]
-    rows = [("node", facts["node"] or "unknown")]
-    if certificate is None:
-        rows.append(("certificate", "none"))
-    else:
-        word = "in force" if certificate["inForce"] else "NOT in force"
-        rows += [
-            ("certificate", f"{certificate['subject']}, {word}"),
-            ("valid", f"{certificate['notBefore']} to {certificate['notAfter']}"),
-            ("file", certificate["file"]),
-        ]
-    rows += [("unusable", text) for text in facts["unusable"]]
-    if agent is None:
-        rows.append(("agent", "not running"))
-    else:
-        renewal = agent["nextRenewal"] or ("not known yet" if agent["rotation"] else "off")
-        rows += [
-            ("agent", f"{agent['phase']}, process {agent['pid']}, {agent['endpoint']}"),
-            ("renewal", renewal),
-            ("last error", agent["lastError"] or "none"),
-            ("Pods", f"{agent['pods']} of the API, {len(agent['staticPods'])} static"),
-        ]
-        rows += [("problem", f"{name}: {why}") for name, why in sorted(agent["problems"].items())]
-    rows.append(("server", facts["server"] or "unknown"))
-    rows.append(("clock", facts["serverTrouble"] or _clock(facts["clockDifferenceSeconds"])))
-    return "\n".join(f"{name:<12} {text}" for name, text in rows)
-
-
-def _clock(seconds: float | None) -> str:
-    if seconds is None:
-        return "the server does not say its time"
-    # The server's is told in whole seconds.
-    if abs(seconds) < 2:
-        return "agrees with the server's"
-    return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} the server's"
+    found = _resolved(flags)
+    named = flags["kubeconfig"] is not None or bool(os.environ.get(node_config.variable("kubeconfig")))
+    facts = node_status.look(found.cert_dir, found.kubeconfig, named=named)
+    output.result(node_status.shown(facts) if form == "text" else output.document(facts, form))
+    return (
+        output.Code.DONE if facts["certificate"] is not None and facts["certificate"]["inForce"] else output.Code.FAILED
+    )
 
 
 @click.command(short_help="Have the running agent renew its certificate now.")
@@ -327,7 +218,8 @@ async def _recovered(
     log.configure(level="error")
     now = clock.SystemClock()
     store = certificate_store.CertificateStore(directory, certificate_store.CLIENT, now)
-    pair = recovery.expired(store, now)
+    with files.otherwise("name another directory with --cert-dir"):
+        pair = recovery.expired(store, now)
     if pair is None:
         kept = store.find().pair
         if kept is None:

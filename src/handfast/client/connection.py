@@ -37,7 +37,12 @@ def load(path: str, context: str = "") -> Connection:
         text = files.read(file, limit=_MAX_BYTES).decode("utf-8")
     except UnicodeDecodeError:
         raise errors.Refused(f"kubeconfig: {path} is not UTF-8 text", reason="BadKubeconfig") from None
-    return resolve(kubeconfig.parse(text, context), file.parent)
+    try:
+        return resolve(kubeconfig.parse(text, context), file.parent)
+    except errors.Refused as refused:
+        if refused.reason != "BadKubeconfig":
+            raise
+        raise errors.Refused(f"{path}: {refused.message}", reason=refused.reason, hint=refused.hint) from None
 
 
 def resolve(config: kubeconfig.Kubeconfig, directory: pathlib.Path) -> Connection:

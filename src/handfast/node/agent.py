@@ -261,6 +261,7 @@ class Agent:
             pid=os.getpid(),
             phase=self._phase,
             server=self.identity.connection().server,
+            kubeconfig=str(places.kubeconfig),
             endpoint=_url(self._listener),
             rotation=manager.rotate,
             server_rotation=self.serving is not None,

@@ -112,8 +112,6 @@ class CertificateStore:
 
         Where nothing can be read and a file that may be good is out of reach, its error is raised.
         """
-        if not self.directory.is_dir():
-            return None
         found = self.find()
         for problem in found.problems:
             _log.warning("a stored certificate cannot be used", error=problem.message, reason=problem.reason)
@@ -193,9 +191,10 @@ class CertificateStore:
             raise files.explain(error, "read", link) from error
 
     def _stored(self) -> list[pathlib.Path]:
-        """Every file of a pair, newest first."""
-        with _explained("list", self.directory):
-            paths = list(self.directory.iterdir())
+        """Every file of a pair, newest first; none where there is no directory."""
+        paths: list[pathlib.Path] = []
+        with _explained("list", self.directory), contextlib.suppress(FileNotFoundError):
+            paths += self.directory.iterdir()
         rows = [(match[1], int(match[2] or 0), path) for path in paths if (match := self._pattern.fullmatch(path.name))]
         return [path for _, _, path in sorted(rows, reverse=True)]
 

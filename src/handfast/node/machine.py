@@ -63,19 +63,24 @@ def node_name(given: str | None) -> str:
     raise errors.Refused(
         f"node name: {given if given is not None else name!r} cannot be a Node's name: {problem}",
         reason="BadNodeName",
-        hint="choose another with --node-name",
+        hint="choose another with --node-name or $HANDFAST_NODE_NAME: lower case letters, digits, - and ., as in worker-1",
     )
 
 
 def addresses(given: str | None, server: str) -> tuple[str, ...]:
     """The addresses of this node: those given, else the one from which it reaches the API server."""
     if given is not None:
-        return tuple(_address(text.strip()) for text in given.split(","))
+        return given_addresses(given)
     host = urllib.parse.urlsplit(server).hostname or ""
     found = [address for target in (host, "192.0.2.1", "2001:db8::1") if (address := _source(target))]
     # The address of a server on this machine says nothing; the way out of the machine does.
     other = [address for address in found if not ipaddress.ip_address(address).is_loopback]
     return tuple((other or found)[:1])
+
+
+def given_addresses(text: str) -> tuple[str, ...]:
+    """Those of --node-ip; Refused where one is no address of a node."""
+    return tuple(_address(part.strip()) for part in text.split(","))
 
 
 def _address(text: str) -> str:
@@ -89,7 +94,10 @@ def _address(text: str) -> str:
 
 
 def _bad_address(text: str, why: str) -> errors.Refused:
-    hint = "give an address of this machine, or one of each family with a comma between"
+    hint = (
+        "give --node-ip or $HANDFAST_NODE_IP an address of this machine, as in 192.0.2.7, or one of each family with a comma "
+        "between"
+    )
     return errors.Refused(f'--node-ip: "{text}" {why}', reason="BadNodeIP", hint=hint)
 
 

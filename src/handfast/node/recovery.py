@@ -39,13 +39,13 @@ def node_of(pair: pairs.Pair) -> str:
 
 def expired(store: certificate_store.CertificateStore, clock: clocks.Clock) -> pairs.Pair | None:
     """1. The pair to recover by; None where the one that is there is in force."""
-    found = store.find() if store.directory.is_dir() else None
-    if found is None or found.pair is None:
-        why = "".join(f"; {problem.message}" for problem in (found.problems if found else ()))
+    found = store.find()
+    if found.pair is None:
+        why = "".join(f"; {problem.message}" for problem in found.problems)
         raise errors.Refused(
             f"there is no certificate in {store.directory}{why}",
             reason="NoCertificate",
-            hint="join this machine with: handfast join",
+            hint="join this machine with: handfast join; or name another directory with --cert-dir",
         )
     return None if certificate_store.unexpired(found.pair, clock.now()) else found.pair
 

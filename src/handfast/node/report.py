@@ -48,6 +48,7 @@ class Report:
     written: str = ""
     phase: str = ""
     server: str = ""
+    kubeconfig: str = ""
     endpoint: str = ""
     rotation: bool = False
     server_rotation: bool = False

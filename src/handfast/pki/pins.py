@@ -83,4 +83,8 @@ def require_pinned(ders: Sequence[bytes], pins: Sequence[Pin]) -> None:
 
 
 def _invalid(message: str) -> errors.Refused:
-    return errors.Refused(f"invalid discovery token CA certificate hash: {message}", reason="BadPin")
+    return errors.Refused(
+        f"invalid discovery token CA certificate hash: {message}",
+        reason="BadPin",
+        hint="a pin is sha256: and 64 hexadecimal digits, as `handfast token create --print-join-command` prints it",
+    )

@@ -52,6 +52,8 @@ def explain(error: OSError, doing: str, path: pathlib.Path) -> errors.HandfastEr
         return errors.Refused(text, reason="PermissionDenied", hint="change who may use it")
     if error.errno in {errno.ENOTDIR, errno.EEXIST}:
         return errors.Refused(f"cannot {doing} {path}: a part of this path is a file", reason="NotADirectory")
+    if error.errno == errno.EISDIR:
+        return errors.Refused(text, reason="NotAFile")
     if error.errno == errno.ELOOP:
         return errors.Refused(
             f"cannot {doing} {path}: it is a symbolic link",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import stat
 import sys
 from typing import ClassVar
@@ -73,6 +74,8 @@ class FakeDiscovery:
 @pytest.fixture(autouse=True)
 def _world(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("HANDFAST_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setattr(searching, "Discovery", FakeDiscovery)
     monkeypatch.setattr(join, "DEFAULT_FILE", str(tmp_path / "etc" / DEFAULT))
     # Whatever a test forgets to say, it does not reach the machine's own files.
@@ -213,6 +216,20 @@ class TestDocuments:
         stdin(monkeypatch, b"text")
         assert run("a", *self.WORDS, "-") == 0
         assert (asked()["text"], asked()["typed"]) == ("text", ["a:6443"])
+
+    @pytest.mark.parametrize("hint", [None, "its own"])
+    def test_what_is_wrong_is_told_with_the_file(self, tmp_path, monkeypatch, capsys, hint):
+        (tmp_path / "f").write_text("text")
+        monkeypatch.setattr(FakeDiscovery, "error", errors.Refused("odd", reason="BadKubeconfig", hint=hint))
+        assert run(*self.WORDS, "f") == 1
+        err = capsys.readouterr().err
+        assert err.startswith(f"error: --discovery-file f: odd\nhint: {hint or 'it is a kubeconfig with one cluster'}")
+
+    def test_other_errors_are_themselves(self, tmp_path, monkeypatch, capsys):
+        (tmp_path / "f").write_text("text")
+        monkeypatch.setattr(FakeDiscovery, "error", errors.Refused("odd", reason="NotPinned"))
+        assert run(*self.WORDS, "f") == 1
+        assert capsys.readouterr().err == "error: odd\nreason: NotPinned\n"
 
     def test_a_url(self):
         assert run(*self.WORDS, "https://url/f") == 0

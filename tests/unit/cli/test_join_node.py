@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from handfast import errors
 from handfast.assembly import node, node_config, units
 from handfast.bootstrap import kubeconfig
 from handfast.cli import join, join_node, main, output
+from handfast.client import connection
 from handfast.client import discovery as searching
 from tests.unit.cli.test_join import INFO, PINNED, FakeDiscovery
 from tests.unit.node import pairing
@@ -43,6 +45,8 @@ class World:
 def world(monkeypatch, tmp_path):
     made = World(tmp_path)
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("HANDFAST_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setattr(searching, "Discovery", FakeDiscovery)
     monkeypatch.setattr(FakeDiscovery, "made", [])
     # Whatever a test forgets to say, it does not reach the machine's own files.
@@ -117,6 +121,46 @@ def test_a_unit(world, capsys, monkeypatch, booted):
     assert len(ran) == (2 if booted else 0)
 
 
+class TestVariables:
+    """What the node's agent reads from the environment, join reads there, too."""
+
+    @pytest.fixture(autouse=True)
+    def _set(self, world, monkeypatch):
+        monkeypatch.setenv("HANDFAST_NODE_NAME", "From-Env")
+        monkeypatch.setenv("HANDFAST_KUBECONFIG", str(world.root / "env.conf"))
+        monkeypatch.setenv("HANDFAST_CERT_DIR", str(world.root / "env-pki"))
+        monkeypatch.setenv("HANDFAST_BOOTSTRAP_KUBECONFIG", str(world.root / "env-bootstrap.conf"))
+
+    def test_count(self, world):
+        assert output.run(main.command, ["join", "a", "--token", TOKEN.text, *PINNED, "--systemd"]) == 0
+        ((where, _, _),) = world.asked
+        assert where.node == "from-env"
+        assert (where.kubeconfig, where.directory) == (world.root / "env.conf", world.root / "env-pki")
+        assert where.bootstrap_kubeconfig == world.root / "env-bootstrap.conf"
+        # systemd starts the agent without them.
+        unit = (world.root / "systemd" / units.NAME).read_text()
+        assert f'"--kubeconfig" "{world.root / "env.conf"}" "--cert-dir" "{world.root / "env-pki"}"' in unit
+
+    def test_behind_the_flags(self, world):
+        assert run("--kubeconfig", "k", "--cert-dir", "c", "--bootstrap-kubeconfig", "b") == 0
+        ((where, _, _),) = world.asked
+        assert where.node == "worker-1"
+        assert (where.kubeconfig, where.directory) == (world.root / "k", world.root / "c")
+        assert where.bootstrap_kubeconfig == world.root / "b"
+
+    def test_empty_is_not_set(self, world, monkeypatch):
+        for name in ("KUBECONFIG", "CERT_DIR", "BOOTSTRAP_KUBECONFIG"):
+            monkeypatch.setenv(f"HANDFAST_{name}", "")
+        assert run() == 0
+        ((where, _, _),) = world.asked
+        assert (where.directory, where.bootstrap_kubeconfig) == (world.root / "pki", world.bootstrap)
+
+    def test_a_bad_name_is_told_with_both_ways(self, monkeypatch, capsys):
+        monkeypatch.setenv("HANDFAST_NODE_NAME", "a_b")
+        assert output.run(main.command, ["join", "a", "--token", TOKEN.text, *PINNED]) == 1
+        assert "--node-name or $HANDFAST_NODE_NAME" in capsys.readouterr().err
+
+
 def test_a_program_that_others_can_change_is_told_of(world, capsys, monkeypatch):
     monkeypatch.setattr(units, "exposed", lambda _: "/home/jane/bin")
     assert run("--systemd") == 0
@@ -180,6 +224,21 @@ class TestAnotherCluster:
     @pytest.mark.parametrize("server", [*INFO.servers, "https://a:6443/"])
     def test_the_same_cluster_is_no_other(self, world, server):
         assert run("--kubeconfig", self.write(world, server)) == 0
+
+    def test_a_directory_in_its_place_is_told_at_once(self, world, capsys):
+        assert run("--kubeconfig", world.root) == 1
+        err = capsys.readouterr().err
+        assert f"error: cannot read {world.root}: is a directory\nhint: name another file with --kubeconfig\n" in err
+        assert world.asked == []
+
+    def test_one_that_may_not_be_read_is_told_at_once(self, world, capsys, monkeypatch):
+        def closed(*_):
+            raise errors.Refused("cannot read it", reason="PermissionDenied", hint="change who may use it")
+
+        monkeypatch.setattr(connection, "load", closed)
+        assert run() == 1
+        assert "hint: change who may use it, or name another file with --kubeconfig\n" in capsys.readouterr().err
+        assert world.asked == []
 
     def test_one_that_cannot_be_read_is_written_anew(self, world):
         (world.root / "k").write_text("broken: [")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import pathlib
 
 import pytest
 import structlog
@@ -79,6 +80,10 @@ class World:
         words = ["node", word, "--kubeconfig", str(self.kubeconfig), "--cert-dir", str(self.pki), *map(str, more)]
         return output.run(main.command, words)
 
+    def status(self):
+        """… by somebody who names the certificate directory alone."""
+        return output.run(main.command, ["node", "status", "--cert-dir", str(self.pki)])
+
 
 @pytest.fixture
 def world(monkeypatch, tmp_path):
@@ -88,6 +93,7 @@ def world(monkeypatch, tmp_path):
     made = World(tmp_path)
     monkeypatch.setattr(node, "run", made.run)
     monkeypatch.setattr(anonymous, "ask", made.ask)
+    monkeypatch.setattr(node_config, "KUBECONFIG", str(tmp_path / "default.conf"))
     monkeypatch.setattr(node_config, "BOOTSTRAP_KUBECONFIG", str(tmp_path / "bootstrap.conf"))
     monkeypatch.setattr(node_agent, "_POLL", 0.01)
     yield made
@@ -131,6 +137,26 @@ class TestRun:
         assert world.started[0].rotate_certificates
         assert world.started[0].listen.port == 8
 
+    @pytest.mark.parametrize(
+        ("flag", "text", "field"),
+        [
+            ("bootstrap-kubeconfig", "/b", "bootstrap_kubeconfig"),
+            ("node-name", "n9", "node_name"),
+            ("node-ip", "192.0.2.9", "node_ip"),
+            ("rotate-certificates", "true", "rotate_certificates"),
+            ("rotate-server-certificates", "true", "rotate_server_certificates"),
+            ("static-pods-dir", "/s", "static_pods_dir"),
+            ("listen", "127.0.0.1:9", "listen"),
+            ("verbosity", "4", "verbosity"),
+        ],
+    )
+    def test_every_variable_that_the_help_names_is_read(self, world, monkeypatch, capsys, flag, text, field):
+        assert output.run(main.command, ["node", "run", "--help"]) == 0
+        assert f"${node_config.variable(flag)}" in capsys.readouterr().out
+        monkeypatch.setenv(node_config.variable(flag), text)
+        assert world.command("run") == 0
+        assert str(getattr(world.started[0], field)).lower() == text
+
     def test_the_usual_bootstrap_kubeconfig(self, world):
         (world.root / "bootstrap.conf").touch()
         assert world.command("run") == 0
@@ -142,12 +168,58 @@ class TestRun:
             (("--rotate-certificates=maybe",), 2, "InvalidConfiguration"),
             (("--listen", "x"), 2, "InvalidConfiguration"),
             (("--config", "none"), 1, "FileNotFound"),
+            (("--config", "/"), 1, "NotAFile"),
         ],
     )
     def test_refused(self, world, capsys, words, code, reason):
         assert world.command("run", *words) == code
         assert capsys.readouterr().err.endswith(f"reason: {reason}\n")
         assert world.started == []
+
+    @pytest.mark.parametrize(
+        ("words", "message", "hint"),
+        [
+            (("-v", "99"), '-v: the value "99" is not a number from 0 to 10', "0 to 10"),
+            (("--feature-gates", "A=maybe"), "has 'maybe' for A, which is neither true nor false", "NAME=true"),
+            (("--feature-gates", "A=true,=true"), "has a gate without a name", "NAME=true"),
+            (("--feature-gates", "A"), "has 'A' without =true or =false", "NAME=true"),
+        ],
+    )
+    def test_a_wrong_flag_is_told_with_what_is_allowed(self, world, capsys, words, message, hint):
+        assert world.command("run", *words) == 2
+        err = capsys.readouterr().err
+        assert message in err
+        assert f"hint: allowed: {hint}" in err
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("a: [", "line 2: "),
+            ("", "not a mapping of keys to values"),
+            ("- a", "not a mapping of keys to values"),
+            ("apiVersion: v1\nkind: Pod", 'apiVersion: the value "v1" is not kubelet.config.k8s.io/v1beta1'),
+        ],
+    )
+    def test_a_wrong_file_is_told_with_what_is_wanted(self, world, capsys, text, message):
+        path = world.root / "kubelet.yaml"
+        path.write_text(text)
+        assert world.command("run", "--config", path) == 1
+        err = capsys.readouterr().err
+        assert f"error: {path}: {message}" in err
+        assert "hint: --config takes one YAML document with apiVersion: kubelet.config.k8s.io/v1beta1" in err
+
+    def test_who_may_not_look_for_the_bootstrap_kubeconfig(self, world, monkeypatch):
+        """/etc/kubernetes is often closed to all but root."""
+        plain = pathlib.Path.exists
+
+        def closed(path, **more):
+            if str(path) == node_config.BOOTSTRAP_KUBECONFIG:
+                raise PermissionError(13, "Permission denied")
+            return plain(path, **more)
+
+        monkeypatch.setattr(pathlib.Path, "exists", closed)
+        assert world.command("run") == 0
+        assert world.started[0].bootstrap_kubeconfig is None
 
     def test_an_error_ends_it_with_its_code(self, world, monkeypatch, capsys):
         async def fail(*_, **__):
@@ -162,8 +234,68 @@ class TestStatus:
     def test_nothing_at_all(self, world, capsys):
         assert world.command("status") == 1
         out = capsys.readouterr().out
-        assert "certificate  none\nagent        not running\nserver       unknown\n" in out
-        assert "cannot read" in out
+        assert "certificate  none\nagent        not running\nserver       unknown: cannot read " in out
+        assert out.endswith("clock        not compared; name the kubeconfig with --kubeconfig\n")
+
+    def test_the_agent_says_which_kubeconfig_is_its_own(self, world, capsys):
+        world.joined()
+        world.agent(server="https://192.0.2.1:6443", kubeconfig=str(world.kubeconfig))
+        assert world.status() == 0
+        out = capsys.readouterr().out
+        assert "server       https://192.0.2.1:6443\nclock        agrees with the server's\n" in out
+        assert node_config.KUBECONFIG not in out
+
+    @pytest.mark.parametrize("by", ["flag", "variable"])
+    def test_but_one_that_is_named_counts(self, world, capsys, monkeypatch, by):
+        world.joined()
+        world.agent(server="https://192.0.2.9:6443", kubeconfig=str(world.root / "another"))
+        monkeypatch.setenv("HANDFAST_KUBECONFIG", str(world.kubeconfig) if by == "variable" else "")
+        assert (world.command("status") if by == "flag" else world.status()) == 0
+        assert "clock        agrees with the server's\n" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("kubeconfig", ["", "gone.conf"])
+    def test_the_agent_says_which_server_it_is(self, world, capsys, kubeconfig):
+        """Also one that an older agent wrote, or whose kubeconfig went away."""
+        world.joined()
+        world.agent(server="https://192.0.2.1:6443", kubeconfig=kubeconfig and str(world.root / kubeconfig))
+        assert world.status() == 0
+        assert "server       https://192.0.2.1:6443\nclock        not compared: cannot read " in capsys.readouterr().out
+
+    @pytest.mark.parametrize("word", ["status", "recover"])
+    def test_a_directory_that_is_none(self, world, capsys, word):
+        world.pki.write_text("")
+        assert world.command(word) == 1
+        err = capsys.readouterr().err
+        assert f"error: cannot read {world.pki}/kubelet-client-current.pem: a part of this path is a file" in err
+        assert "hint: name another directory with --cert-dir\n" in err
+
+    @pytest.mark.parametrize("word", ["status", "recover", "rotate"])
+    def test_a_directory_that_is_closed(self, world, capsys, monkeypatch, word):
+        def closed(path, *_, **__):
+            raise PermissionError(13, "Permission denied", str(path))
+
+        world.joined()
+        monkeypatch.setattr(pathlib.Path, "readlink", closed)
+        monkeypatch.setattr(os, "open", closed)
+        assert world.command(word) == 1
+        err = capsys.readouterr().err
+        assert err.startswith(f"error: cannot read {world.pki}/")
+        assert err.endswith("reason: PermissionDenied\n")
+        assert "hint: " in err
+
+    def test_a_kubeconfig_that_is_none(self, world, capsys):
+        world.joined()
+        world.kubeconfig.write_text("foo: bar")
+        assert world.command("status") == 0
+        assert (
+            f"server       unknown: {world.kubeconfig}: kubeconfig: current-context: not set" in capsys.readouterr().out
+        )
+
+    def test_not_an_agent_that_has_ended(self, world, capsys):
+        world.joined()
+        world.agent(written="2020-01-01T00:00:00Z", server="https://192.0.2.1:6443", kubeconfig=str(world.kubeconfig))
+        assert world.status() == 0
+        assert "server       unknown: cannot read " in capsys.readouterr().out
 
     def test_a_certificate_and_no_agent(self, world, capsys):
         pair = world.joined()
@@ -212,18 +344,6 @@ class TestStatus:
         found = json.loads(capsys.readouterr().out)
         assert found["clockDifferenceSeconds"] is None
         assert "https://192.0.2.1:6443" in found["serverTrouble"]
-
-    @pytest.mark.parametrize(
-        ("seconds", "text"),
-        [
-            (None, "the server does not say its time"),
-            (1.5, "agrees with the server's"),
-            (90.0, "90 s ahead of the server's"),
-            (-3600.0, "3600 s behind the server's"),
-        ],
-    )
-    def test_clocks(self, seconds, text):
-        assert node_agent._clock(seconds) == text
 
     def test_a_server_without_a_date(self, world, capsys):
         world.joined()

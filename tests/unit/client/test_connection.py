@@ -61,6 +61,15 @@ def test_nobody_in_particular(tmp_path: pathlib.Path):
     assert connection.load(write(tmp_path, {})) == connection.Connection(server="https://192.0.2.1:6443")
 
 
+def test_what_is_wrong_is_told_with_the_file(tmp_path: pathlib.Path):
+    path = tmp_path / "k.conf"
+    path.write_text("foo: bar")
+    with pytest.raises(errors.Refused) as refused:
+        connection.load(str(path))
+    assert refused.value.reason == "BadKubeconfig"
+    assert refused.value.message.startswith(f"{path}: kubeconfig: current-context: not set")
+
+
 @pytest.mark.parametrize("field", ["insecure-skip-tls-verify", "proxy-url"])
 def test_what_would_be_ignored_is_refused(tmp_path: pathlib.Path, field: str):
     value: Any = True if field.startswith("insecure") else "http://proxy"

@@ -52,7 +52,14 @@ class TestExpired:
     def test_none_at_all(self, machine):
         with pytest.raises(errors.Refused) as refused:
             recovery.expired(machine.store, machine.clock)
-        assert (refused.value.reason, refused.value.hint) == ("NoCertificate", "join this machine with: handfast join")
+        assert refused.value.reason == "NoCertificate"
+        assert str(refused.value.hint).startswith("join this machine with: handfast join; ")
+
+    def test_a_directory_that_is_none(self, machine):
+        machine.store.directory.write_text("")
+        with pytest.raises(errors.Refused) as refused:
+            recovery.expired(machine.store, machine.clock)
+        assert refused.value.reason == "NotADirectory"
 
     def test_none_that_can_be_read(self, machine):
         machine.store.save(pairing.pair(**EXPIRED)).write_text("broken")

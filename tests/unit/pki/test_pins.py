@@ -44,6 +44,7 @@ def test_parse_refuses(text: str, words: str):
     assert caught.value.message.startswith("invalid discovery token CA certificate hash: ")
     assert words in caught.value.message
     assert caught.value.reason == "BadPin"
+    assert "sha256: and 64 hexadecimal digits" in str(caught.value.hint)
 
 
 def test_any_certificate_and_any_pin():

@@ -166,6 +166,11 @@ class TestCreateDirectory:
             files.read(tmp_path / "file", limit=1)
         assert caught.value.hint is None
 
+    def test_a_directory_is_no_file(self, tmp_path):
+        error = files.explain(OSError(errno.EISDIR, "Is a directory"), "read", tmp_path)
+        assert isinstance(error, errors.Refused)
+        assert (error.reason, error.message) == ("NotAFile", f"cannot read {tmp_path}: is a directory")
+
     def test_what_is_not_foreseen_is_unavailable(self, tmp_path):
         error = files.explain(OSError(errno.EIO, "Input/output error"), "read", tmp_path)
         assert isinstance(error, errors.Unavailable)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `handfast node status` shows: the certificate on disk, what the agent says of itself, the server and its clock.
+
+It changes nothing, sends no credential, and does not decide the exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import pathlib
+from typing import Any
+
+from handfast import errors
+from handfast.api import objects
+from handfast.bootstrap import diagnosis
+from handfast.client import anonymous, connection
+from handfast.node import certificate_store, report
+from handfast.pki import pairs
+from handfast.runtime import clock, files
+
+
+def look(directory: pathlib.Path, kubeconfig: pathlib.Path, *, named: bool) -> dict[str, Any]:
+    """All that is known. A running agent says itself which kubeconfig is its own, unless one was `named`."""
+    now = clock.SystemClock()
+    store = certificate_store.CertificateStore(directory, certificate_store.CLIENT, now)
+    with files.otherwise("name another directory with --cert-dir"):
+        # First: it has the better advice for who is not the owner.
+        seen = report.read(directory)
+        kept = store.find()
+    if seen is not None and not report.is_fresh(seen, now.now()):
+        seen = None
+    if seen is not None and seen.kubeconfig and not named:
+        kubeconfig = pathlib.Path(seen.kubeconfig)
+    server, difference, trouble = asyncio.run(_server(kubeconfig))
+    if server is None and seen is not None:
+        server = seen.server or None
+    return {
+        "node": _name(kept.pair) if seen is None else seen.node,
+        "certificate": None if kept.pair is None else _certificate(kept.pair, str(kept.path), now.now()),
+        "unusable": [problem.message for problem in kept.problems],
+        "agent": None if seen is None else _agent(seen),
+        "server": server,
+        "clockDifferenceSeconds": difference,
+        "serverTrouble": trouble,
+    }
+
+
+def _name(pair: pairs.Pair | None) -> str | None:
+    return None if pair is None else pair.leaf.subject.common_name.removeprefix(user_names.NODE_PREFIX)
+
+
+def _certificate(pair: pairs.Pair, path: str, now: datetime.datetime) -> dict[str, Any]:
+    leaf = pair.leaf
+    return {
+        "subject": str(leaf.subject),
+        "serial": leaf.serial,
+        "notBefore": objects.timestamp(leaf.not_before),
+        "notAfter": objects.timestamp(leaf.not_after),
+        "inForce": leaf.not_before <= now < leaf.not_after,
+        "file": path,
+    }
+
+
+def _agent(seen: report.Report) -> dict[str, Any]:
+    return {
+        "pid": seen.pid,
+        "phase": seen.phase,
+        "endpoint": seen.endpoint,
+        "rotation": seen.rotation,
+        "serverRotation": seen.server_rotation,
+        "nextRenewal": seen.next_renewal or None,
+        "lastError": seen.last_error or None,
+        "servingNotAfter": seen.serving_not_after or None,
+        "pods": seen.pods,
+        "staticPods": list(seen.static_pods),
+        "problems": dict(seen.problems),
+    }
+
+
+async def _server(kubeconfig: pathlib.Path) -> tuple[str | None, float | None, str | None]:
+    """The API server, how far this machine's clock is ahead of its, and why it cannot be asked; no credential is sent."""
+    try:
+        found = connection.load(str(kubeconfig))
+    except (errors.Refused, errors.Unavailable) as error:
+        return None, None, error.message
+    try:
+        answer = await anonymous.ask(found.server.rstrip("/") + "/version", anonymous.Trust(found.ca_pem))
+    except anonymous.Troubled as troubled:
+        return found.server, None, diagnosis.explain(troubled.trouble, found.server, troubled.detail, None).message
+    skew = diagnosis.skew(answer.date, clock.SystemClock().now())
+    return found.server, None if skew is None else skew.total_seconds(), None
+
+
+def shown(facts: dict[str, Any]) -> str:
+    """For people."""
+    certificate, agent = facts["certificate"], facts["agent"]
+    rows = [("node", facts["node"] or "unknown")]
+    if certificate is None:
+        rows.append(("certificate", "none"))
+    else:
+        word = "in force" if certificate["inForce"] else "NOT in force"
+        rows += [
+            ("certificate", f"{certificate['subject']}, {word}"),
+            ("valid", f"{certificate['notBefore']} to {certificate['notAfter']}"),
+            ("file", certificate["file"]),
+        ]
+    rows += [("unusable", text) for text in facts["unusable"]]
+    if agent is None:
+        rows.append(("agent", "not running"))
+    else:
+        renewal = agent["nextRenewal"] or ("not known yet" if agent["rotation"] else "off")
+        rows += [
+            ("agent", f"{agent['phase']}, process {agent['pid']}, {agent['endpoint']}"),
+            ("renewal", renewal),
+            ("last error", agent["lastError"] or "none"),
+            ("Pods", f"{agent['pods']} of the API, {len(agent['staticPods'])} static"),
+        ]
+        rows += [("problem", f"{name}: {why}") for name, why in sorted(agent["problems"].items())]
+    trouble = facts["serverTrouble"]
+    if facts["server"] is None:
+        rows += [("server", f"unknown: {trouble}"), ("clock", "not compared; name the kubeconfig with --kubeconfig")]
+    else:
+        compared = _clock(facts["clockDifferenceSeconds"]) if trouble is None else f"not compared: {trouble}"
+        rows += [("server", facts["server"]), ("clock", compared)]
+    return "\n".join(f"{name:<12} {text}" for name, text in rows)
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return "the server does not say its time"
+    # The server's is told in whole seconds.
+    if abs(seconds) < 2:
+        return "agrees with the server's"
+    return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} the server's"
