@@ -60,6 +60,13 @@ def _text(value: Any) -> str:
     return value
 
 
+def _path(value: Any) -> str:
+    if not _text(value):
+        # It would be the directory that somebody stands in.
+        raise ValueError("is empty")
+    return str(value)
+
+
 def _address(value: Any) -> endpoints.Address:
     return endpoints.parse(_text(value))
 
@@ -111,8 +118,8 @@ class _Setting:
 
 _SETTINGS: Final = (
     _Setting("bootstrap-kubeconfig", _text, "", "a path"),
-    _Setting("kubeconfig", _text, KUBECONFIG, "a path"),
-    _Setting("cert-dir", _text, CERT_DIR, "a path"),
+    _Setting("kubeconfig", _path, KUBECONFIG, "a path"),
+    _Setting("cert-dir", _path, CERT_DIR, "a path"),
     _Setting("node-name", _text, "", "a name of a Node"),
     _Setting("node-ip", _text, "", "an address, or one of each family with a comma between"),
     _Setting("rotate-certificates", config.boolean, False, "true or false", "rotateCertificates"),

@@ -179,6 +179,8 @@ class TestRun:
     @pytest.mark.parametrize(
         ("words", "message", "hint"),
         [
+            (("--cert-dir", ""), '--cert-dir: the value "" is empty', "a path"),
+            (("--kubeconfig", ""), '--kubeconfig: the value "" is empty', "a path"),
             (("-v", "99"), '-v: the value "99" is not a number from 0 to 10', "0 to 10"),
             (("--feature-gates", "A=maybe"), "has 'maybe' for A, which is neither true nor false", "NAME=true"),
             (("--feature-gates", "A=true,=true"), "has a gate without a name", "NAME=true"),
