@@ -113,7 +113,7 @@ class RealStage(Stage):
         parsed = [
             (item["metadata"]["name"], requests.parse(base64.b64decode(item["spec"]["request"]))) for item in found
         ]
-        return [row for row in parsed if row[1].subject == certificates.node_subject(order.node)]
+        return [row for row in parsed if row[1].subject == user_names.node_subject(order.node)]
 
     async def requests_of(self, order: killing.Order) -> list[requests.Request]:
         before = self._before.get(order.node, set())

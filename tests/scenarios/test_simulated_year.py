@@ -38,6 +38,7 @@ from handfast.client import certificates as requests
 from handfast.node import certificate_store, certificates
 from handfast.pki import authority, keys, names, pairs, profiles, rotation
 from handfast.pki import requests as signing_requests
+from handfast.rules import user_names
 from tests.world import fleet
 from tests.world.clock import MovableClock, settle
 from tests.world.fleet import DAY, HOUR, LIFETIME, LONGEST_PAUSE
@@ -219,7 +220,7 @@ def test_the_worst_instant() -> None:
 def _phase(name: str) -> float:
     """How far ahead of `fleet.START` the node's first instant is, as a share of the cycle."""
     cycle = 0.8 * LIFETIME.total_seconds()
-    own = rotation.phase(f"{certificate_store.CLIENT} {requests.node_subject(name).common_name}")
+    own = rotation.phase(f"{certificate_store.CLIENT} {user_names.node_subject(name).common_name}")
     return (own - fleet.START.timestamp() / cycle) % 1
 
 

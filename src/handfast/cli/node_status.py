@@ -17,6 +17,7 @@ from handfast.bootstrap import diagnosis
 from handfast.client import anonymous, connection
 from handfast.node import certificate_store, report
 from handfast.pki import pairs
+from handfast.rules import user_names
 from handfast.runtime import clock, files
 
 
