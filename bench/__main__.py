@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m bench`: runs the cases, prints the figures, writes them down, and fails when one is over its limit.
 
-Limits are on ratios to the floor, on decisions in microseconds, on memory and on two times; rates are never judged. It
-measures nothing itself.
+Limits are on ratios to the floor, and on the few figures that decision 27 lists; rates are never judged. It measures
+nothing itself.
 """
 
 from __future__ import annotations

@@ -114,6 +114,15 @@ async def test_update_at_an_old_revision_changes_nothing(store: protocol.Store) 
     assert await store.current_revision() == second
 
 
+@pytest.mark.parametrize("expected", [-1, 0, 99, 2**63 - 1])
+async def test_a_revision_that_was_never_given_is_a_mismatch(store: protocol.Store, expected: int) -> None:
+    first = await store.create("a", b"1")
+    for attempt in (store.update("a", b"2", expected=expected), store.delete("a", expected=expected)):
+        with pytest.raises(protocol.Mismatch):
+            await attempt
+    assert await store.get("a") == protocol.Entry("a", b"1", first, first)
+
+
 @pytest.mark.parametrize("expected", [0, 1, 99])
 async def test_update_and_delete_of_an_absent_key_find_nothing(store: protocol.Store, expected: int) -> None:
     for attempt in (store.update("a", b"1", expected=expected), store.delete("a", expected=expected)):

@@ -17,12 +17,12 @@ Which these are decides `rules.webhook_matching`, what answers mean `rules.webho
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_webhooks.py |
 |---|---|---|---|---|
-| a hostile webhook | its own server | turn a write into one to another object | rules 9 | test_identity_cannot_be_changed |
+| a hostile webhook | its own server | turn a write into one to another object | answers 5 | test_identity_cannot_be_changed |
 | a hostile webhook | its own server | set fields that only the server sets | they are put back | test_what_only_the_server_sets_is_put_back |
 | a hostile webhook | its own server | store what no client could | 5 | test_a_patch_that_breaks_the_types_is_a_failure |
-| a hostile webhook | its own server | answer one request with the answer to another | rules 6: the uid is random | test_a_wrong_uid_is_a_failure |
-| a hostile webhook | its own server | make its refusal look like a success | rules: the code is 400 to 599 | test_denied_with_message_and_code |
-| a hostile webhook | a configuration of its own | lock configurations against removal | rules 1 | test_configurations_are_never_sent |
+| a hostile webhook | its own server | answer one request with the answer to another | answers 2: the uid is random | test_a_wrong_uid_is_a_failure |
+| a hostile webhook | its own server | make its refusal look like a success | answers: the code is 400 to 599 | test_denied_with_message_and_code |
+| a hostile webhook | a configuration of its own | lock configurations against removal | matching 1 | test_configurations_are_never_sent |
 | who wants to pass a webhook | power to make it fail | have the write go through | 2: Fail is the default | test_failures_end_the_request |
 """
 

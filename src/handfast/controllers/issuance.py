@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the issuance ledger: a signer appends the entry of a certificate before it hands the certificate out.
 
-What an entry, a segment and the chain are is `rules.ledger`'s; the API server lets nothing else be written. It deletes
-nothing (`ledger_retention`) and signs nothing.
+What an entry is is `rules.ledger_entries`', what a segment and the chain are `rules.ledger`'s; the API server lets
+nothing else be written. It deletes nothing (`ledger_retention`) and signs nothing.
 
 1. `append` returns when the entry is stored, and raises when that is not known. An entry may therefore be in the ledger
    whose certificate nobody was given; a certificate that somebody was given without an entry, never.

@@ -30,7 +30,6 @@ nothing here reads (`other_attributes`, `other_extensions`). None of them ever r
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from cryptography import exceptions, x509
@@ -39,7 +38,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, types
 from cryptography.x509.oid import SignatureAlgorithmOID
 
 from handfast import errors
-from handfast.pki import certificates, der, keys, names, pem, usages
+from handfast.pki import certificates, keys, names, pem, usages
 
 MAX_BYTES = 64 << 10
 
@@ -54,10 +53,6 @@ _ECDSA = {
     SignatureAlgorithmOID.ECDSA_WITH_SHA512: ec.ECDSA(hashes.SHA512()),
 }
 _NO_SANS = names.Sans()
-# A subject that every reader reads alike: letters, digits and some marks, which are in each of these types of text.
-_TEXTS = frozenset({der.UTF8_STRING, der.PRINTABLE_STRING})
-_PLAIN = re.compile(rb"[A-Za-z0-9:. ()+,/=?'-]+")
-_PLAIN_OIDS = frozenset({der.COMMON_NAME, der.ORGANIZATION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +113,12 @@ def parse_der(data: bytes) -> Request:
     attributes = [attribute.oid.dotted_string for attribute in _attributes(csr)]
     if not attributes:
         # Most requests of nodes: there is nothing that the rest could find.
-        return Request(subject=_subject(csr), sans=_NO_SANS, public_key=public, der=data)
+        return Request(subject=names.subject_of(csr), sans=_NO_SANS, public_key=public, der=data)
     extensions = _extensions(csr)
     # 7.
     constraints = certificates.extension(csr, x509.BasicConstraints)
     return Request(
-        subject=_subject(csr),
+        subject=names.subject_of(csr),
         sans=names.from_general_names(certificates.extension(csr, x509.SubjectAlternativeName) or ()),
         public_key=public,
         requested_usages=usages.words_of(
@@ -151,23 +146,6 @@ def _require_possession(csr: x509.CertificateSigningRequest, key: types.PublicKe
         good = False
     if not good:
         raise errors.Refused("the request is not signed by the key it carries", reason="BadSignature")
-
-
-def _subject(csr: x509.CertificateSigningRequest) -> names.Subject:
-    """Check 7 on the subject; the library's objects are made only where it has more than plain names of a node."""
-    _, name, *_ = der.parts(der.content(csr.tbs_certrequest_bytes))
-    common_names: list[str] = []
-    organizations: list[str] = []
-    for relative in der.parts(der.content(name)):
-        first, *more = der.parts(der.content(relative))
-        oid, value = der.parts(der.content(first))
-        text = der.content(value)
-        if more or value[:1] not in _TEXTS or _PLAIN.fullmatch(text) is None or oid not in _PLAIN_OIDS:
-            return names.subject_of(csr)
-        (common_names if oid == der.COMMON_NAME else organizations).append(text.decode("ascii"))
-    if len(common_names) > 1:
-        return names.subject_of(csr)
-    return names.Subject(common_name="".join(common_names), organizations=tuple(organizations))
 
 
 def _attributes(csr: x509.CertificateSigningRequest) -> list[x509.Attribute]:

@@ -22,17 +22,28 @@ from __future__ import annotations
 
 import datetime
 import functools
+from collections.abc import Iterator
 
 from cryptography import x509
 
 from handfast import errors
-from handfast.pki import der, names
+from handfast.pki import names
 
+_SEQUENCE = b"\x30"
+_SET = b"\x31"
+_INTEGER = b"\x02"
+_BIT_STRING = b"\x03"
+_OCTET_STRING = b"\x04"
+_UTF8_STRING = b"\x0c"
+_UTC_TIME = b"\x17"
+_GENERALIZED_TIME = b"\x18"
 _EXTENSIONS = b"\xa3"
 
 # Context-specific tags of GeneralName.
 _EMAIL, _DNS, _URI, _IP = b"\x81", b"\x82", b"\x86", b"\x87"
 
+_COMMON_NAME = bytes.fromhex("0603550403")
+_ORGANIZATION = bytes.fromhex("060355040a")
 _SUBJECT_ALTERNATIVE_NAME = bytes.fromhex("0603551d11")
 _CRITICAL = bytes.fromhex("0101ff")
 
@@ -45,11 +56,11 @@ class Template:
     __slots__ = ("_algorithm", "_before_names", "_head", "_last")
 
     def __init__(self, sample: bytes) -> None:
-        certificate = next(der.parts(sample))
-        tbs, self._algorithm, _ = der.parts(der.content(certificate))
-        version, _, algorithm, issuer, _, _, _, extensions = der.parts(der.content(tbs))
+        certificate = next(_parts(sample))
+        tbs, self._algorithm, _ = _parts(_content(certificate))
+        version, _, algorithm, issuer, _, _, _, extensions = _parts(_content(tbs))
         self._head = (version, algorithm + issuer)
-        *first, self._last = der.parts(der.content(der.content(extensions)))
+        *first, self._last = _parts(_content(_content(extensions)))
         self._before_names = b"".join(first)
 
     def tbs(
@@ -63,24 +74,24 @@ class Template:
         """The TBSCertificate: what is signed."""
         version, issued_by = self._head
         extensions = self._before_names + _alternative_names(subject, sans) + self._last
-        return der.encode(
-            der.SEQUENCE,
+        return _der(
+            _SEQUENCE,
             b"".join(
                 (
                     version,
-                    der.encode(der.INTEGER, serial.to_bytes(serial.bit_length() // 8 + 1, "big")),
+                    _der(_INTEGER, serial.to_bytes(serial.bit_length() // 8 + 1, "big")),
                     issued_by,
-                    der.encode(der.SEQUENCE, _time(window[0]) + _time(window[1])),
+                    _der(_SEQUENCE, _time(window[0]) + _time(window[1])),
                     _subject(subject),
                     spki,
-                    der.encode(_EXTENSIONS, der.encode(der.SEQUENCE, extensions)),
+                    _der(_EXTENSIONS, _der(_SEQUENCE, extensions)),
                 )
             ),
         )
 
     def certificate(self, tbs: bytes, signature: bytes) -> bytes:
         """The certificate: what was signed, how, and the signature."""
-        return der.encode(der.SEQUENCE, tbs + self._algorithm + der.encode(der.BIT_STRING, b"\0" + signature))
+        return _der(_SEQUENCE, tbs + self._algorithm + _der(_BIT_STRING, b"\0" + signature))
 
 
 def _subject(subject: names.Subject) -> bytes:
@@ -88,20 +99,20 @@ def _subject(subject: names.Subject) -> bytes:
         return names.to_name(subject).public_bytes()
     found = _organizations(subject.organizations)
     if subject.common_name:
-        found += der.encode(der.SET, _attribute(der.COMMON_NAME, subject.common_name))
-    return der.encode(der.SEQUENCE, found)
+        found += _der(_SET, _attribute(_COMMON_NAME, subject.common_name))
+    return _der(_SEQUENCE, found)
 
 
 # All nodes have the same.
 @functools.lru_cache(maxsize=64)
 def _organizations(texts: tuple[str, ...]) -> bytes:
     # DER sorts the members of a set.
-    found = sorted(_attribute(der.ORGANIZATION, text) for text in dict.fromkeys(texts))
-    return der.encode(der.SET, b"".join(found)) if found else b""
+    found = sorted(_attribute(_ORGANIZATION, text) for text in dict.fromkeys(texts))
+    return _der(_SET, b"".join(found)) if found else b""
 
 
 def _attribute(oid: bytes, text: str) -> bytes:
-    return der.encode(der.SEQUENCE, oid + der.encode(der.UTF8_STRING, text.encode()))
+    return _der(_SEQUENCE, oid + _der(_UTF8_STRING, text.encode()))
 
 
 def _alternative_names(subject: names.Subject, sans: names.Sans) -> bytes:
@@ -110,18 +121,15 @@ def _alternative_names(subject: names.Subject, sans: names.Sans) -> bytes:
     checked = names.make_sans(dns=sans.dns, ip=sans.ip, uri=sans.uri, email=sans.email)
     content = b"".join(
         (
-            *(der.encode(_DNS, name.encode("ascii")) for name in checked.dns),
-            *(der.encode(_EMAIL, _email(name).encode("ascii")) for name in checked.email),
-            *(der.encode(_IP, address.packed) for address in checked.ip),
-            *(der.encode(_URI, name.encode("ascii")) for name in checked.uri),
+            *(_der(_DNS, name.encode("ascii")) for name in checked.dns),
+            *(_der(_EMAIL, _email(name).encode("ascii")) for name in checked.email),
+            *(_der(_IP, address.packed) for address in checked.ip),
+            *(_der(_URI, name.encode("ascii")) for name in checked.uri),
         )
     )
     # RFC 5280: critical when the subject is empty, since then it is the only name.
     critical = _CRITICAL if subject == names.Subject() else b""
-    return der.encode(
-        der.SEQUENCE,
-        _SUBJECT_ALTERNATIVE_NAME + critical + der.encode(der.OCTET_STRING, der.encode(der.SEQUENCE, content)),
-    )
+    return _der(_SEQUENCE, _SUBJECT_ALTERNATIVE_NAME + critical + _der(_OCTET_STRING, _der(_SEQUENCE, content)))
 
 
 def _email(text: str) -> str:
@@ -136,5 +144,31 @@ def _time(at: datetime.datetime) -> bytes:
     # Not strftime, which takes as long as all the rest of the subject and validity.
     rest = b"%02d%02d%02d%02d%02dZ" % (at.month, at.day, at.hour, at.minute, at.second)
     if at.year < _UTC_TIME_ENDS:
-        return der.encode(der.UTC_TIME, b"%02d" % (at.year % 100) + rest)
-    return der.encode(der.GENERALIZED_TIME, b"%04d" % at.year + rest)
+        return _der(_UTC_TIME, b"%02d" % (at.year % 100) + rest)
+    return _der(_GENERALIZED_TIME, b"%04d" % at.year + rest)
+
+
+def _der(tag: bytes, content: bytes) -> bytes:
+    length = len(content)
+    if length < 0x80:
+        return tag + bytes((length,)) + content
+    octets = length.to_bytes((length.bit_length() + 7) // 8, "big")
+    return tag + bytes((0x80 | len(octets),)) + octets + content
+
+
+def _content(der: bytes) -> bytes:
+    return der[_header(der) :]
+
+
+def _parts(content: bytes) -> Iterator[bytes]:
+    """The values one after the other. They come from the library's own writer, so that nothing is doubted here."""
+    while content:
+        octets = _header(content) - 2
+        length = int.from_bytes(content[2 : 2 + octets], "big") if octets else content[1]
+        end = 2 + octets + length
+        yield content[:end]
+        content = content[end:]
+
+
+def _header(der: bytes) -> int:
+    return 2 + (der[1] & 0x7F if der[1] & 0x80 else 0)

@@ -34,6 +34,8 @@ from handfast.pki import requests
 from handfast.rules import access, decision
 
 RULE = "CertificateAdmission"
+# Letters of base64; requests of nodes have under a thousand.
+_ORDINARY = 4096
 GROUP = "certificates.k8s.io"
 KUBE_APISERVER_CLIENT = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -81,18 +83,21 @@ def subject(document: objects.Document | None) -> decision.Decision:
 
 def parse(document: objects.Document | None) -> requests.Request:
     """The PKCS#10 request inside a CertificateSigningRequest; errors.Refused if there is none that can be read."""
-    return _parsed(jsonpath.text(document, "spec", "request"))
+    text = jsonpath.text(document, "spec", "request")
+    return (_remembered if len(text) <= _ORDINARY else _parsed)(text)
 
 
-# Several rules look at the same new request, and between them it may wait for others that came at the same time;
-# verifying its signature is most of their cost. A request is of bounded size.
-@functools.lru_cache(maxsize=256)
 def _parsed(text: str) -> requests.Request:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise errors.Refused("spec.request is not base64", reason="MalformedRequest") from None
     return requests.parse(data)
+
+
+# Several rules look at the same new request, and between them it may wait for others that came at the same time;
+# verifying its signature is most of their cost. One with thousands of names would keep megabytes.
+_remembered = functools.lru_cache(maxsize=256)(_parsed)
 
 
 def _signed(document: objects.Document | None) -> tuple[str, list[Any]]:

@@ -111,8 +111,11 @@ class Transaction:
     def _append(self, key: str, value: bytes | None, previous: int, statement: str, op: str) -> int:
         """Write a row of the log if its precondition holds, else Mismatch."""
         revision = self.revision + 1
-        self._connection.execute(statement, (revision, key, op, previous, value))
-        if not self._connection.changes():
+        # A revision that was never given is no number for SQLite, if it is large enough.
+        given = 0 <= previous <= self.revision
+        if given:
+            self._connection.execute(statement, (revision, key, op, previous, value))
+        if not given or not self._connection.changes():
             raise protocol.Mismatch(key, sqlite_reader.entry(self._connection, key))
         self.revision = revision
         self.events.append(protocol.Event(revision, key, value, previous))

@@ -149,3 +149,13 @@ def test_unreadable_requests(content: str) -> None:
 def test_other_signers_read_their_requests_themselves() -> None:
     assert isinstance(certificate_admission.subject(csr("abc.com/xyz", "!")), decision.NotMine)
     assert isinstance(certificate_admission.subject(None), decision.NotMine)
+
+
+def test_only_requests_of_ordinary_size_are_remembered() -> None:
+    small = {"spec": {"request": request("small")}}
+    assert certificate_admission.parse(small) is certificate_admission.parse(small)
+    many = names.make_sans(dns=[f"n{number}.example" for number in range(300)])
+    built = requests.build(names.Subject(common_name="jane"), many, keys.generate())
+    large = {"spec": {"request": base64.b64encode(built).decode()}}
+    assert certificate_admission.parse(large) == certificate_admission.parse(large)
+    assert certificate_admission.parse(large) is not certificate_admission.parse(large)

@@ -77,6 +77,14 @@ async def test_what_was_submitted_last_is_committed_before_the_end(path: pathlib
     assert await first == 1
 
 
+async def test_a_revision_too_large_for_sqlite_is_a_mismatch_of_its_own(store: sqlite.SqliteStore) -> None:
+    first = await store.create("a", b"")
+    good, bad = store.create("b", b""), store.update("a", b"", expected=2**63)
+    found = await asyncio.gather(good, bad, return_exceptions=True)
+    assert found[0] == first + 1
+    assert isinstance(found[1], protocol.Mismatch)
+
+
 async def test_a_commit_is_bounded_in_bytes(store: sqlite.SqliteStore) -> None:
     held = Held(store)
     big = bytes(sqlite_writer.BATCH_BYTES // 2)
