@@ -43,7 +43,7 @@ from tests.world import fleet
 from tests.world.clock import MovableClock, settle
 from tests.world.fleet import DAY, HOUR, LIFETIME, LONGEST_PAUSE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("silent")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("silent", "unmeasured")]
 
 NODES, DAYS, SETTLED = 1000, 365, 30
 TENTH = LIFETIME.total_seconds() / 10
