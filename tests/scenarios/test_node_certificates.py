@@ -114,7 +114,7 @@ class Node:
         self._running: asyncio.Task[None] | None = None
 
     def boot(self) -> bootstrap.Identity:
-        self._identity = bootstrap.Identity(self.places, clock=self.clock, jitter=lambda: 0.5)
+        self._identity = bootstrap.Identity(self.places, clock=self.clock, chance=lambda: 0.5)
         return self._identity
 
     @property

@@ -15,9 +15,10 @@ import bisect
 import collections
 import datetime
 import heapq
+import itertools
 import random
 import types
-from collections.abc import Coroutine, Generator, Iterable, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
@@ -157,9 +158,11 @@ def _pause(seconds: float) -> Generator[float, None, None]:
 class Node(certificates.CertificateManager):
     """One manager of the fleet."""
 
-    def __init__(self, name: str, fleet: Fleet, jitter: random.Random, outages: Outages) -> None:
+    def __init__(self, name: str, fleet: Fleet, chance: random.Random, outages: Outages) -> None:
         self.name = name
         self.outages = outages
+        # Those of its certificates, one after the other.
+        self.serials: Iterator[str] = map(str, itertools.count(1))
         self._fleet = fleet
         self.wanted = wanted = requests.node_client(name)
         super().__init__(
@@ -167,7 +170,7 @@ class Node(certificates.CertificateManager):
             lambda: wanted,
             lambda: cast(Any, None),
             clock=fleet.clock,
-            jitter=jitter.random,
+            chance=chance.random,
             # The looks between are for a wall clock that jumps, and this one does not.
             look_seconds=LIFETIME.total_seconds(),
         )
@@ -192,9 +195,9 @@ class Fleet:
         self._records = _OnRecord()
         self._recovery_window = recovery_window
 
-    def add(self, at: float, jitter: random.Random, outages: Outages | None = None, name: str = "") -> Node:
+    def add(self, at: float, chance: random.Random, outages: Outages | None = None, name: str = "") -> Node:
         """A node that starts, without a certificate, at this time."""
-        node = Node(name or f"n{len(self.nodes)}", self, jitter, outages or Outages())
+        node = Node(name or f"n{len(self.nodes)}", self, chance, outages or Outages())
         heapq.heappush(self._waiting, (at, len(self.nodes)))
         self.nodes.append(node)
         self._running.append(cast("Coroutine[float, None, None]", node.run()))
@@ -232,7 +235,7 @@ class Fleet:
             self.seen.least_left = min(self.seen.least_left, left)
             self.seen.renewed(elapsed)
         not_before, not_after = profiles.KUBELET_CLIENT.window(now, LIFETIME)
-        return Paper(Leaf(node.wanted.subject, node.wanted.sans, "01", not_before, not_after))
+        return Paper(Leaf(node.wanted.subject, node.wanted.sans, next(node.serials), not_before, not_after))
 
     def _recover(self, current: pairs.Pair, now: datetime.datetime) -> None:
         leaf = current.leaf

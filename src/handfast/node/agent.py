@@ -83,7 +83,7 @@ class Agent:
         listener: socket.socket,
         *,
         clock: clocks.Clock,
-        jitter: Callable[[], float] = randomness.random,
+        chance: Callable[[], float] = randomness.random,
     ) -> None:
         self._options = options
         self._clock = clock
@@ -92,11 +92,11 @@ class Agent:
         self._useless_since: float | None = None
         self._refused = ""
         places = options.places
-        self.identity = bootstrap.Identity(places, clock=clock, jitter=jitter)
+        self.identity = bootstrap.Identity(places, clock=clock, chance=chance)
         self.static_pods = static_pods.StaticPods(options.static_pods, places.node, clock)
         found = machine.addresses(options.node_ip, self.identity.connection().server)
         self._machine = machine.this_machine(places.node, found, int(listener.getsockname()[1]))
-        self.serving = self._serving_manager(jitter)
+        self.serving = self._serving_manager(chance)
         self._self_signed = serving.SelfSigned(places.directory, self._hosts(), clock)
         current = self._self_signed.current if self.serving is None else self.serving.current
         self._secure = serving.ServingTLS(current, clock, self.identity.connection().ca_pem)
@@ -108,7 +108,7 @@ class Agent:
         self.metrics = self._registry()
         self._reporter = report.Reporter(places.directory, self.report, self._renew, clock)
 
-    def _serving_manager(self, jitter: Callable[[], float]) -> certificates.CertificateManager | None:
+    def _serving_manager(self, chance: Callable[[], float]) -> certificates.CertificateManager | None:
         if not self._options.rotate_server:
             return None
         store = certificate_store.CertificateStore(
@@ -117,7 +117,7 @@ class Agent:
         found = self._machine
         wanted = serving.wanted(found.name, found.hostname, found.addresses)
         made = certificates.CertificateManager(
-            store, lambda: wanted, lambda: self.identity.client, clock=self._clock, jitter=jitter
+            store, lambda: wanted, lambda: self.identity.client, clock=self._clock, chance=chance
         )
         made.load()
         return made

@@ -64,13 +64,13 @@ class Identity:
     _own: connections.Connection | None
     _trouble: errors.Refused | None
 
-    def __init__(self, places: Places, *, clock: clocks.Clock, jitter: Callable[[], float] = randomness.random) -> None:
+    def __init__(self, places: Places, *, clock: clocks.Clock, chance: Callable[[], float] = randomness.random) -> None:
         self._places = places
         self._clock = clock
         self.store = certificate_store.CertificateStore(places.directory, certificate_store.CLIENT, clock)
         wanted = requests.node_client(places.node, places.expiration_seconds)
         self.manager = certificates.CertificateManager(
-            self.store, lambda: wanted, self._ask, clock=clock, jitter=jitter, rotate=places.rotate
+            self.store, lambda: wanted, self._ask, clock=clock, chance=chance, rotate=places.rotate
         )
         pair = self.manager.load(self._load_kubeconfig)
         own = self._own

@@ -68,7 +68,7 @@ class CertificateManager:
         ask: Callable[[], api.Client],
         *,
         clock: clocks.Clock,
-        jitter: Callable[[], float] = randomness.random,
+        chance: Callable[[], float] = randomness.random,
         rotate: bool = True,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
@@ -81,7 +81,6 @@ class CertificateManager:
         self._wanted = wanted
         self._ask = ask
         self._clock = clock
-        self._jitter = jitter
         self._look_seconds = look_seconds
         self._pair: pairs.Pair | None = None
         self._given: pairs.Pair | None = None
@@ -91,8 +90,8 @@ class CertificateManager:
         self._forced = ""
         self._wake = asyncio.Event()
         self._listeners: list[Callable[[pairs.Pair], Awaitable[None]]] = []
-        self._retry = backoff.Backoff(RETRY, jitter)
-        self._retry_refused = backoff.Backoff(RETRY_REFUSED, jitter)
+        self._retry = backoff.Backoff(RETRY, chance)
+        self._retry_refused = backoff.Backoff(RETRY_REFUSED, chance)
 
     def load(self, kubeconfig_pair: Callable[[], pairs.Pair | None] = lambda: None) -> pairs.Pair | None:
         """Take the stored pair or the kubeconfig's; None if there is neither.
@@ -255,10 +254,11 @@ class CertificateManager:
     def _adopt(self, pair: pairs.Pair) -> None:
         leaf, now = pair.leaf, self._clock.now()
         self._pair = pair
-        # Of its own name, so that a restart changes nothing; and a node's two certificates do not come together.
-        phase = rotation.phase(f"{self._store.prefix} {leaf.subject.common_name}")
-        jitter = rotation.jitter(leaf.not_before, leaf.not_after, phase, self._jitter())
-        self.next_renewal = rotation.deadline(leaf.not_before, leaf.not_after, jitter)
+        # Of its own name and number, so that a restart changes nothing; and a node's two certificates do not come together.
+        holder = f"{self._store.prefix} {leaf.subject.common_name}"
+        own, chance = rotation.phase(holder), rotation.phase(f"{holder} {leaf.serial}")
+        point = rotation.renewal_point(leaf.not_before, leaf.not_after, own, chance)
+        self.next_renewal = rotation.deadline(leaf.not_before, leaf.not_after, point)
         self._due_at = self._clock.monotonic() + (self.next_renewal - now).total_seconds()
         if now < leaf.not_before:
             _log.warning("the certificate begins later: is this machine's clock behind?", begins=str(leaf.not_before))

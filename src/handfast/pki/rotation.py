@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a certificate is renewed, and whether it still says what its holder wants it to say.
 
-It does not renew anything, and the chance that spreads the renewals is an argument: the doing half draws it.
+It does not renew anything, and draws nothing: what is to be by chance is an argument.
 
 1. A certificate is renewed when 70 to 90 % of its lifetime have passed, counted from notBefore, backdating included.
-   `jitter` chooses the point between: a fleet that was born together does not come back together.
+   `renewal_point` chooses the point between: a fleet that was born together does not come back together.
 2. Every holder has instants of its own, a cycle of 80 % of a lifetime apart, and `phase` says where in the cycle. Where one
-   of them lies between 70 and 90 % it is chosen; else a point at random in the half that is nearer to one, so that those
+   of them lies between 70 and 90 % it is chosen; else a point by chance in the half that is nearer to one, so that those
    born together spread evenly at once, and all are where they belong after a dozen lifetimes. Independent draws would
    make every hour a new throw of the dice, with a bad one in some years. And whoever was kept waiting by an outage of a
    tenth of a lifetime is back at its own instant with the next certificate, so that the rush after it has no echo.
-3. It is renewed at once when its common name is not the wanted one, or when it lacks an organization or an alternative
+3. The cycle is that of the lifetime rounded to about a hundredth: the instants are counted from 1970, and a second more
+   in each of 25,000 cycles would put them anywhere. Where they fall changes nothing about 70 to 90 %.
+4. It is renewed at once when its common name is not the wanted one, or when it lacks an organization or an alternative
    name that is wanted. What it has beyond that is no reason: a signer may add names, and asking again would not help.
 """
 
@@ -18,22 +20,27 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import math
 
 from handfast import errors
 from handfast.pki import certificates, names
 
 EARLIEST = 0.7
 SPREAD = 0.2
+_MIDDLE = EARLIEST + SPREAD / 2
 # Never at the very end of the window: an outage of a tenth of the lifetime must leave room for one more attempt.
 LATEST = 63 / 64
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_HOUR = datetime.timedelta(hours=1)
+# Lifetimes that people choose are whole steps or about half ones (90 days, a year): the border is far from both.
+_ROUNDS_UP = 1 / 4
 
 
-def deadline(not_before: datetime.datetime, not_after: datetime.datetime, jitter: float) -> datetime.datetime:
-    """The instant of renewal (1); `jitter` lies in [0, 1)."""
-    if not 0 <= jitter < 1:
-        raise errors.Misuse(f"jitter lies in [0, 1), not {jitter}")
-    return not_before + (not_after - not_before) * (EARLIEST + SPREAD * jitter)
+def deadline(not_before: datetime.datetime, not_after: datetime.datetime, point: float) -> datetime.datetime:
+    """The instant of renewal (1); `point` lies in [0, 1)."""
+    if not 0 <= point < 1:
+        raise errors.Misuse(f"the point of renewal lies in [0, 1), not {point}")
+    return not_before + (not_after - not_before) * (EARLIEST + SPREAD * point)
 
 
 def phase(holder: str) -> float:
@@ -41,14 +48,24 @@ def phase(holder: str) -> float:
     return int.from_bytes(hashlib.sha256(holder.encode()).digest()[:6]) / 2**48
 
 
-def jitter(not_before: datetime.datetime, not_after: datetime.datetime, phase: float, chance: float) -> float:
-    """The jitter for `deadline` (2); `phase` and `chance` lie in [0, 1)."""
+def cycle(lifetime: datetime.timedelta) -> datetime.timedelta:
+    """How far apart the instants of a holder are (3): 80 % of the lifetime in steps of 1/64 of a power of two in hours."""
+    mantissa, exponent = math.frexp(lifetime / _HOUR)
+    rounded = math.ldexp(math.floor(mantissa * 128 + _ROUNDS_UP) / 128, exponent)
+    return _HOUR * rounded * _MIDDLE
+
+
+def renewal_point(
+    not_before: datetime.datetime, not_after: datetime.datetime, own_phase: float, chance: float
+) -> float:
+    """The point for `deadline` (2); `own_phase` and `chance` lie in [0, 1)."""
     lifetime = not_after - not_before
-    cycle = lifetime * (EARLIEST + SPREAD / 2)
-    if cycle <= datetime.timedelta():
+    apart = cycle(lifetime)
+    if apart <= datetime.timedelta():
         return chance * LATEST
-    # From the middle of the window to the nearest of the holder's instants.
-    away = (_EPOCH - not_before + cycle * phase + cycle / 2) % cycle - cycle / 2
+    middle = not_before + lifetime * _MIDDLE
+    # From there to the nearest of the holder's instants.
+    away = (_EPOCH - middle + apart * own_phase + apart / 2) % apart - apart / 2
     wanted = 0.5 + away / (lifetime * SPREAD)
     if 0 <= wanted <= LATEST:
         return wanted
@@ -56,7 +73,7 @@ def jitter(not_before: datetime.datetime, not_after: datetime.datetime, phase: f
 
 
 def lacking(certificate: certificates.Certificate, subject: names.Subject, sans: names.Sans) -> str | None:
-    """Why the certificate does not satisfy what is wanted (3); None when it does."""
+    """Why the certificate does not satisfy what is wanted (4); None when it does."""
     has = certificate.subject
     if has.common_name != subject.common_name:
         return f"the certificate's common name is {has.common_name!r}, wanted is {subject.common_name!r}"

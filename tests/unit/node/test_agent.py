@@ -72,7 +72,7 @@ class Machine:
                 agent.Options(places=places, node_ip="192.0.2.7", **options),
                 listener,
                 clock=self.clock,
-                jitter=lambda: 0.0,
+                chance=lambda: 0.0,
             )
 
     @contextlib.asynccontextmanager

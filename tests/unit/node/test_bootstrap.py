@@ -67,7 +67,7 @@ class Machine:
 
     @contextlib.asynccontextmanager
     async def booted(self, **options: Any) -> AsyncIterator[bootstrap.Identity]:
-        identity = bootstrap.Identity(self.places(**options), clock=self.clock, jitter=lambda: 0.0)
+        identity = bootstrap.Identity(self.places(**options), clock=self.clock, chance=lambda: 0.0)
         try:
             holding = asyncio.create_task(identity.hold())
             while not holding.done():

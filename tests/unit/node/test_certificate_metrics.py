@@ -22,7 +22,7 @@ class Manager(certificates.CertificateManager):
     def __init__(self, directory: pathlib.Path, clock: MovableClock) -> None:
         store = certificate_store.CertificateStore(directory, "kubelet-server", clock)
         wanted = requests.node_client("n1")
-        super().__init__(store, lambda: wanted, lambda: None, clock=clock, jitter=lambda: 0.0)  # type: ignore[arg-type, return-value]
+        super().__init__(store, lambda: wanted, lambda: None, clock=clock, chance=lambda: 0.0)  # type: ignore[arg-type, return-value]
         self.fail = False
 
     async def _renewed(self, wanted: requests.Wanted):

@@ -26,7 +26,7 @@ from tests.unit.node import pairing
 from tests.world.clock import START, MovableClock, settle
 
 HOUR = pairing.HOUR
-JITTER = rotation.jitter
+RENEWAL_POINT = rotation.renewal_point
 
 
 class Server:
@@ -55,15 +55,16 @@ class Stage:
         self.wanted: requests.Wanted | None = requests.node_client("n1")
         monkeypatch.setattr(requests, "obtain", self.server.obtain)
         # Which point of the window is a node's own is told in TestItsOwnInstants; elsewhere the test says which.
-        monkeypatch.setattr(rotation, "jitter", lambda _begins, _ends, _phase, chance: chance * rotation.LATEST)
+        self.point = 0.0
+        monkeypatch.setattr(rotation, "renewal_point", lambda *_: self.point)
 
-    def manager(self, *, rotate: bool = True, jitter: float = 0.0) -> certificates.CertificateManager:
+    def manager(self, *, rotate: bool = True, chance: float = 0.0) -> certificates.CertificateManager:
         return certificates.CertificateManager(
             self.store,
             lambda: self.wanted,
             lambda: None,  # type: ignore[arg-type, return-value]
             clock=self.clock,
-            jitter=lambda: jitter,
+            chance=lambda: chance,
             rotate=rotate,
         )
 
@@ -116,33 +117,50 @@ def test_when(stage: Stage, before: str, after: tuple[int, int], due: bool):
     assert manager.next_renewal == begins + (ends - begins) * 0.7
 
 
-@pytest.mark.parametrize("jitter", [0.0, 0.5, 0.999])
-def test_spread(stage: Stage, jitter: float):
+@pytest.mark.parametrize("point", [0.0, 0.5, 0.999])
+def test_spread(stage: Stage, point: float):
+    stage.point = point
     stage.store.save(pairing.pair(begins=START, lasts=10 * HOUR))
-    manager = stage.manager(jitter=jitter)
+    manager = stage.manager()
     manager.load()
     assert manager.next_renewal is not None
     assert START + 7 * HOUR <= manager.next_renewal < START + 9 * HOUR
-    assert abs((manager.next_renewal - START) / HOUR - (7 + 2 * jitter * 63 / 64)) < 0.001
+    assert abs((manager.next_renewal - START) / HOUR - (7 + 2 * point)) < 0.001
 
 
 class TestItsOwnInstants:
     @pytest.fixture(autouse=True)
     def _real(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rotation, "jitter", JITTER)
+        monkeypatch.setattr(rotation, "renewal_point", RENEWAL_POINT)
 
-    async def test_a_restart_changes_nothing(self, stage: Stage):
-        async with stage.running(jitter=0.5):
-            await stage.passes(12 * 3600)
-        found = []
+    @pytest.mark.parametrize("hours", [0, 12], ids=["the first certificate", "a later one"])
+    async def test_a_restart_changes_nothing(self, stage: Stage, hours: int):
+        async with stage.running() as before:
+            await stage.passes(hours * 3600)
+        found = [before.next_renewal]
         for chance in (0.0, 0.3, 0.99):
-            manager = stage.manager(jitter=chance)
+            manager = stage.manager(chance=chance)
             manager.load()
             found.append(manager.next_renewal)
+        assert found[0] is not None
         assert len(set(found)) == 1
 
+    def test_where_no_instant_is_near_the_certificate_decides(self, stage: Stage):
+        apart = rotation.cycle(HOUR)
+        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        since = (START - epoch) // apart
+        instant = epoch + apart * (since + rotation.phase("kubelet-client system:node:n1"))
+        found = set()
+        for _ in range(8):
+            # Half way between two of them it is as far as can be from the middle of the window.
+            stage.store.save(pairing.pair(begins=(instant + apart / 2).replace(microsecond=0), lasts=HOUR))
+            manager = stage.manager()
+            manager.load()
+            found.add(manager.next_renewal)
+        assert len(found) == 8
+
     async def test_late_once_and_back_with_the_next(self, stage: Stage):
-        async with stage.running(jitter=0.5) as manager:
+        async with stage.running(chance=0.5) as manager:
             await stage.passes(12 * 3600)
             usual = manager.next_renewal
             assert usual is not None
@@ -164,7 +182,7 @@ class TestItsOwnInstants:
             stage.wanted = requests.node_client(name)
             stage.store = certificate_store.CertificateStore(stage.store.directory, prefix, stage.clock)
             stage.store.save(pairing.pair(name, begins=START, lasts=10 * HOUR))
-            manager = stage.manager(jitter=0.5)
+            manager = stage.manager()
             manager.load()
             found.add(manager.next_renewal)
         assert len(found) > 2

@@ -44,13 +44,13 @@ def test_deadline(
     assert middle < rotation.deadline(begins_at, ends_at, 0.999999) < NOW + latest
 
 
-@pytest.mark.parametrize("jitter", [-0.1, 1, 1.5, float("nan")])
-def test_jitter_out_of_range_is_a_bug(jitter: float):
-    with pytest.raises(errors.Misuse, match="jitter"):
-        rotation.deadline(NOW, NOW + DAY, jitter)
+@pytest.mark.parametrize("point", [-0.1, 1, 1.5, float("nan")])
+def test_a_point_out_of_range_is_a_bug(point: float):
+    with pytest.raises(errors.Misuse, match="point"):
+        rotation.deadline(NOW, NOW + DAY, point)
 
 
-class TestJitter:
+class TestRenewalPoint:
     """Every holder has instants of its own, 80 % of a lifetime apart."""
 
     def renewals(self, phase: float, count: int, delay: datetime.timedelta = HOUR * 0) -> list[datetime.datetime]:
@@ -58,7 +58,7 @@ class TestJitter:
         chance = random.Random(phase)
         at, found = NOW, []
         for number in range(count):
-            share = rotation.jitter(at, at + DAY, phase, chance.random())
+            share = rotation.renewal_point(at, at + DAY, phase, chance.random())
             assert 0 <= share <= rotation.LATEST
             at = rotation.deadline(at, at + DAY, share) + (delay if number == count // 2 else 0 * HOUR)
             found.append(at)
@@ -77,18 +77,40 @@ class TestJitter:
         assert late[20] - usual[20] == DAY / 10 - HOUR / 60
         assert abs(late[21] - usual[21]) < datetime.timedelta(milliseconds=1)
 
+    @pytest.mark.parametrize("days", [1 / 24, 1 / 3, 0.5, 1, 2, 7, 30, 45, 90, 100, 180, 365, 366])
+    @pytest.mark.parametrize("phase", [0.0, 0.3, 0.7])
+    def test_lifetimes_that_differ_by_seconds_or_minutes_have_the_same_instants(self, days: float, phase: float):
+        """Of an hour's by up to 5 seconds, of a day's by up to 2 minutes."""
+        chance = random.Random(phase)
+        usual, at = DAY * days, NOW
+        own = []
+        for number in range(120):
+            ends = (at + usual * (1 + chance.uniform(-1, 1) / 700)).replace(microsecond=0)
+            point = rotation.renewal_point(at, ends, phase, chance.random())
+            assert 0 <= point <= rotation.LATEST
+            at = rotation.deadline(at, ends, point)
+            if number >= 40:
+                own.append(at.timestamp() / rotation.cycle(usual).total_seconds() % 1)
+        assert max(min(abs(found - phase), 1 - abs(found - phase)) for found in own) < 1e-4
+
+    def test_the_cycle_is_four_fifths_of_the_lifetime_within_a_hundredth(self):
+        shares = [rotation.cycle(HOUR * 1.01**power) / (HOUR * 1.01**power) for power in range(-300, 1200)]
+        assert 0.8 * 0.988 < min(shares) < 0.8 < max(shares) < 0.8 * 1.004
+        assert rotation.cycle(DAY) == 0.8 * DAY
+
     def test_those_born_together_spread_evenly_at_once(self):
         chance = random.Random(1)
         found = [
-            rotation.jitter(NOW, NOW + DAY, rotation.phase(f"n{number}"), chance.random()) for number in range(5000)
+            rotation.renewal_point(NOW, NOW + DAY, rotation.phase(f"n{number}"), chance.random())
+            for number in range(5000)
         ]
         tenths = collections.Counter(int(10 * share / rotation.LATEST * 0.999999) for share in found)
         assert sorted(tenths) == list(range(10))
         assert all(400 < count < 600 for count in tenths.values()), tenths
 
     def test_a_certificate_without_a_lifetime(self):
-        assert rotation.jitter(NOW, NOW, 0.5, 0.5) == rotation.LATEST / 2
-        assert rotation.jitter(NOW, NOW - HOUR, 0.5, 0.0) == 0
+        assert rotation.renewal_point(NOW, NOW, 0.5, 0.5) == rotation.LATEST / 2
+        assert rotation.renewal_point(NOW, NOW - HOUR, 0.5, 0.0) == 0
 
     def test_phase(self):
         found = [rotation.phase(f"n{number}") for number in range(1000)]
