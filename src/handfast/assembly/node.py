@@ -41,7 +41,7 @@ def owned(directory: pathlib.Path) -> Iterator[None]:
 def places(found: node_config.NodeConfiguration) -> bootstrap.Places:
     """Who the node is and where its credentials lie."""
     return bootstrap.Places(
-        node=machine.node_name(found.node_name),
+        node=found.node_name or machine.node_name(),
         kubeconfig=found.kubeconfig,
         bootstrap_kubeconfig=found.bootstrap_kubeconfig,
         directory=found.cert_dir,
@@ -54,9 +54,6 @@ async def run(found: node_config.NodeConfiguration, *, clock: clocks.Clock) -> N
     for text in found.warnings:
         _log.warning(text)
     where = places(found)
-    if found.node_ip is not None:
-        # Before anything is waited for; what is used is found out when the server is known.
-        machine.given_addresses(found.node_ip)
     with owned(found.cert_dir), endpoints.listen(found.listen, "--listen") as listener:
         made = agent.Agent(
             agent.Options(

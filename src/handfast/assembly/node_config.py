@@ -13,13 +13,15 @@ It opens no file and starts nothing. Names are the kubelet's, so that a machine'
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import pathlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
+from handfast.api import objects
 from handfast.assembly import config, endpoints
 
 API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
@@ -35,13 +37,16 @@ _WANTED: Final = f"--config takes one YAML document with apiVersion: {API_VERSIO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfiguration:
-    """The answer. `bootstrap_kubeconfig` is None where none was named and the usual one is not there."""
+    """The answer. `bootstrap_kubeconfig` is None where none was named and the usual one is not there.
+
+    Without `node_name` it is the host name, without `node_ip` the address from which the API server is reached.
+    """
 
     bootstrap_kubeconfig: pathlib.Path | None
     kubeconfig: pathlib.Path
     cert_dir: pathlib.Path
     node_name: str | None
-    node_ip: str | None
+    node_ip: tuple[str, ...]
     rotate_certificates: bool
     rotate_server_certificates: bool
     static_pods_dir: pathlib.Path | None
@@ -65,6 +70,29 @@ def _path(value: Any) -> str:
         # It would be the directory that somebody stands in.
         raise ValueError("is empty")
     return str(value)
+
+
+def _node_name(value: Any) -> str | None:
+    if value is None:
+        return None
+    name = _text(value).strip().lower()
+    if (problem := objects.dns_subdomain(name)) is not None:
+        raise ValueError(f"cannot be a Node's name: {problem}")
+    return name
+
+
+def _node_ip(value: Any) -> tuple[str, ...]:
+    return tuple(_ip(part.strip()) for part in _text(value).split(",")) if value else ()
+
+
+def _ip(text: str) -> str:
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueError(f"has {text!r}, which is no IP address") from None
+    if found.is_unspecified or found.is_multicast:
+        raise ValueError(f"has {text!r}, which cannot be the address of a node")
+    return str(found)
 
 
 def _address(value: Any) -> endpoints.Address:
@@ -110,6 +138,7 @@ class _Setting:
     default: Any
     allowed: str
     key: str = ""
+    reason: str = config.Invalid.reason
 
     @property
     def field(self) -> str:
@@ -120,8 +149,14 @@ _SETTINGS: Final = (
     _Setting("bootstrap-kubeconfig", _text, "", "a path"),
     _Setting("kubeconfig", _path, KUBECONFIG, "a path"),
     _Setting("cert-dir", _path, CERT_DIR, "a path"),
-    _Setting("node-name", _text, "", "a name of a Node"),
-    _Setting("node-ip", _text, "", "an address, or one of each family with a comma between"),
+    _Setting("node-name", _node_name, None, "a name of a Node, as in worker-1", reason="BadNodeName"),
+    _Setting(
+        "node-ip",
+        _node_ip,
+        "",
+        "an address of this machine, as in 192.0.2.7, or one of each family with a comma between",
+        reason="BadNodeIP",
+    ),
     _Setting("rotate-certificates", config.boolean, False, "true or false", "rotateCertificates"),
     _Setting("rotate-server-certificates", config.boolean, False, "true or false", "serverTLSBootstrap"),
     _Setting("static-pods-dir", _text, "", "a path", "staticPodPath"),
@@ -148,20 +183,22 @@ def resolve(
     file: str = "",
     *,
     exists: Callable[[str], bool] = lambda _: False,
+    names: Collection[str] | None = None,
 ) -> NodeConfiguration:
-    """Flags that are None were not given; `document` is that of `file`, and `exists` says which files there are."""
+    """Flags that are None were not given; `document` is that of `file`, and `exists` says which files there are.
+
+    With `names` only these settings are looked at, and the others have their defaults.
+    """
     document = document or {}
     found: dict[str, Any] = {}
     for setting in _SETTINGS:
-        value, origin = _choose(setting, flags, environ, document, file)
+        value, origin = setting.default, "default"
+        if names is None or setting.flag in names:
+            value, origin = _choose(setting, flags, environ, document, file)
         try:
             found[setting.field] = setting.read(value)
         except ValueError as error:
-            raise config.Invalid(
-                f"{origin}: the value {_shown(value)} {error}",
-                hint=f"allowed: {setting.allowed}",
-                from_flag=origin.startswith("-"),
-            ) from None
+            raise _refused(setting, value, origin, error) from None
     warnings = _ignored(document, file)
     gates: Mapping[str, bool] = found.pop("feature_gates")
     warnings += _gated(gates)
@@ -171,8 +208,8 @@ def resolve(
         bootstrap_kubeconfig=pathlib.Path(bootstrap).absolute() if bootstrap else None,
         kubeconfig=pathlib.Path(found["kubeconfig"]).absolute(),
         cert_dir=pathlib.Path(found["cert_dir"]).absolute(),
-        node_name=found["node_name"] or None,
-        node_ip=found["node_ip"] or None,
+        node_name=found["node_name"],
+        node_ip=found["node_ip"],
         rotate_certificates=found["rotate_certificates"] and gates.get(CLIENT_GATE, True),
         rotate_server_certificates=found["rotate_server_certificates"] and gates.get(SERVER_GATE, True),
         static_pods_dir=pathlib.Path(static).absolute() if static else None,
@@ -180,6 +217,17 @@ def resolve(
         verbosity=found["verbosity"],
         warnings=tuple(warnings),
     )
+
+
+def _refused(setting: _Setting, value: Any, origin: str, error: ValueError) -> config.Invalid:
+    # 2.
+    refused = config.Invalid(
+        f"{origin}: the value {_shown(value)} {error}",
+        hint=f"allowed: {setting.allowed}",
+        from_flag=origin.startswith("-"),
+    )
+    refused.reason = setting.reason
+    return refused
 
 
 def _choose(

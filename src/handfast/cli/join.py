@@ -16,7 +16,7 @@ import click
 
 from handfast import errors
 from handfast.assembly import node_config
-from handfast.cli import durations, join_node, output, token_input
+from handfast.cli import durations, join_node, node_settings, output, token_input
 
 if TYPE_CHECKING:
     from handfast.bootstrap import discovery as rules
@@ -65,7 +65,9 @@ def _token_options(function: _F) -> _F:
     "--discovery-file", metavar="FILE|URL|-", help="A file or https URL that describes the cluster; - is stdin."
 )
 @click.option("--discovery-ca-file", metavar="FILE", help="CA of that URL.  [default: the roots of this system]")
-@join_node.setting("bootstrap-kubeconfig", "Where the bootstrap kubeconfig is written.", DEFAULT_FILE, "FILE")
+@node_settings.setting(
+    "bootstrap-kubeconfig", "Where the bootstrap kubeconfig is written.", DEFAULT_FILE, metavar="FILE"
+)
 @join_node.options
 @click.option(
     "--discovery-only",
@@ -102,6 +104,7 @@ def command(**given: Any) -> None:
     ends_early = given["print_kubeconfig"] or given["discovery_only"]
     node = None if ends_early else join_node.plan(given)
     given |= _read_tokens(given)
+    given["bootstrap_kubeconfig"] = node_settings.given(given, "bootstrap-kubeconfig")
     plan = rules.choose(
         rules.Flags(
             endpoints=given["endpoints"],

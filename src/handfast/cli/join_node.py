@@ -19,7 +19,7 @@ import click
 
 from handfast import errors
 from handfast.assembly import node_config, units
-from handfast.cli import output
+from handfast.cli import node_settings, output
 
 if TYPE_CHECKING:
     from handfast.assembly import node
@@ -77,20 +77,14 @@ class Joined:
         }
 
 
-def setting(name: str, about: str, default: str, metavar: str) -> Callable[[_F], _F]:
-    """A flag that the node's agent has, too, with the same variable."""
-    variable = node_config.variable(name)
-    return click.option(
-        f"--{name}", envvar=variable, metavar=metavar, help=f"{about}  [${variable}; default: {default}]"
-    )
-
-
 def options(function: _F) -> _F:
     """Adds what concerns the node."""
     rows = (
-        setting("node-name", "The name of the Node.", "the host name", "NAME"),
-        setting("cert-dir", "Where certificates are kept.", node_config.CERT_DIR, "DIR"),
-        setting("kubeconfig", "Where the node's kubeconfig goes.", node_config.KUBECONFIG, "FILE"),
+        node_settings.setting("node-name", "The name of the Node.", "the host name", metavar="NAME"),
+        node_settings.setting("cert-dir", "Where certificates are kept.", node_config.CERT_DIR, metavar="DIR"),
+        node_settings.setting(
+            "kubeconfig", "Where the node's kubeconfig goes.", node_config.KUBECONFIG, metavar="FILE"
+        ),
         click.option(
             "--systemd", is_flag=True, help="Install the agent as a service, so that it runs after each start."
         ),
@@ -105,10 +99,11 @@ def plan(given: dict[str, Any]) -> Plan:
     """From the flags, before anything is asked of anybody."""
     from handfast.node import machine
 
+    found = node_settings.resolved(given, "node-name", "cert-dir", "kubeconfig")
     return Plan(
-        name=machine.node_name(given["node_name"]),
-        kubeconfig=pathlib.Path(given["kubeconfig"] or node_config.KUBECONFIG).absolute(),
-        directory=pathlib.Path(given["cert_dir"] or node_config.CERT_DIR).absolute(),
+        name=found.node_name or machine.node_name(),
+        kubeconfig=found.kubeconfig,
+        directory=found.cert_dir,
         unit=pathlib.Path(given["systemd_dir"] or units.DIRECTORY) if given["systemd"] else None,
     )
 

@@ -16,7 +16,7 @@ import click
 
 from handfast import errors
 from handfast.assembly import node_config
-from handfast.cli import durations, output
+from handfast.cli import durations, node_settings, output
 
 if TYPE_CHECKING:
     from handfast.node import report as reports
@@ -26,34 +26,30 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _MAX_BYTES: Final = 1 << 20
 _POLL: Final = 0.5
+_PLACES: Final = {
+    "kubeconfig": (node_config.KUBECONFIG, "The node's kubeconfig; written after the first certificate."),
+    "cert-dir": (node_config.CERT_DIR, "Where certificates and keys are kept."),
+}
 
 
 def _places(function: _F) -> _F:
     """Adds --cert-dir and --kubeconfig."""
-    for name, default, about in (
-        ("kubeconfig", node_config.KUBECONFIG, "The node's kubeconfig; written after the first certificate."),
-        ("cert-dir", node_config.CERT_DIR, "Where certificates and keys are kept."),
-    ):
-        function = _setting(name, about, default)(function)
+    for name, (default, about) in _PLACES.items():
+        function = node_settings.setting(name, about, default)(function)
     return function
-
-
-def _setting(name: str, about: str, default: str = "", **more: Any) -> Callable[[_F], _F]:
-    """A flag, told with its variable. What the variable says is read by `node_config`, which names the origin in errors."""
-    origin = f"${node_config.variable(name)}{f'; default: {default}' if default else ''}"
-    return click.option(f"--{name}", default=None, help=f"{about}  [{origin}]", **{"metavar": "PATH", **more})
 
 
 def _switch(name: str, about: str) -> Callable[[_F], _F]:
     """A flag that may have a value, as the kubelet's: --x, --x=true, --x=false."""
-    return _setting(name, about, "false", is_flag=False, flag_value="true", metavar="[=true|false]")
+    return node_settings.setting(name, about, "false", is_flag=False, flag_value="true", metavar="[=true|false]")
 
 
 def _timeout(default: str) -> Callable[[_F], _F]:
     return click.option("--timeout", default=default, show_default=True, metavar="DURATION", help="How long to wait.")
 
 
-def _resolved(flags: dict[str, Any], config_file: str | None = None) -> node_config.NodeConfiguration:
+def _resolved(flags: dict[str, Any], config_file: str | None) -> node_config.NodeConfiguration:
+    """All settings, and those of the file."""
     document: dict[str, Any] = {}
     if config_file is not None:
         from handfast.runtime import files
@@ -72,20 +68,20 @@ def _exists(path: str) -> bool:
 
 
 @click.command(short_help="Run this machine's node agent.")
-@_setting(
+@node_settings.setting(
     "bootstrap-kubeconfig",
     "What to ask for the first certificate with.",
     f"{node_config.BOOTSTRAP_KUBECONFIG}, if it is there",
 )
 @_places
-@_setting("node-name", "The name of the Node.", "the host name", metavar="NAME")
-@_setting("node-ip", "Its addresses.", "the way to the API server", metavar="IP[,IP]")
+@node_settings.setting("node-name", "The name of the Node.", "the host name", metavar="NAME")
+@node_settings.setting("node-ip", "Its addresses.", "the way to the API server", metavar="IP[,IP]")
 @_switch("rotate-certificates", "Renew the client certificate before it ends.")
 @_switch("rotate-server-certificates", "Have the endpoint's certificate issued by the cluster, and renewed.")
-@_setting("static-pods-dir", "A directory of Pods' manifests to observe.")
-@_setting("listen", "The endpoint.", node_config.LISTEN, metavar="HOST:PORT")
+@node_settings.setting("static-pods-dir", "A directory of Pods' manifests to observe.")
+@node_settings.setting("listen", "The endpoint.", node_config.LISTEN, metavar="HOST:PORT")
 @click.option("--config", "config_file", metavar="PATH", default=None, help="A KubeletConfiguration file.")
-@_setting("feature-gates", "The kubelet's, as far as they are known.", metavar="NAME=true,…")
+@node_settings.setting("feature-gates", "The kubelet's, as far as they are known.", metavar="NAME=true,…")
 @click.option(
     "-v",
     "--v",
@@ -126,8 +122,8 @@ def status(form: str, **flags: Any) -> int:
 
     # What is wrong is told as a fact.
     log.configure(level="error")
-    found = _resolved(flags)
-    named = flags["kubeconfig"] is not None or bool(os.environ.get(node_config.variable("kubeconfig")))
+    found = node_settings.resolved(flags, *_PLACES)
+    named = node_settings.given(flags, "kubeconfig") is not None
     facts = node_status.look(found.cert_dir, found.kubeconfig, named=named)
     output.result(node_status.shown(facts) if form == "text" else output.document(facts, form))
     return (
@@ -146,7 +142,7 @@ def rotate(timeout: str, **flags: Any) -> None:
     import asyncio
 
     seconds = durations.parse(timeout, "--timeout", "168h").total_seconds()
-    found = asyncio.run(_rotated(_resolved(flags).cert_dir, seconds))
+    found = asyncio.run(_rotated(node_settings.resolved(flags, *_PLACES).cert_dir, seconds))
     output.result(
         f"node {found.node} has a new certificate, serial {found.certificate}\nnext renewal {found.next_renewal}"
     )
@@ -198,7 +194,7 @@ def recover(timeout: str, **flags: Any) -> None:
     import asyncio
 
     seconds = durations.parse(timeout, "--timeout", "168h").total_seconds()
-    found = _resolved(flags)
+    found = node_settings.resolved(flags, *_PLACES)
     before, after = asyncio.run(_recovered(found.cert_dir, found.kubeconfig, seconds))
     ends = f"{after.leaf.not_after:%Y-%m-%dT%H:%M:%SZ}"
     if before is after:

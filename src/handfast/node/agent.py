@@ -68,7 +68,7 @@ class Options:
     """What an agent is told."""
 
     places: bootstrap.Places
-    node_ip: str | None = None
+    node_ip: tuple[str, ...] = ()
     rotate_server: bool = False
     static_pods: pathlib.Path | None = None
     patience: float = bootstrap.PATIENCE_SECONDS

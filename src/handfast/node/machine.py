@@ -54,51 +54,28 @@ class Machine:
         return [*found, {"type": "Hostname", "address": self.hostname}]
 
 
-def node_name(given: str | None) -> str:
-    """The name of this node: what was given, else the host name; refused where no Node could have it."""
-    name = (socket.gethostname() if given is None else given).strip().lower()
+def node_name() -> str:
+    """The name of this node where none was given, the host name; refused where no Node could have it."""
+    name = socket.gethostname().strip().lower()
     problem = objects.dns_subdomain(name)
     if problem is None:
         return name
     raise errors.Refused(
-        f"node name: {given if given is not None else name!r} cannot be a Node's name: {problem}",
+        f"the host name {name!r} cannot be a Node's name: {problem}",
         reason="BadNodeName",
         hint="choose another with --node-name or $HANDFAST_NODE_NAME: lower case letters, digits, - and ., as in worker-1",
     )
 
 
-def addresses(given: str | None, server: str) -> tuple[str, ...]:
+def addresses(given: tuple[str, ...], server: str) -> tuple[str, ...]:
     """The addresses of this node: those given, else the one from which it reaches the API server."""
-    if given is not None:
-        return given_addresses(given)
+    if given:
+        return given
     host = urllib.parse.urlsplit(server).hostname or ""
     found = [address for target in (host, "192.0.2.1", "2001:db8::1") if (address := _source(target))]
     # The address of a server on this machine says nothing; the way out of the machine does.
     other = [address for address in found if not ipaddress.ip_address(address).is_loopback]
     return tuple((other or found)[:1])
-
-
-def given_addresses(text: str) -> tuple[str, ...]:
-    """Those of --node-ip; Refused where one is no address of a node."""
-    return tuple(_address(part.strip()) for part in text.split(","))
-
-
-def _address(text: str) -> str:
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        raise _bad_address(text, "is no IP address") from None
-    if found.is_unspecified or found.is_multicast:
-        raise _bad_address(text, "cannot be the address of a node")
-    return str(found)
-
-
-def _bad_address(text: str, why: str) -> errors.Refused:
-    hint = (
-        "give --node-ip or $HANDFAST_NODE_IP an address of this machine, as in 192.0.2.7, or one of each family with a comma "
-        "between"
-    )
-    return errors.Refused(f'--node-ip: "{text}" {why}', reason="BadNodeIP", hint=hint)
 
 
 def _source(host: str) -> str:

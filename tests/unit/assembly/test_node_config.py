@@ -25,7 +25,7 @@ def test_defaults():
         kubeconfig=pathlib.Path("/etc/kubernetes/kubelet.conf"),
         cert_dir=pathlib.Path("/var/lib/kubelet/pki"),
         node_name=None,
-        node_ip=None,
+        node_ip=(),
         rotate_certificates=False,
         rotate_server_certificates=False,
         static_pods_dir=None,
@@ -55,8 +55,8 @@ def test_every_flag():
             "bootstrap_kubeconfig": "/b",
             "kubeconfig": "/k",
             "cert_dir": "/c",
-            "node_name": "n",
-            "node_ip": "192.0.2.1",
+            "node_name": " N ",
+            "node_ip": "192.0.2.1, 2001:DB8::1",
             "rotate_certificates": "true",
             "rotate_server_certificates": "TRUE",
             "static_pods_dir": "/s",
@@ -65,7 +65,8 @@ def test_every_flag():
         }
     )
     assert (str(found.bootstrap_kubeconfig), str(found.kubeconfig), str(found.cert_dir)) == ("/b", "/k", "/c")
-    assert (found.node_name, found.node_ip, str(found.static_pods_dir)) == ("n", "192.0.2.1", "/s")
+    assert (found.node_name, found.node_ip) == ("n", ("192.0.2.1", "2001:db8::1"))
+    assert str(found.static_pods_dir) == "/s"
     assert found.rotate_certificates
     assert found.rotate_server_certificates
     assert found.listen == endpoints.Address("::1", 1)
@@ -141,6 +142,42 @@ def test_wrong_values_are_named_with_their_origin(flags, environ, text, says, ty
     assert says in refused.value.message
     assert refused.value.from_flag is typed
     assert str(refused.value.hint).startswith("allowed: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        *(("NODE_NAME", text, "cannot be a Node's name: ") for text in ("a b", "Foo_bar", "-a", "a" * 254)),
+        *(("NODE_IP", text, "which is no IP address") for text in ("a", "192.0.2.1,", "192.0.2.1/24")),
+        *(("NODE_IP", text, "which cannot be the address of a node") for text in ("0.0.0.0", "::1,ff02::1")),
+    ],
+)
+def test_who_the_node_is_is_told_with_its_origin_too(name, text, says):
+    reasons = {"NODE_NAME": "BadNodeName", "NODE_IP": "BadNodeIP"}
+    flag = name.lower()
+    for flags, environ, origin in (
+        ({flag: text}, {}, f"--{flag.replace('_', '-')}"),
+        ({}, {f"HANDFAST_{name}": text}, f"$HANDFAST_{name}"),
+    ):
+        with pytest.raises(config.Invalid) as refused:
+            resolve(flags, environ)
+        assert refused.value.message.startswith(f'{origin}: the value "{text[:120]}" ')
+        assert says in refused.value.message
+        assert refused.value.reason == reasons[name]
+        assert refused.value.from_flag is bool(flags)
+        assert str(refused.value.hint).startswith("allowed: ")
+
+
+def test_an_empty_name_is_none_and_an_empty_address_is_not_given():
+    with pytest.raises(config.Invalid, match='--node-name: the value "" cannot be'):
+        resolve({"node_name": ""})
+    assert resolve({"node_ip": ""}, {"HANDFAST_NODE_NAME": ""}).node_name is None
+
+
+def test_only_what_is_asked_for_is_looked_at():
+    environ = {"HANDFAST_VERBOSITY": "x", "HANDFAST_NODE_NAME": "a_b", "HANDFAST_CERT_DIR": "/c"}
+    found = resolve({"listen": "x"}, environ, names=("cert-dir", "kubeconfig"))
+    assert (str(found.cert_dir), found.verbosity, found.node_name) == ("/c", 0, None)
 
 
 class TestFeatureGates:

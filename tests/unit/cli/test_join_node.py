@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import socket
 from typing import Any
 
 import pytest
@@ -41,6 +43,12 @@ class World:
         return self.root / "etc" / "bootstrap.conf"
 
 
+def node_defaults(root):
+    """The rows of the settings, with places under `root`."""
+    places = {"kubeconfig": str(root / "etc" / "kubelet.conf"), "cert-dir": str(root / "pki")}
+    return tuple(dataclasses.replace(row, default=places.get(row.flag, row.default)) for row in node_config._SETTINGS)
+
+
 @pytest.fixture(autouse=True)
 def world(monkeypatch, tmp_path):
     made = World(tmp_path)
@@ -53,6 +61,7 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setattr(join, "DEFAULT_FILE", str(made.bootstrap))
     monkeypatch.setattr(node_config, "KUBECONFIG", str(tmp_path / "etc" / "kubelet.conf"))
     monkeypatch.setattr(node_config, "CERT_DIR", str(tmp_path / "pki"))
+    monkeypatch.setattr(node_config, "_SETTINGS", node_defaults(tmp_path))
     monkeypatch.setattr(units, "DIRECTORY", tmp_path / "systemd")
     monkeypatch.setattr(units, "BOOTED", tmp_path / "booted")
     monkeypatch.setattr(units, "program", lambda: ["/usr/bin/handfast"])
@@ -155,10 +164,14 @@ class TestVariables:
         ((where, _, _),) = world.asked
         assert (where.directory, where.bootstrap_kubeconfig) == (world.root / "pki", world.bootstrap)
 
-    def test_a_bad_name_is_told_with_both_ways(self, monkeypatch, capsys):
+    def test_a_bad_name_is_told_with_its_origin(self, monkeypatch, capsys):
         monkeypatch.setenv("HANDFAST_NODE_NAME", "a_b")
         assert output.run(main.command, ["join", "a", "--token", TOKEN.text, *PINNED]) == 1
-        assert "--node-name or $HANDFAST_NODE_NAME" in capsys.readouterr().err
+        assert capsys.readouterr().err.startswith('error: $HANDFAST_NODE_NAME: the value "a_b" cannot be a Node')
+
+    def test_of_others_are_not_looked_at(self, world, monkeypatch):
+        monkeypatch.setenv("HANDFAST_VERBOSITY", "x")
+        assert run() == 0
 
 
 def test_a_program_that_others_can_change_is_told_of(world, capsys, monkeypatch):
@@ -200,9 +213,26 @@ class TestFailures:
 
     @pytest.mark.parametrize("name", ["UPPER CASE", "a_b", ""])
     def test_a_bad_name_is_found_before_anything_is_asked(self, capsys, name):
-        assert run("--node-name", name) == 1
-        assert capsys.readouterr().err.endswith("reason: BadNodeName\n")
+        assert run("--node-name", name) == 2
+        err = capsys.readouterr().err
+        assert f'error: --node-name: the value "{name}" cannot be a Node' in err
+        assert err.endswith("reason: BadNodeName\n")
         assert FakeDiscovery.made == []
+
+    def test_a_host_name_that_is_none_is_told_with_both_ways(self, capsys, monkeypatch):
+        monkeypatch.setattr(socket, "gethostname", lambda: "a_b")
+        assert output.run(main.command, ["join", "a", "--token", TOKEN.text, *PINNED]) == 1
+        err = capsys.readouterr().err
+        assert "error: the host name 'a_b' cannot be a Node's name" in err
+        assert "--node-name or $HANDFAST_NODE_NAME" in err
+
+    @pytest.mark.parametrize("flag", ["--cert-dir", "--kubeconfig"])
+    def test_an_empty_path_is_refused(self, world, capsys, flag):
+        assert run(flag, "") == 2
+        assert capsys.readouterr().err == (
+            f'error: {flag}: the value "" is empty\nhint: allowed: a path\nreason: InvalidConfiguration\n'
+        )
+        assert FakeDiscovery.made == world.asked == []
 
 
 class TestAnotherCluster:

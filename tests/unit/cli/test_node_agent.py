@@ -106,7 +106,7 @@ class TestRun:
         assert world.command("run", *words) == 0
         (found,) = world.started
         assert found.rotate_certificates
-        assert (found.node_ip, found.log_level, str(found.static_pods_dir)) == ("192.0.2.1", "debug", "/s")
+        assert (found.node_ip, found.log_level, str(found.static_pods_dir)) == (("192.0.2.1",), "debug", "/s")
         assert found.bootstrap_kubeconfig is None
 
     @pytest.mark.parametrize(
@@ -142,7 +142,6 @@ class TestRun:
         [
             ("bootstrap-kubeconfig", "/b", "bootstrap_kubeconfig"),
             ("node-name", "n9", "node_name"),
-            ("node-ip", "192.0.2.9", "node_ip"),
             ("rotate-certificates", "true", "rotate_certificates"),
             ("rotate-server-certificates", "true", "rotate_server_certificates"),
             ("static-pods-dir", "/s", "static_pods_dir"),
@@ -157,6 +156,11 @@ class TestRun:
         assert world.command("run") == 0
         assert str(getattr(world.started[0], field)).lower() == text
 
+    def test_the_variable_of_its_addresses(self, world, monkeypatch):
+        monkeypatch.setenv("HANDFAST_NODE_IP", "192.0.2.9,2001:db8::9")
+        assert world.command("run") == 0
+        assert world.started[0].node_ip == ("192.0.2.9", "2001:db8::9")
+
     def test_the_usual_bootstrap_kubeconfig(self, world):
         (world.root / "bootstrap.conf").touch()
         assert world.command("run") == 0
@@ -167,6 +171,8 @@ class TestRun:
         [
             (("--rotate-certificates=maybe",), 2, "InvalidConfiguration"),
             (("--listen", "x"), 2, "InvalidConfiguration"),
+            (("--node-name", "Foo_bar"), 2, "BadNodeName"),
+            (("--node-ip", "foo"), 2, "BadNodeIP"),
             (("--config", "none"), 1, "FileNotFound"),
             (("--config", "/"), 1, "NotAFile"),
         ],
@@ -174,6 +180,13 @@ class TestRun:
     def test_refused(self, world, capsys, words, code, reason):
         assert world.command("run", *words) == code
         assert capsys.readouterr().err.endswith(f"reason: {reason}\n")
+        assert world.started == []
+
+    @pytest.mark.parametrize(("name", "text"), [("NODE_NAME", "Foo_bar"), ("NODE_IP", "foo"), ("VERBOSITY", "x")])
+    def test_a_wrong_variable_is_named(self, world, capsys, monkeypatch, name, text):
+        monkeypatch.setenv(f"HANDFAST_{name}", text)
+        assert world.command("run") == 1
+        assert capsys.readouterr().err.startswith(f'error: $HANDFAST_{name}: the value "{text}" ')
         assert world.started == []
 
     @pytest.mark.parametrize(
@@ -352,6 +365,18 @@ class TestStatus:
         world.answer = anonymous.Answer(200, b"{}", "")
         assert world.command("status") == 0
         assert "clock        the server does not say its time" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["status", "rotate", "recover"])
+def test_variables_of_settings_that_a_command_does_not_have(world, capsys, monkeypatch, word):
+    for name in ("VERBOSITY", "NODE_LISTEN", "NODE_NAME", "NODE_IP", "ROTATE_CERTIFICATES", "FEATURE_GATES"):
+        monkeypatch.setenv(f"HANDFAST_{name}", "_")
+    world.joined()
+    world.command(word)
+    assert "$HANDFAST" not in capsys.readouterr().err
+    monkeypatch.setenv("HANDFAST_KUBECONFIG", "/elsewhere")
+    assert output.run(main.command, ["node", word, "--cert-dir", ""]) == 2
+    assert 'error: --cert-dir: the value "" is empty' in capsys.readouterr().err
 
 
 class TestRotate:

@@ -69,7 +69,7 @@ class Machine:
         places = bootstrap.Places(node="n1", kubeconfig=self.own, directory=self.pki, rotate=rotate)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             yield agent.Agent(
-                agent.Options(places=places, node_ip="192.0.2.7", **options),
+                agent.Options(places=places, node_ip=("192.0.2.7",), **options),
                 listener,
                 clock=self.clock,
                 chance=lambda: 0.0,
