@@ -10,7 +10,9 @@ The control plane answers nobody while it is down, and so the renewals that it m
 outage of h hours puts h + 1 hours' worth into one, which no schedule can spread, since some of them have minutes left.
 There are two years for that: in one the control plane fails in the first month only, and every later hour is judged by
 the one measure for all; in the other it fails all the year, and only the hour in which it comes back and the next are
-judged by a measure of their own. The seeds are the first numbers there are; docs/node.md has the figures of six.
+judged by a measure of their own. They are `Year(1, 2, SETTLED, 10)` and `Year(2, 2, DAYS, 12)`: the seed, the days between
+which the control plane fails, and how often. The seeds are the first numbers there are. With `-s` both print their figures,
+which docs/node.md has; all that is by chance hangs on the seed, the nodes' names and the serial numbers 1, 2, 3, ….
 """
 
 from __future__ import annotations
