@@ -38,7 +38,7 @@ test: $(STAMP) deps ## Run every test against real peers, with coverage
 FAST := tests/unit/test_*.py tests/unit/*/test_*.py tests/contract/test_*.py tests/test_*.py
 MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 
-quick: $(STAMP) ## Run the fast tests only: units and contracts (under half a minute on two cores)
+quick: $(STAMP) ## Run the fast tests only: units and contracts (about half a minute on two cores)
 	@$(MAKE) --no-print-directory --keep-going --output-sync -j $(WORKERS) $(addprefix quick-,$(shell seq $(WORKERS)))
 
 # Bytecode is written even where the environment forbids it: pytest would rewrite every test anew each time.
