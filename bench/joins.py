@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import datetime
 import secrets
 import ssl
 import statistics
@@ -22,13 +23,15 @@ import msgspec
 
 from bench import aims, discovery, identities, load, measure, preload, servers, settings
 from handfast.bootstrap import tokens
-from handfast.pki import keys, names, requests
+from handfast.pki import authority, keys, names, profiles, requests
 from handfast.runtime import tls
 
 CONCURRENCY = 32
 # Microseconds of CPU per join on a quiet machine: all of them, and those beyond the three handshakes.
 JOIN_AIM = 6000.0
 BEYOND_AIM = 2500.0
+# … and of the signer alone: from a request to its certificate.
+SIGNING_AIM = 300.0
 MEMORY_LIMIT_MIB = 300.0
 GROWTH_LIMIT_RATIO = 1.3
 RENEWAL_LIMIT_MILLISECONDS = 50.0
@@ -225,12 +228,26 @@ async def _connections(floor: servers.Server, context: ssl.SSLContext, total: in
     return meter.total / total
 
 
+def _signing(total: int) -> float:
+    """CPU seconds of this process from a request to its certificate, as the signer makes it."""
+    now = datetime.datetime.now(datetime.UTC)
+    ca = authority.self_signed_ca(names.Subject(common_name="bench"), keys.generate(), now)
+    subject = names.Subject(common_name="system:node:bench", organizations=("system:nodes",))
+    asked = [requests.build(subject, names.Sans(), keys.generate()) for _ in range(total)]
+    begun = time.thread_time()
+    for request in asked:
+        found = requests.parse(request)
+        ca.issue(found.public_key, found.subject, found.sans, profiles.KUBELET_CLIENT, now)
+    return (time.thread_time() - begun) / total
+
+
 async def joins(run: settings.Run) -> list[measure.Figure]:
     """Full joins beside the floor's connections, alone, and what many of them leave behind."""
     sizes = run.sizes
     used: list[float] = []
     floors: list[float] = []
     handshakes: list[float] = []
+    signing: list[float] = []
     rates: list[float] = []
     shares: dict[str, list[float]] = {}
     async with servers.plane(run.directory / "joins", "--unsafe-lift-limits") as plane:
@@ -250,6 +267,7 @@ async def joins(run: settings.Run) -> list[measure.Figure]:
                 if number:
                     floors.append(connection)
                     handshakes.append(2 * connection + mutual)
+                    signing.append(_signing(sizes.connections))
                     used.append(meter.total / sizes.joins)
                     rates.append(sizes.joins / taken)
                     for role, seconds in meter.used.items():
@@ -286,6 +304,14 @@ async def joins(run: settings.Run) -> list[measure.Figure]:
             "joins.handshakes", "  three of them, one with a client certificate", "ms", _milliseconds(handshakes)
         ),
         measure.Figure("joins.rate", "  joins per second", "/s", rates),
+        measure.Figure(
+            "joins.signing",
+            "request to certificate in the signer: CPU ÷ a connection's",
+            "×",
+            [ours / least for ours, least in zip(signing, floors, strict=True)],
+            aims.connections(SIGNING_AIM),
+        ),
+        measure.Figure("joins.signing_cpu", "  CPU", "µs", measure.microseconds(signing, 1)),
         measure.Figure("joins.alone", "join, one at a time, p50 (aim: 25)", "ms", [statistics.median(alone) * 1e3]),
         measure.Figure(
             "joins.memory", f"PSS of all processes after {sizes.joins_in_all} joins", "MiB", [memory], MEMORY_LIMIT_MIB
