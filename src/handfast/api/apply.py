@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from handfast import errors
-from handfast.api import fieldsets, patch, status
+from handfast.api import fieldsets, objects, patch, status
 
 Document = dict[str, Any]
 Types = str | Mapping[str, Any] | None
@@ -38,22 +38,12 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 ANCIENT_CHANGES = "ancient-changes"
 MAX_UPDATERS = 10
 MAX_APPLIERS = 256
-_SERVER_SET = (
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-)
 # Nobody owns what names an object, nor what only the server sets.
 _UNOWNED = fieldsets.FieldSet.parse(
     {
         "f:apiVersion": {},
         "f:kind": {},
-        "f:metadata": {".": {}, "f:name": {}, "f:namespace": {}} | {f"f:{name}": {} for name in _SERVER_SET},
+        "f:metadata": {".": {}, "f:name": {}, "f:namespace": {}} | {f"f:{name}": {} for name in objects.SERVER_SET},
     }
 )
 _GONE: Any = object()
@@ -280,7 +270,7 @@ def _configuration(applied: Any) -> Document:
         raise status.bad_request("metadata must be an object")
     if metadata.get("managedFields"):
         raise status.bad_request("metadata.managedFields must be nil")
-    named = {key: value for key, value in metadata.items() if key not in _SERVER_SET}
+    named = {key: value for key, value in metadata.items() if key not in objects.SERVER_SET}
     configuration: Document = _without_nulls({**applied, "metadata": named})
     return configuration
 

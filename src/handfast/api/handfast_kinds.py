@@ -9,6 +9,7 @@ object of such a kind brings about is elsewhere: revocation is `rules.revocation
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -152,33 +153,31 @@ _LOG_COLUMNS: Final = (
 )
 
 
-REVOCATION: Final = kinds.Kind(
+# What all kinds of this group have in common.
+_kind = functools.partial(
+    kinds.Kind,
     group=GROUP,
     version=_VERSION,
+    namespaced=False,
+    categories=("handfast",),
+    needs_resource_version=True,
+    has_generation=True,
+)
+REVOCATION: Final = _kind(
     kind="Revocation",
     plural="revocations",
     singular="revocation",
-    namespaced=False,
     short_names=("rev",),
-    categories=("handfast",),
     listed_as="RevocationList",
-    needs_resource_version=True,
-    has_generation=True,
     schema=_SCHEMA,
     columns=_COLUMNS,
 )
-ISSUANCE_LOG: Final = kinds.Kind(
-    group=GROUP,
-    version=_VERSION,
+ISSUANCE_LOG: Final = _kind(
     kind="IssuanceLog",
     plural="issuancelogs",
     singular="issuancelog",
-    namespaced=False,
     short_names=("il",),
-    categories=("handfast",),
     listed_as="IssuanceLogList",
-    needs_resource_version=True,
-    has_generation=True,
     schema=_LOG_SCHEMA,
     columns=_LOG_COLUMNS,
 )

@@ -14,13 +14,17 @@ from typing import Any
 
 Document = dict[str, Any]
 
-# Finalizers by which a deletion waits for the garbage collector to see to the dependents.
-FINALIZER_FOREGROUND = "foregroundDeletion"
-FINALIZER_ORPHAN = "orphan"
-
-# The first address of the range that Services get theirs from: how Pods reach the API.
-KUBERNETES_SERVICE_IP = "10.96.0.1"
-
+# Of the metadata, what only the server sets.
+SERVER_SET = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
 # The finalizers that the garbage collector works with: delete the dependents first, or leave them without an owner.
 FINALIZER_FOREGROUND = "foregroundDeletion"
 FINALIZER_ORPHAN = "orphan"

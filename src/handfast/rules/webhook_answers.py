@@ -37,15 +37,6 @@ _DENIED_CODE = 403
 MAX_WARNINGS = 64
 MAX_ANNOTATION_CHARACTERS = 16 << 10
 _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"), ("metadata", "uid"))
-_SERVER_SET = (
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "selfLink",
-)
 _REASONS = {code: reason for reason, code in reversed(status.CODES.items())} | {409: "Conflict", 410: "Expired"}
 
 
@@ -244,5 +235,5 @@ def _with_server_set(before: objects.Document, after: objects.Document) -> objec
     old, new = before.get("metadata"), after.get("metadata")
     if not isinstance(old, dict) or old is new:
         return after
-    kept = {key: value for key, value in jsonpath.mapping(after, "metadata").items() if key not in _SERVER_SET}
-    return {**after, "metadata": kept | {key: old[key] for key in _SERVER_SET if key in old}}
+    kept = {key: value for key, value in jsonpath.mapping(after, "metadata").items() if key not in objects.SERVER_SET}
+    return {**after, "metadata": kept | {key: old[key] for key in objects.SERVER_SET if key in old}}
