@@ -140,11 +140,11 @@ class _Event(msgspec.Struct, omit_defaults=True, rename="camel"):
 _OURS = ("authorization.k8s.io/", "handfast.dev/")
 _encode = msgspec.json.Encoder().encode
 _NOTHING = msgspec.Raw(b"{}")
-# Stands for the id, the two instants and the latency, in this order, in a line that is kept for the next request.
-# Nothing that a caller wrote looks like it: see 5.
+# Stands for the id, the source, the two instants and the latency, in this order, in a line that is kept for the next
+# request. Nothing that a caller wrote looks like it: see 5.
 _HOLE = "\x1a"
 _ENCODED_HOLE = _encode(_HOLE)
-_HOLES = 4
+_HOLES = 5
 
 
 class AuditLog:
@@ -175,11 +175,12 @@ class AuditLog:
             return
         now = self._clock.now()
         micros = int(seconds * 1e6)
-        head, received, at, latency, rest = self._parts(asked, code, error, stage)
+        head, source, received, at, latency, rest = self._parts(asked, code, error, stage)
         self.writer.add(
-            b'%b"%b"%b%b%b%b%b"%d"%b\n'
+            b'%b"%b"%b%b%b%b%b%b%b"%d"%b\n'
             % (
-                *(head, asked.id.encode(), received, _instant(now - datetime.timedelta(0, 0, micros))),
+                *(head, asked.id.encode(), source, _encode(asked.source)),
+                *(received, _instant(now - datetime.timedelta(0, 0, micros))),
                 *(at, _instant(now), latency, micros, rest),
             )
         )
@@ -193,7 +194,7 @@ class AuditLog:
             return self._event(asked, code, error, stage).split(_ENCODED_HOLE, _HOLES)
         # Whether it is a resource is not known of a request that was refused before its path was read.
         what = (target, asked.info.verb, asked.info.is_resource)
-        key = (id(user), what, asked.source, asked.decision, agent, code, stage)
+        key = (id(user), what, asked.decision, agent, code, stage)
         known = self._lines.get(key)
         # The user is kept with it: another could be given the same id.
         if known is not None and known[0] is user:
@@ -230,7 +231,7 @@ class AuditLog:
             uri,
             verb if verb in _VERBS else clean(verb, _NAME_LENGTH),
             _NOTHING if unknown else self._user(caller),
-            (asked.source,),
+            (_HOLE,),
             _HOLE,
             _HOLE,
             _with(annotations, asked.annotations) if asked.annotations else annotations,

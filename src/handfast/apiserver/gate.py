@@ -2,7 +2,8 @@
 """Who may connect, and whose handshake is next: the part of the door that costs an attacker more than us.
 
 1. A source over its rate of new connections is turned away, and so is anyone over the total or its own share of it.
-2. A connection that says nothing waits without a handshake slot, and not for long.
+2. A connection that says nothing waits without a handshake slot, and not for long. (`listener` has the kernel hold it back
+   for the first second, where it can; whoever speaks is then here at once.)
 3. Handshake slots go round the sources in turn, and no source holds more than its share of them.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_gate.py |
@@ -56,7 +57,7 @@ class Gate:
             return
         self._present[source] += 1
         self._total += 1
-        # 2. Most have spoken by the time they are accepted; looking is cheaper than having the loop look.
+        # 2. Nearly all have spoken by the time they are accepted; looking is cheaper than having the loop look.
         if _has_spoken(sock):
             self._queue(sock, source)
             return

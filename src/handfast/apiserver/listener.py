@@ -85,6 +85,17 @@ def _chain(transport: asyncio.BaseTransport) -> tuple[bytes, ...]:
     return tuple(certificate.public_bytes(_DER) for certificate in found if certificate is not None)
 
 
+def _accept_when_spoken_to(sock: socket.socket) -> None:
+    """Have the kernel keep connections that say nothing to itself for a second, where it can (Linux, TCP).
+
+    There they take no more than half-open ones do, with which the kernel deals anyway (SYN cookies); and nobody need ask
+    the loop for the first octet of all others. Those that still say nothing after that second come to the gate.
+    """
+    defer = getattr(socket, "TCP_DEFER_ACCEPT", None)
+    if defer is not None and sock.family in {socket.AF_INET, socket.AF_INET6}:
+        sock.setsockopt(socket.IPPROTO_TCP, defer, 1)
+
+
 class Connection(web.RequestHandler):
     """One HTTP connection: knows its peer, and ends when a request head takes too long."""
 
@@ -105,10 +116,13 @@ class Connection(web.RequestHandler):
         name = transport.get_extra_info("peername")
         address = name[0] if isinstance(name, tuple) else "unix"
         self.peer = peer_module.Peer.of(_chain(transport), address, "tls")
-        if not self.peer.chain:
-            self._keepalive_timeout = self._limits.anonymous_idle_seconds
-        super().connection_made(transport)
         self._expect_head()
+        # What aiohttp's own does, but for two things: TCP_NODELAY, which uvloop has set (finding the socket through the
+        # transport takes longer than all the rest), and a timer until the first request, which `_expect_head` is.
+        self._keepalive_timeout = self._limits.idle_seconds if self.peer.chain else self._limits.anonymous_idle_seconds
+        self.transport = cast("asyncio.Transport", transport)
+        cast("web.Server", self._manager).connection_made(self, self.transport)
+        self._task_handler = self._loop.create_task(self.start())
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._head_done()
@@ -275,6 +289,7 @@ class Listener:
         self._socket = sock
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _accept_when_spoken_to(self._socket)
         self._context = context
         self._limits = limits
         self._server = _Server(handler, limits, on_error)

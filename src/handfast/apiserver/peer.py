@@ -21,8 +21,10 @@ class Peer:
 
     @classmethod
     def of(cls, chain: tuple[bytes, ...], address: str, via: str) -> Peer:
+        if not chain:
+            return cls(chain, address, via)
         digest = hashlib.sha256()
         for certificate in chain:
             digest.update(len(certificate).to_bytes(4, "big"))
             digest.update(certificate)
-        return cls(chain, address, via, digest.digest() if chain else b"")
+        return cls(chain, address, via, digest.digest())

@@ -86,10 +86,16 @@ class Networks:
         return decision.Deny("AddressNotAllowed", f"the address {found} is not in {self.text}", "networks")
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
-@functools.lru_cache(maxsize=4096)
 def neighbourhood(address: str) -> str:
-    """What one machine can take addresses from, for counting: an IPv4 address itself, the /64 of an IPv6 one."""
+    """What one machine can take addresses from, for counting: an IPv4 address itself, the /64 of an IPv6 one.
+
+    `address` is as the kernel writes it, so that what has no colon needs no reading.
+    """
+    return _wider(address) if ":" in address else address
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _wider(address: str) -> str:
     found = _address(address)
     if not isinstance(found, ipaddress.IPv6Address) or found.is_loopback:
         return address if found is None else str(found)

@@ -371,12 +371,13 @@ async def test_a_remembered_line_is_that_of_its_request(book: Book) -> None:
     assert len({msgspec.json.encode(line) for line in first}) == len(rows)
     await book.clock.advance(5.0)
     for (asked, code), before in zip(rows, first, strict=True):
-        asked.id = "boot-2"
+        asked.id, asked.source = "boot-2", "2001:db8::9"
         line = book.write(asked, code, seconds=0.25)
         assert (line["auditID"], line["annotations"]["handfast.dev/latency-us"]) == ("boot-2", "250000")
+        assert line["sourceIPs"] == ["2001:db8::9"]
         assert line["stageTimestamp"] == "2026-01-31T12:00:05.000250Z"
         assert line["requestReceivedTimestamp"] == "2026-01-31T12:00:04.750250Z"
-        changed = ("auditID", "stageTimestamp", "requestReceivedTimestamp", "annotations")
+        changed = ("auditID", "sourceIPs", "stageTimestamp", "requestReceivedTimestamp", "annotations")
         assert {**line, **dict.fromkeys(changed)} == {**before, **dict.fromkeys(changed)}
 
 

@@ -215,6 +215,12 @@ class TestGates:
             with pytest.raises((ConnectionError, ssl.SSLError)):
                 await seen_by(opened, client())
 
+    async def test_whoever_says_nothing_takes_no_place(self, door: Opener) -> None:
+        async with door(limits.Limits(connections=1)) as opened, opened.line(None):
+            # Connected, as the silent one sees it; the kernel has not told the listener of it.
+            assert (await seen_by(opened, client()))["chain"] == []
+            assert opened.listener.refused == 0
+
     @pytest.mark.slow
     async def test_more_handshakes_than_allowed_wait_their_turn(self, door: Opener) -> None:
         bounds = limits.Limits(handshakes_in_flight=1, handshake_seconds=0.2, silence_seconds=0.2)
