@@ -5,6 +5,8 @@
 2. A connection that says nothing waits without a handshake slot, and not for long. (`listener` has the kernel hold it back
    for the first second, where it can; whoever speaks is then here at once.)
 3. Handshake slots go round the sources in turn, and no source holds more than its share of them.
+4. Few handshakes begin in one round of the event loop: each takes it the better part of a millisecond, and in that time
+   nobody is answered.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_gate.py |
 |---|---|---|---|---|
@@ -12,6 +14,7 @@
 | anyone on the network | nothing | keep all connections open | 1: the share of one source | test_share_of_connections |
 | anyone on the network | nothing | hold every handshake slot with silent connections | 2 | test_silence_holds_no_slot |
 | anyone on the network | nothing | hold every slot with half a ClientHello | 3 | test_share_of_slots |
+| many at once | nothing, or a token | have nodes wait while handshakes are computed | 4 | test_rounds |
 
 It knows nothing of TLS or HTTP: who starts a handshake says when it has ended.
 """
@@ -46,6 +49,8 @@ class Gate:
         self._ready: OrderedDict[str, deque[socket.socket]] = OrderedDict()
         self._shaking: Counter[str] = Counter()
         self._slots_taken = 0
+        # In this round of the event loop.
+        self._begun = 0
         self.refused = 0
 
     def enter(self, sock: socket.socket, source: str) -> None:
@@ -110,22 +115,35 @@ class Gate:
         self.left(source)
 
     def _pump(self) -> None:
-        """Start as many handshakes as there are slots: one for each source in turn."""
+        """Start as many handshakes as there are slots, and as one round may have: one for each source in turn."""
         # 3.
         started = True
         while started and self._slots_taken < self._limits.handshakes_in_flight:
             started = False
             for source in tuple(self._ready):
+                # 4. The rest of them in the next round.
+                if self._begun >= self._limits.handshakes_per_round:
+                    return
                 if not self._has_slot(source):
                     continue
                 started = True
-                self._slots_taken += 1
-                self._shaking[source] += 1
                 waiting = self._ready.pop(source)
-                self._start(waiting.popleft(), source)
+                self._begin(waiting.popleft(), source)
                 if waiting:
                     # To the end of the line.
                     self._ready[source] = waiting
+
+    def _begin(self, sock: socket.socket, source: str) -> None:
+        if not self._begun:
+            self._loop.call_soon(self._next_round)
+        self._begun += 1
+        self._slots_taken += 1
+        self._shaking[source] += 1
+        self._start(sock, source)
+
+    def _next_round(self) -> None:
+        self._begun = 0
+        self._pump()
 
     def _has_slot(self, source: str) -> bool:
         if self._slots_taken >= self._limits.handshakes_in_flight:

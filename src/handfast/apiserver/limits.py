@@ -47,6 +47,8 @@ class Limits:
     silence_seconds: float = 3.0
     handshakes_in_flight: int = 64
     handshakes_per_source: int = 32
+    # Begun in one round of the event loop.
+    handshakes_per_round: int = 4
     handshake_seconds: float = 5.0
     # A request head (or the silence before the first one) may take this long: slow-loris clients end here.
     head_seconds: float = 20.0

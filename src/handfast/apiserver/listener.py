@@ -40,6 +40,8 @@ _NO_CHECK_TIME = 0x200000
 _DER = 2
 # So much of an answer is written at once: uvloop notices a peer that does not read only between two writes.
 _PART = 256 << 10
+# Connections taken in one round of the event loop: in a flood nearly all are reset, and others wait meanwhile.
+_ACCEPTED_AT_ONCE = 16
 # How long what is left of a refused body is read and thrown away.
 _LINGERING_SECONDS = 2.0
 # How aiohttp's parser says that a line is too long, or that there are too many.
@@ -128,6 +130,8 @@ class Connection(web.RequestHandler):
         self._head_done()
         for hook in tuple(self.closed_hooks):
             hook()
+        # It knows this connection: a cycle.
+        self._body = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -336,7 +340,7 @@ class Listener:
         await self._server.shutdown(grace)
 
     def _accept(self) -> None:
-        for _ in range(64):
+        for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 sock, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

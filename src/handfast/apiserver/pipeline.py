@@ -112,6 +112,8 @@ class Pipeline:
                 self._audit.failed(asked, error)
             response = error_response(refusal)
         self._audit.answered(asked, response.status, self._clock.monotonic() - started, refusal)
+        # Its traceback holds this frame, and so the request: only the collector would find the two, all of a flood at once.
+        refusal = None
         if isinstance(response, answers.Answer):
             response.add("Audit-Id", asked.id)
             if asked.warnings:

@@ -25,6 +25,7 @@ from handfast.rules import decision
 ANONYMOUS = "system:anonymous"
 MASTERS = "system:masters"
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
+_BELOW_HEALTH = tuple(f"{path}/" for path in HEALTH_PATHS)
 
 
 class Attributes(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ _HEALTH = decision.Approve("OpenPath", "health is open to everyone", "access")
 
 def is_health(path: str) -> bool:
     """Whether a path asks how the server is; no segment may lead out of it again."""
-    if not any(path == root or path.startswith(root + "/") for root in HEALTH_PATHS):
+    if path not in HEALTH_PATHS and not path.startswith(_BELOW_HEALTH):
         return False
     return ".." not in path and "%" not in path
 

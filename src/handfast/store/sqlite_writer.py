@@ -246,7 +246,8 @@ class Writer:
             try:
                 outcomes.append((job, job.apply(transaction)))
             except errors.Refused as refusal:
-                outcomes.append((job, refusal))
+                # An answer like any other; its traceback would hold this frame, and so every job of the batch.
+                outcomes.append((job, refusal.with_traceback(None)))
         self._connection.execute("COMMIT")
         return Commit(transaction.state(), transaction.events, outcomes)
 

@@ -128,6 +128,18 @@ async def test_slots_go_round_the_sources(doors: list[Door]) -> None:
     assert len(door.started) == 5
 
 
+async def test_rounds(doors: list[Door]) -> None:
+    door = Door(handshakes_per_round=2)
+    doors.append(door)
+    for source in ("a", "a", "a", "b", "b"):
+        door.connect(source)
+    assert door.started == ["a", "a"]
+    await asyncio.sleep(0)
+    assert door.started == ["a", "a", "a", "b"]
+    await asyncio.sleep(0)
+    assert door.started == ["a", "a", "a", "b", "b"]
+
+
 async def test_lifted_limits_admit_all(doors: list[Door]) -> None:
     door = Door(lifted=True, connections=1, connections_per_source=1, connections_burst=1, handshakes_per_source=1)
     doors.append(door)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import types
 from typing import Any
 from unittest import mock
@@ -16,7 +17,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from handfast import errors
 from handfast.api import status
-from handfast.apiserver import answers, audit, authn, identity, limits, peer, pipeline
+from handfast.apiserver import answers, audit, authn, call, identity, limits, peer, pipeline
 from handfast.pki import bundles
 from handfast.rules import access
 from handfast.telemetry import metrics
@@ -108,6 +109,17 @@ class TestOutcomes:
         assert "Traceback" not in str(body(response))
         assert logs[0]["exc_info"] is error
         assert logs[0]["id"] == dict(response.added)["Audit-Id"]
+
+    async def test_a_refusal_leaves_nothing_for_the_collector(self) -> None:
+        # In a flood of refusals the collector would stop the server for all of them at once.
+        line = Line()
+        gc.collect()
+        gc.disable()
+        try:
+            assert (await line.ask("/secret")).status == 403
+            assert not [found for found in gc.get_objects() if isinstance(found, call.Call)]
+        finally:
+            gc.enable()
 
     async def test_the_client_went_away(self) -> None:
         with pytest.raises(ConnectionResetError):

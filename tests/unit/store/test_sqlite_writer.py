@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pathlib
 import resource
@@ -55,6 +56,18 @@ class Held:
 
 def later(writing: object) -> asyncio.Future[int]:
     return asyncio.ensure_future(writing)  # type: ignore[call-overload, no-any-return]
+
+
+async def test_a_refused_write_leaves_nothing_for_the_collector(store: sqlite.SqliteStore) -> None:
+    await store.create("a", b"1")
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(protocol.Mismatch):
+            await store.create("a", b"2")
+        assert not [found for found in gc.get_objects() if isinstance(found, sqlite_writer.Job)]
+    finally:
+        gc.enable()
 
 
 async def test_what_queues_up_is_one_commit(store: sqlite.SqliteStore) -> None:
