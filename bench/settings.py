@@ -36,6 +36,7 @@ class Sizes:
     nodes: tuple[int, ...]
     start_objects: int
     starts: int
+    strangers: int
     # Within what strangers may ask at once from each of 16 addresses.
     strangers_gets: int
     tokens: int
@@ -53,7 +54,7 @@ class Sizes:
 FULL = Sizes(
     rounds=5,
     short_rounds=11,
-    many_rounds=31,
+    many_rounds=93,
     warm_up=1000,
     idle_seconds=0.5,
     gets=4000,
@@ -74,7 +75,8 @@ FULL = Sizes(
     nodes=(50, 500, 5000),
     start_objects=50_000,
     starts=5,
-    strangers_gets=2000,
+    strangers=40,
+    strangers_gets=800,
     tokens=10_000,
     signing_tokens=1000,
     new_tokens=200,
@@ -110,6 +112,7 @@ QUICK = Sizes(
     nodes=(50, 500),
     start_objects=5000,
     starts=1,
+    strangers=40,
     strangers_gets=1000,
     tokens=2000,
     signing_tokens=1000,

@@ -23,11 +23,10 @@ import pytest
 from kubernetes import client
 
 from handfast.bootstrap import kubeconfig
-from handfast.client import certificates as requesting
 from handfast.node import certificate_store
 from handfast.pki import authority, keys, names, pairs, pem, pins, profiles
 from handfast.pki import requests as signing_requests
-from handfast.rules import user_names
+from handfast.rules import certificate_admission, certificate_wishes, user_names
 from handfast.runtime import clock
 from tests.interop import kubelets, running, tools
 from tests.interop.kubelets import Asked, Machine
@@ -107,17 +106,17 @@ def test_bootstrap(rotate: bool, machine: Machine, plane: running.ControlPlane, 
 
     assert str(pair.leaf.subject) == f"CN=system:node:{machine.node},O=system:nodes"
     (request,) = requests_of(signing, machine.node)
-    assert request.spec.signer_name == requesting.KUBELET_CLIENT
+    assert request.spec.signer_name == certificate_admission.KUBELET_CLIENT
     assert request.spec.username == f"system:bootstrap:{token[:6]}"
     assert request.spec.usages == ["digital signature", "client auth"]
     (condition,) = request.status.conditions
     assert (condition.type, condition.reason, condition.message) == ("Approved", "AutoApproved", APPROVED)
     assert base64.b64decode(request.status.certificate) == pair.certificate_pem
-    wanted = requesting.node_client(machine.node)
+    wanted = certificate_wishes.node_client(machine.node)
     if rotate:
         assert request.metadata.name.startswith("csr-")
     else:
-        assert request.metadata.name == requesting.name_of(pair.key.public, wanted)
+        assert request.metadata.name == certificate_wishes.name_of(pair.key.public, wanted)
 
     written = kubeconfig.parse(machine.kubeconfig.read_text())
     current = str(machine.pki / "kubelet-client-current.pem")
@@ -280,8 +279,8 @@ class TestWithARuntime:
         assert node.metadata.labels["kubernetes.io/hostname"] == machine.node
         logged_in, serving = requests_of(signing, machine.node)
         assert (logged_in.spec.signer_name, serving.spec.signer_name) == (
-            requesting.KUBELET_CLIENT,
-            requesting.KUBELET_SERVING,
+            certificate_admission.KUBELET_CLIENT,
+            certificate_admission.KUBELET_SERVING,
         )
         assert serving.spec.username == f"system:node:{machine.node}"
         pair = pairs.read((machine.pki / "kubelet-server-current.pem").read_bytes())
@@ -308,7 +307,7 @@ class TestWithARuntime:
             )
             machine.eventually(lambda: _named(core.list_node().items, machine.node), "the Node")
         assert [request.spec.signer_name for request in requests_of(signing, machine.node)] == [
-            requesting.KUBELET_CLIENT
+            certificate_admission.KUBELET_CLIENT
         ]
         written = machine.home / "over"
         pair = pairs.read(next((written / "var/lib/kubelet/pki").glob("kubelet-client-2*.pem")).read_bytes())

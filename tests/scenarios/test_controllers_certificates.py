@@ -19,7 +19,7 @@ import pytest
 from handfast.client import certificates as requesting
 from handfast.controllers import csr_approver, csr_cleaner, csr_signer
 from handfast.pki import authority, keys, names
-from handfast.rules import certificate_admission, ledger_entries, signers
+from handfast.rules import certificate_admission, certificate_wishes, ledger_entries, signers
 from tests.scenarios import certified as c
 from tests.scenarios import controlled
 
@@ -178,7 +178,7 @@ async def test_what_a_certificate_costs(tmp_path: pathlib.Path) -> None:
         await story.eventually(ready, "ready")
         async with controlled.connected(story.world) as client:
             before = story.calls()
-            wanted = requesting.node_client("n1")
+            wanted = certificate_wishes.node_client("n1")
             asking = asyncio.ensure_future(
                 requesting.obtain(client, keys.generate(), wanted, clock=story.clock, seconds=300)
             )

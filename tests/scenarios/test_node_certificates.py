@@ -25,6 +25,7 @@ from handfast.client import certificates
 from handfast.node import bootstrap
 from handfast.node import certificates as managers
 from handfast.pki import keys, pairs
+from handfast.rules import certificate_wishes
 from tests.world import certifying
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
@@ -159,7 +160,9 @@ class Node:
         await self.pass_until(lambda: self.serial != before)
         assert self.manager.last_error is None
         assert not self.identity.store.has_pending_key()
-        answer = await self.identity.client.get(certificates.REQUESTS, certificates.name_of(self.key, self.wanted))
+        answer = await self.identity.client.get(
+            certificates.REQUESTS, certificate_wishes.name_of(self.key, self.wanted)
+        )
         assert answer["spec"]["username"] in {"system:node:n1", "system:bootstrap:abcdef"}
 
     @property
@@ -169,8 +172,8 @@ class Node:
         return pair.key.public
 
     @property
-    def wanted(self) -> certificates.Wanted:
-        return certificates.node_client("n1")
+    def wanted(self) -> certificate_wishes.Wanted:
+        return certificate_wishes.node_client("n1")
 
     async def stop(self) -> None:
         if self._running is not None:
@@ -412,7 +415,7 @@ async def test_nobody_answers_and_the_next_start_goes_on(node: Node) -> None:
     await node.pass_until(again.done)
     await again
     assert node.certifier.requests == [name]
-    assert name == certificates.name_of(node.key, node.wanted)
+    assert name == certificate_wishes.name_of(node.key, node.wanted)
 
 
 async def deny(certifier: certifying.Certifier, document: dict[str, Any]) -> None:

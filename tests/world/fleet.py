@@ -24,10 +24,9 @@ from typing import Any, NoReturn, cast
 
 from handfast import errors
 from handfast.api import status
-from handfast.client import certificates as requests
 from handfast.node import certificate_store, certificates
 from handfast.pki import names, pairs, profiles
-from handfast.rules import decision, ledger_entries, node_recovery
+from handfast.rules import certificate_wishes, decision, ledger_entries, node_recovery
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -164,7 +163,7 @@ class Node(certificates.CertificateManager):
         # Those of its certificates, one after the other.
         self.serials: Iterator[str] = map(str, itertools.count(1))
         self._fleet = fleet
-        self.wanted = wanted = requests.node_client(name)
+        self.wanted = wanted = certificate_wishes.node_client(name)
         super().__init__(
             cast(certificate_store.CertificateStore, _Directory()),
             lambda: wanted,
@@ -178,7 +177,7 @@ class Node(certificates.CertificateManager):
     async def _rest(self, seconds: float) -> None:
         await _pause(seconds)
 
-    async def _renewed(self, wanted: requests.Wanted) -> pairs.Pair:
+    async def _renewed(self, wanted: certificate_wishes.Wanted) -> pairs.Pair:
         return cast(pairs.Pair, self._fleet.answer(self))
 
 

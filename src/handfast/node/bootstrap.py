@@ -29,11 +29,11 @@ import structlog
 
 from handfast import errors
 from handfast.client import api
-from handfast.client import certificates as requests
 from handfast.client import connection as connections
 from handfast.client import transport as transports
 from handfast.node import certificate_store, certificates, kubeconfig_file
 from handfast.pki import pairs
+from handfast.rules import certificate_wishes
 from handfast.runtime import clock as clocks
 
 DEFAULT_DIRECTORY = pathlib.Path("/var/lib/kubelet/pki")
@@ -68,7 +68,7 @@ class Identity:
         self._places = places
         self._clock = clock
         self.store = certificate_store.CertificateStore(places.directory, certificate_store.CLIENT, clock)
-        wanted = requests.node_client(places.node, places.expiration_seconds)
+        wanted = certificate_wishes.node_client(places.node, places.expiration_seconds)
         self.manager = certificates.CertificateManager(
             self.store, lambda: wanted, self._ask, clock=clock, chance=chance, rotate=places.rotate
         )

@@ -33,6 +33,7 @@ from handfast.client import certificates as requests
 from handfast.client import transport as transports
 from handfast.node import certificate_store, renewal
 from handfast.pki import pairs, rotation
+from handfast.rules import certificate_wishes
 from handfast.runtime import backoff, tasks
 from handfast.runtime import clock as clocks
 
@@ -64,7 +65,7 @@ class CertificateManager:
     def __init__(
         self,
         store: certificate_store.CertificateStore,
-        wanted: Callable[[], requests.Wanted | None],
+        wanted: Callable[[], certificate_wishes.Wanted | None],
         ask: Callable[[], api.Client],
         *,
         clock: clocks.Clock,
@@ -242,7 +243,7 @@ class CertificateManager:
             await listener(pair)
         return 0.0
 
-    async def _renewed(self, wanted: requests.Wanted) -> pairs.Pair:
+    async def _renewed(self, wanted: certificate_wishes.Wanted) -> pairs.Pair:
         return await renewal.renew(self._store, self._ask(), wanted, clock=self._clock, seconds=ATTEMPT_SECONDS)
 
     def _failed(self, error: errors.HandfastError) -> None:

@@ -17,11 +17,11 @@ import pathlib
 
 from handfast import errors
 from handfast.api import status
-from handfast.client import api, certificates, transport
+from handfast.client import api, transport
 from handfast.client import connection as connections
 from handfast.node import certificate_store, renewal
 from handfast.pki import pairs
-from handfast.rules import user_names
+from handfast.rules import certificate_wishes, user_names
 from handfast.runtime import clock as clocks
 
 
@@ -69,7 +69,7 @@ async def recover(
     )
     try:
         return await renewal.renew(
-            store, api.Client(link), certificates.node_client(node), clock=clock, seconds=seconds
+            store, api.Client(link), certificate_wishes.node_client(node), clock=clock, seconds=seconds
         )
     except status.StatusError as error:
         if error.code not in {401, 403}:

@@ -19,6 +19,7 @@ from handfast.client import api
 from handfast.client import certificates as requests
 from handfast.node import certificate_store
 from handfast.pki import pairs
+from handfast.rules import certificate_wishes
 from handfast.runtime import clock as clocks
 from handfast.runtime import tls
 
@@ -26,7 +27,7 @@ from handfast.runtime import tls
 async def renew(
     store: certificate_store.CertificateStore,
     client: api.Client,
-    wanted: requests.Wanted,
+    wanted: certificate_wishes.Wanted,
     *,
     clock: clocks.Clock,
     seconds: float,

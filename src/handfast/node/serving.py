@@ -25,8 +25,8 @@ from typing import Final
 import structlog
 
 from handfast import errors
-from handfast.client import certificates
 from handfast.pki import authority, keys, names, pairs, pem, profiles, rotation
+from handfast.rules import certificate_wishes
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, tls
 
@@ -46,9 +46,9 @@ def sans(hostname: str, addresses: Sequence[str]) -> names.Sans:
     return names.Sans(dns=(hostname,) if hostname else (), ip=tuple(found))
 
 
-def wanted(node: str, hostname: str, addresses: Sequence[str]) -> certificates.Wanted | None:
+def wanted(node: str, hostname: str, addresses: Sequence[str]) -> certificate_wishes.Wanted | None:
     """What to ask the cluster for (1.)."""
-    return certificates.node_serving(node, sans(hostname, addresses)) if addresses else None
+    return certificate_wishes.node_serving(node, sans(hostname, addresses)) if addresses else None
 
 
 class SelfSigned:

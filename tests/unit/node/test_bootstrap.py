@@ -21,6 +21,7 @@ from handfast.client import api, connection
 from handfast.client import certificates as requests
 from handfast.node import bootstrap, certificate_store
 from handfast.pki import keys, pairs
+from handfast.rules import certificate_wishes
 from tests.unit.node import pairing
 from tests.world.clock import MovableClock, settle
 
@@ -40,7 +41,9 @@ class Machine:
         self.own = root / "kubelet.conf"
         self.bootstrap = root / "bootstrap.conf"
 
-    async def obtain(self, client: api.Client, key: keys.PrivateKey, wanted: requests.Wanted, **_: Any) -> bytes:
+    async def obtain(
+        self, client: api.Client, key: keys.PrivateKey, wanted: certificate_wishes.Wanted, **_: Any
+    ) -> bytes:
         link = client.transport._connection
         self.asked.append(
             link.token or (pairs.join(link.cert_pem, _key(link)).leaf.serial if link.cert_pem else "nobody")

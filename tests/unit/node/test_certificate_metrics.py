@@ -10,8 +10,8 @@ import prometheus_client
 from prometheus_client import core
 
 from handfast import errors
-from handfast.client import certificates as requests
 from handfast.node import certificate_metrics, certificate_store, certificates
+from handfast.rules import certificate_wishes
 from tests.unit.node import pairing
 from tests.world.clock import START, MovableClock, settle
 
@@ -21,11 +21,11 @@ class Manager(certificates.CertificateManager):
 
     def __init__(self, directory: pathlib.Path, clock: MovableClock) -> None:
         store = certificate_store.CertificateStore(directory, "kubelet-server", clock)
-        wanted = requests.node_client("n1")
+        wanted = certificate_wishes.node_client("n1")
         super().__init__(store, lambda: wanted, lambda: None, clock=clock, chance=lambda: 0.0)  # type: ignore[arg-type, return-value]
         self.fail = False
 
-    async def _renewed(self, wanted: requests.Wanted):
+    async def _renewed(self, wanted: certificate_wishes.Wanted):
         if self.fail:
             raise errors.Unavailable("down")
         return pairing.pair(begins=self._clock.now(), lasts=10 * pairing.HOUR)

@@ -15,10 +15,10 @@ import pytest
 import structlog
 from prometheus_client import core
 
-from handfast.client import certificates
 from handfast.node import endpoint, serving
 from handfast.pki import certificates as x509
 from handfast.pki import keys, names, pairs, pem, profiles
+from handfast.rules import certificate_admission
 from handfast.runtime import tls
 from handfast.telemetry import health
 from tests.world.clock import MovableClock
@@ -44,7 +44,7 @@ class TestNames:
     def test_what_is_asked_for(self):
         found = serving.wanted("n", "host", ("192.0.2.1",))
         assert found is not None
-        assert found.signer == certificates.KUBELET_SERVING
+        assert found.signer == certificate_admission.KUBELET_SERVING
         assert str(found.subject) == "CN=system:node:n,O=system:nodes"
         assert found.sans == names.Sans(dns=("host",), ip=(ipaddress.ip_address("192.0.2.1"),))
 
