@@ -70,7 +70,7 @@ async def cluster_info(pair: settings.Pair, sizes: settings.Sizes) -> list[measu
         for number in range(sizes.many_rounds + 1):
             for (server, ask), connections, asked in zip(sides, new, kept, strict=True):
                 used = (
-                    await _new_connections(server, ask, sizes.strangers, sources),
+                    await _new_connections(server, ask, sizes.strangers_connections, sources),
                     await _kept(server, ask, sizes.strangers_gets, sources),
                 )
                 # The first round warms up.

@@ -36,7 +36,7 @@ class Sizes:
     nodes: tuple[int, ...]
     start_objects: int
     starts: int
-    strangers: int
+    strangers_connections: int
     # Within what strangers may ask at once from each of 16 addresses.
     strangers_gets: int
     tokens: int
@@ -75,7 +75,7 @@ FULL = Sizes(
     nodes=(50, 500, 5000),
     start_objects=50_000,
     starts=5,
-    strangers=40,
+    strangers_connections=40,
     strangers_gets=800,
     tokens=10_000,
     signing_tokens=1000,
@@ -112,8 +112,8 @@ QUICK = Sizes(
     nodes=(50, 500),
     start_objects=5000,
     starts=1,
-    strangers=40,
-    strangers_gets=1000,
+    strangers_connections=40,
+    strangers_gets=400,
     tokens=2000,
     signing_tokens=1000,
     new_tokens=40,

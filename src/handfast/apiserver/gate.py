@@ -6,7 +6,8 @@
    for the first second, where it can; whoever speaks is then here at once.)
 3. Handshake slots go round the sources in turn, and no source holds more than its share of them.
 4. Few handshakes begin in one round of the event loop: each takes it the better part of a millisecond, and in that time
-   nobody is answered.
+   nobody is answered. (Whoever begins with half a ClientHello can still have all slots computed in one round: some tens of
+   milliseconds, which the number of slots bounds.)
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_gate.py |
 |---|---|---|---|---|
@@ -14,7 +15,7 @@
 | anyone on the network | nothing | keep all connections open | 1: the share of one source | test_share_of_connections |
 | anyone on the network | nothing | hold every handshake slot with silent connections | 2 | test_silence_holds_no_slot |
 | anyone on the network | nothing | hold every slot with half a ClientHello | 3 | test_share_of_slots |
-| many at once | nothing, or a token | have nodes wait while handshakes are computed | 4 | test_rounds |
+| many at once | nothing, or a token | have nodes wait while their handshakes begin | 4 | test_rounds |
 
 It knows nothing of TLS or HTTP: who starts a handshake says when it has ended.
 """
@@ -118,20 +119,20 @@ class Gate:
         """Start as many handshakes as there are slots, and as one round may have: one for each source in turn."""
         # 3.
         started = True
-        while started and self._slots_taken < self._limits.handshakes_in_flight:
+        while started and self._has_room():
             started = False
             for source in tuple(self._ready):
-                # 4. The rest of them in the next round.
-                if self._begun >= self._limits.handshakes_per_round:
+                if not self._has_room():
                     return
-                if not self._has_slot(source):
+                if not self._may_begin(source):
                     continue
                 started = True
                 waiting = self._ready.pop(source)
-                self._begin(waiting.popleft(), source)
+                sock = waiting.popleft()
                 if waiting:
                     # To the end of the line.
                     self._ready[source] = waiting
+                self._begin(sock, source)
 
     def _begin(self, sock: socket.socket, source: str) -> None:
         if not self._begun:
@@ -145,9 +146,13 @@ class Gate:
         self._begun = 0
         self._pump()
 
-    def _has_slot(self, source: str) -> bool:
-        if self._slots_taken >= self._limits.handshakes_in_flight:
+    def _has_room(self) -> bool:
+        # 4. What is over goes on in the next round.
+        if self._begun >= self._limits.handshakes_per_round:
             return False
+        return self._slots_taken < self._limits.handshakes_in_flight
+
+    def _may_begin(self, source: str) -> bool:
         return self._limits.lifted or self._shaking[source] < self._limits.handshakes_per_source
 
 

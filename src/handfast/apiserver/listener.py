@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The door: accepts connections, gates them, speaks TLS and hands HTTP to the pipeline.
 
-1. Who may connect, and whose handshake is next, is decided before TLS costs anything: `gate`.
+1. Who may connect, and whose handshake is next, is decided before TLS costs anything: `gate`. Few are taken in at once, and
+   where the kernel can (Linux), it keeps those that say nothing for a second.
 2. Each handshake has a deadline.
 3. Client certificates are asked for, not required. A chain of a CA this server has ever trusted passes the handshake
    even if expired or no longer trusted, so that it is answered with a 401 instead of a dropped handshake; `authn` judges it.
@@ -119,9 +120,11 @@ class Connection(web.RequestHandler):
         address = name[0] if isinstance(name, tuple) else "unix"
         self.peer = peer_module.Peer.of(_chain(transport), address, "tls")
         self._expect_head()
-        # What aiohttp's own does, but for two things: TCP_NODELAY, which uvloop has set (finding the socket through the
-        # transport takes longer than all the rest), and a timer until the first request, which `_expect_head` is.
-        self._keepalive_timeout = self._limits.idle_seconds if self.peer.chain else self._limits.anonymous_idle_seconds
+        if not self.peer.chain:
+            self._keepalive_timeout = self._limits.anonymous_idle_seconds
+        # What aiohttp's own does, but for TCP_NODELAY, which uvloop has set (finding the socket through the transport
+        # takes longer than all the rest), a timer until the first request, which `_expect_head` is, and the eager start
+        # of the task on newer Pythons.
         self.transport = cast("asyncio.Transport", transport)
         cast("web.Server", self._manager).connection_made(self, self.transport)
         self._task_handler = self._loop.create_task(self.start())
@@ -130,7 +133,7 @@ class Connection(web.RequestHandler):
         self._head_done()
         for hook in tuple(self.closed_hooks):
             hook()
-        # It knows this connection: a cycle.
+        # A body knows its connection: only the collector would find the two, all of a flood at once.
         self._body = None
         super().connection_lost(exc)
 

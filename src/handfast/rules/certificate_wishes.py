@@ -19,7 +19,8 @@ A certificate is taken when all of this holds:
 |---|---|---|---|---|
 | who may file requests | the name of ours, which is no secret | have us wait for a request of theirs | 1, 2 | test_not_ours |
 | who may write certificates | one of another node, or for another key | have us run as somebody else | 4, 5 | test_wrong |
-| who may write certificates | an old one of ours | have us fall back to what has ended | 3, 6 | test_wrong |
+| who may write certificates | an old one of ours | have us wait for what has ended | 3 | test_not_ours |
+| who may write certificates | an old one of ours | have us fall back to what has ended | 6 | test_wrong |
 """
 
 from __future__ import annotations
@@ -95,12 +96,13 @@ class Filed:
 
 def require_ours(found: Filed, key: keys.PublicKey, wanted: Wanted, now: datetime.datetime) -> None:
     """Return if a request with our name is ours (1 to 3), else Refused."""
+    # 1. Reading it verifies its signature …
     try:
         request = requests.parse(base64.b64decode(found.request, validate=True))
     except (errors.Refused, binascii.Error, ValueError):
         raise _incompatible("its request cannot be read") from None
     rows = (
-        # 1.
+        # … by this key.
         ("it is for another key", request.public_key.spki == key.spki),
         # 2.
         (f"its subject is {request.subject}, not {wanted.subject}", request.subject == wanted.subject),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import types
 from typing import Any
 from unittest import mock
@@ -22,6 +21,7 @@ from handfast.pki import bundles
 from handfast.rules import access
 from handfast.telemetry import metrics
 from tests.unit.pki.making import NOW, ca
+from tests.world import leftovers
 from tests.world.clock import MovableClock
 
 OPEN = "/healthz"
@@ -110,16 +110,16 @@ class TestOutcomes:
         assert logs[0]["exc_info"] is error
         assert logs[0]["id"] == dict(response.added)["Audit-Id"]
 
-    async def test_a_refusal_leaves_nothing_for_the_collector(self) -> None:
+    @pytest.mark.parametrize(
+        ("headers", "code"),
+        [({}, 403), ({"Authorization": "Bearer abcdef.0123456789abcdef"}, 401), ({"Authorization": "Basic abc"}, 401)],
+    )
+    async def test_a_refusal_leaves_nothing_for_the_collector(self, headers: dict[str, str], code: int) -> None:
         # In a flood of refusals the collector would stop the server for all of them at once.
         line = Line()
-        gc.collect()
-        gc.disable()
-        try:
-            assert (await line.ask("/secret")).status == 403
-            assert not [found for found in gc.get_objects() if isinstance(found, call.Call)]
-        finally:
-            gc.enable()
+        with leftovers.without_collector(call.Call) as left:
+            assert (await line.ask("/secret", headers=headers)).status == code
+            assert left() == []
 
     async def test_the_client_went_away(self) -> None:
         with pytest.raises(ConnectionResetError):

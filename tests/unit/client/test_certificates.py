@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from handfast import errors
 from handfast.api import status
@@ -120,13 +119,6 @@ async def test_one_create_and_one_watch():
     assert (watch.method, watch.path, watch.params["watch"]) == ("GET", PATH, "true")
     assert watch.params["fieldSelector"] == f"metadata.name={NAME}"
     assert watch.params["resourceVersion"] == "1"
-
-
-def test_the_name_of_upstreams_vector():
-    """Private scalar 1: the generator itself."""
-    key = keys.PrivateKey(ec.derive_private_key(1, ec.SECP256R1()))
-    name = certificate_wishes.name_of(key.public, certificate_wishes.node_client("node-1"))
-    assert name == "node-csr-_v0uUYH0FxEZl7ih8xa2llEqEdqKgeMs3eas458m8EE"
 
 
 async def test_rsa_keys_and_a_lifetime():

@@ -8,6 +8,7 @@ import datetime
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from handfast import errors
 from handfast.pki import authority, keys, names, pairs, pem, profiles, requests
@@ -46,6 +47,13 @@ def filed(
         "certificate": "",
     }
     return certificate_wishes.Filed(**{**fields, **other})
+
+
+def test_the_name_of_upstreams_vector() -> None:
+    """Private scalar 1: the generator itself."""
+    key = keys.PrivateKey(ec.derive_private_key(1, ec.SECP256R1()))
+    name = certificate_wishes.name_of(key.public, certificate_wishes.node_client("node-1"))
+    assert name == "node-csr-_v0uUYH0FxEZl7ih8xa2llEqEdqKgeMs3eas458m8EE"
 
 
 class TestOurs:
@@ -124,6 +132,12 @@ class TestGranted:
             certificate_wishes.granted(certificate, KEY.public, CLIENT, NOW)
         assert caught.value.reason == "WrongCertificate"
         assert caught.value.message.startswith(f"the certificate returned is refused: {says}")
+
+    def test_alternative_names_that_are_missing(self) -> None:
+        certificate = base64_of(issued(profile=profiles.KUBELET_SERVING))
+        with pytest.raises(errors.Refused, match="lacks the alternative names DNS:n1") as caught:
+            certificate_wishes.granted(certificate, KEY.public, SERVING, NOW)
+        assert caught.value.reason == "WrongCertificate"
 
     def test_one_that_begins_later_may_become_good(self) -> None:
         with pytest.raises(errors.Unavailable, match="is not valid before") as caught:

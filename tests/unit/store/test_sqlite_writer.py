@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import pathlib
 import resource
@@ -17,6 +16,7 @@ import apsw
 import pytest
 
 from handfast.store import protocol, sqlite, sqlite_writer
+from tests.world import leftovers
 
 
 def recorded(store: sqlite.SqliteStore) -> list[sqlite_writer.Commit]:
@@ -60,14 +60,10 @@ def later(writing: object) -> asyncio.Future[int]:
 
 async def test_a_refused_write_leaves_nothing_for_the_collector(store: sqlite.SqliteStore) -> None:
     await store.create("a", b"1")
-    gc.collect()
-    gc.disable()
-    try:
+    with leftovers.without_collector(sqlite_writer.Job) as left:
         with pytest.raises(protocol.Mismatch):
             await store.create("a", b"2")
-        assert not [found for found in gc.get_objects() if isinstance(found, sqlite_writer.Job)]
-    finally:
-        gc.enable()
+        assert left() == []
 
 
 async def test_what_queues_up_is_one_commit(store: sqlite.SqliteStore) -> None:
