@@ -216,7 +216,6 @@ class TestGates:
             with pytest.raises((ConnectionError, ssl.SSLError)):
                 await seen_by(opened, client())
 
-    @pytest.mark.skipif(not hasattr(socket, "TCP_DEFER_ACCEPT"), reason="the kernel of Linux does this")
     async def test_whoever_says_nothing_stays_in_the_kernel(self, door: Opener) -> None:
         # For a second only, so that a test of what it does would depend on how fast the machine is.
         async with door() as opened:
