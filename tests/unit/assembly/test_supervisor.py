@@ -120,6 +120,17 @@ async def test_starts_in_order_and_stops_in_reverse(world):
     assert world.events == ["info: SIGTERM received, stopping"]
 
 
+@pytest.mark.parametrize("chosen", [None, "glibc.malloc.tcache_count=7"])
+async def test_children_keep_freed_memory_unless_told_otherwise(world, monkeypatch, chosen):
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("GLIBC_TUNABLES", chosen)
+    child = await supervisor.spawn(world.role("a", "tell(os.environ['GLIBC_TUNABLES'] + ' ' + os.environ['PATH'])"))
+    await asyncio.wait_for(child.process.wait(), 10)
+    child.tie.close()
+    assert f"a {chosen or 'glibc.malloc.tcache_count=500'} {os.environ['PATH']}" in world.told()
+
+
 async def test_what_is_killed_starts_again(world):
     roles = [world.role("a", SERVES), world.role("b", SERVES)]
     run = asyncio.create_task(supervisor.Supervisor(roles, world, QUICK).run())
