@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from handfast.apiserver import limits as limits_module
@@ -44,11 +44,11 @@ class Gate:
         self._loop = asyncio.get_running_loop()
         self._buckets = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
         # Everyone who is inside, whatever the stage, by source.
-        self._present: Counter[str] = Counter()
+        self._present: dict[str, int] = {}
         self._total = 0
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}
         self._ready: OrderedDict[str, deque[socket.socket]] = OrderedDict()
-        self._shaking: Counter[str] = Counter()
+        self._shaking: dict[str, int] = {}
         self._slots_taken = 0
         # In this round of the event loop.
         self._begun = 0
@@ -61,7 +61,7 @@ class Gate:
             self.refused += 1
             reset(sock)
             return
-        self._present[source] += 1
+        self._present[source] = self._present.get(source, 0) + 1
         self._total += 1
         # 2. Nearly all have spoken by the time they are accepted; looking is cheaper than having the loop look.
         if _has_spoken(sock):
@@ -96,7 +96,7 @@ class Gate:
     def _is_admitted(self, source: str) -> bool:
         if self._total >= self._limits.connections:
             return False
-        if self._present[source] >= self._limits.connections_per_source:
+        if self._present.get(source, 0) >= self._limits.connections_per_source:
             return False
         return self._buckets.wait(source, self._clock.monotonic()) == 0.0
 
@@ -106,6 +106,9 @@ class Gate:
         self._queue(sock, source)
 
     def _queue(self, sock: socket.socket, source: str) -> None:
+        if not self._ready and self._has_room() and self._may_begin(source):
+            self._begin(sock, source)
+            return
         self._ready.setdefault(source, deque()).append(sock)
         self._pump()
 
@@ -118,7 +121,7 @@ class Gate:
     def _pump(self) -> None:
         """Start as many handshakes as there are slots, and as one round may have: one for each source in turn."""
         # 3.
-        started = True
+        started = bool(self._ready)
         while started and self._has_room():
             started = False
             for source in tuple(self._ready):
@@ -139,7 +142,7 @@ class Gate:
             self._loop.call_soon(self._next_round)
         self._begun += 1
         self._slots_taken += 1
-        self._shaking[source] += 1
+        self._shaking[source] = self._shaking.get(source, 0) + 1
         self._start(sock, source)
 
     def _next_round(self) -> None:
@@ -153,7 +156,7 @@ class Gate:
         return self._slots_taken < self._limits.handshakes_in_flight
 
     def _may_begin(self, source: str) -> bool:
-        return self._limits.lifted or self._shaking[source] < self._limits.handshakes_per_source
+        return self._limits.lifted or self._shaking.get(source, 0) < self._limits.handshakes_per_source
 
 
 def _has_spoken(sock: socket.socket) -> bool:
@@ -167,10 +170,10 @@ def _has_spoken(sock: socket.socket) -> bool:
     return True
 
 
-def _count_down(counter: Counter[str], source: str) -> None:
-    counter[source] -= 1
-    if counter[source] <= 0:
-        del counter[source]
+def _count_down(counter: dict[str, int], source: str) -> None:
+    left = counter.pop(source) - 1
+    if left > 0:
+        counter[source] = left
 
 
 def reset(sock: socket.socket) -> None:

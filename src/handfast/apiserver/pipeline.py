@@ -42,11 +42,12 @@ from handfast.apiserver import (
     identity,
     impersonation,
     limits,
-    listener,
     nonresources,
     request,
     resources,
 )
+from handfast.apiserver import connection as connection_module
+from handfast.apiserver import peer as peers
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 
@@ -88,7 +89,7 @@ class Pipeline:
     async def handle(self, http: web.BaseRequest) -> answers.Response:
         """Answer one request."""
         started = self._clock.monotonic()
-        connection = cast("listener.Connection", http.protocol)
+        connection = cast("connection_module.Connection", http.protocol)
         asked = call.Call(
             http,
             f"{self._boot}-{next(self._ids):x}",
@@ -97,7 +98,7 @@ class Pipeline:
         )
         refusal: status.StatusError | None = None
         try:
-            response = await self._stations(asked, connection)
+            response = await self._stations(asked, connection.peer, started)
         except status.StatusError as error:
             self._audit.refused(asked, error)
             refusal = error
@@ -121,15 +122,15 @@ class Pipeline:
                     response.add("Warning", warning)
         return response
 
-    async def _stations(self, asked: call.Call, connection: listener.Connection) -> answers.Response:
-        http, peer = asked.http, connection.peer
+    async def _stations(self, asked: call.Call, peer: peers.Peer, started: float) -> answers.Response:
+        http = asked.http
         authorization = http.headers.get("Authorization")
         # 1 rate limit: those who present nothing
         if not peer.chain and authorization is None:
-            _require(self._flows.stranger(peer.address, http._message.path, self._clock.monotonic()), _STRANGER)
+            _require(self._flows.stranger(peer.address, http._message.path, started), _STRANGER)
         elif not self._limits.lifted and not self._authenticator.remembers(peer, authorization):
             # After too many guesses no other is even looked at; what was good before goes on being good.
-            _require(self._flows.worn_out(peer.address, self._clock.monotonic()), _STRANGER)
+            _require(self._flows.worn_out(peer.address, started), _STRANGER)
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         asked.info = request.parse(http.method, http._message.path)
@@ -139,17 +140,16 @@ class Pipeline:
         except identity.Unauthorized:
             # Bad credentials cost more than none: they are counted like requests without one.
             if peer.chain or authorization is not None:
-                _require(self._flows.failed(peer.address, self._clock.monotonic()), _STRANGER)
+                _require(self._flows.failed(peer.address, started), _STRANGER)
             raise
         # 3 impersonate
         if impersonation.named(http.headers):
             self._impersonate(asked)
         # 4 rate limit: everyone else
-        if not self._limits.lifted:
-            # Whoever acts as others pays for it.
-            payer = asked.impersonator or asked.user
-            seconds = self._flows.wait(payer, asked.info, peer.address, self._clock.monotonic())
-            _require(seconds, "too many requests of this user")
+        # Whoever acts as others pays for it.
+        payer = asked.impersonator or asked.user
+        if payer is not identity.ANONYMOUS:
+            _require(self._flows.wait(payer, asked.info, peer.address, started), "too many requests of this user")
         # 5 authorise
         facts = authz.attributes(asked.user, asked.info)
         asked.decision = authz.require(self._authorizers, facts).sentence

@@ -23,7 +23,6 @@ from handfast.apiserver import (
     deletes,
     encode,
     limits,
-    listener,
     options,
     patches,
     reads,
@@ -34,6 +33,7 @@ from handfast.apiserver import (
     workloads,
     writes,
 )
+from handfast.apiserver import connection as connection_module
 from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
@@ -179,7 +179,7 @@ class Resources:
             raise status.bad_request("a watch needs HTTP/1.1")
         shape = self._shape(asked, kind)
         wanted = options.parse(kind, asked.info, watch=True)
-        connection = cast("listener.Connection", asked.http.protocol)
+        connection = cast("connection_module.Connection", asked.http.protocol)
         with self._customs.following(kind, connection.closed_hooks):
             return await self._hub.serve(asked.http, kind, asked.info.space(kind), shape, wanted, asked.users)
 

@@ -23,8 +23,9 @@ import structlog
 from aiohttp import web
 
 from handfast.api import kinds, status
-from handfast.apiserver import bonds, encode, identity, listener, options, replica, sending, states
+from handfast.apiserver import bonds, encode, identity, options, replica, sending, states
 from handfast.apiserver import collection as collection_module
+from handfast.apiserver import connection as connection_module
 from handfast.runtime import clock as clock_module
 from handfast.runtime import tasks
 
@@ -209,7 +210,7 @@ class Hub:
         users: tuple[identity.User, ...] = (identity.ANONYMOUS,),
     ) -> web.StreamResponse:
         """Answer a watch request of `users` until it ends, at the latest when the first one's credential does."""
-        connection = cast("listener.Connection", http.protocol)
+        connection = cast("connection_module.Connection", http.protocol)
         transport = connection.transport
         if transport is None:
             raise ConnectionResetError("the client is gone")

@@ -1,98 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door on a real socket: TLS as it is offered, gates, deadlines, and what is said to those who speak no HTTP."""
+"""The door on a real socket: TLS as it is offered, gates, and the deadline of a handshake."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import datetime
-import io
 import ipaddress
 import pathlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import structlog
-from aiohttp import web
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
-from handfast.apiserver import answers, limits, listener, pipeline
-from handfast.runtime import tls
+from handfast.apiserver import limits
 from tests.scenarios import wire
-from tests.unit.pki.making import CLIENT, SERVER, Made, ca, leaf
-from tests.world import leftovers
-from tests.world.clock import START, MovableClock
-
-DAY = datetime.timedelta(days=1)
-NOW_VALID: dict[str, Any] = {"not_before": START - DAY, "not_after": START + DAY}
-PAST: dict[str, Any] = {"not_before": START - 3 * DAY, "not_after": START - 2 * DAY}
-ROOT = ca("the CA", **NOW_VALID)
-FOREIGN = ca("a foreign CA", **NOW_VALID)
-MIDDLE = ca("team", ROOT, **NOW_VALID)
-SERVING = leaf(ROOT, SERVER, sans=[x509.IPAddress(ipaddress.ip_address("127.0.0.1"))], **NOW_VALID)
-LIFTED = limits.Limits(lifted=True)
-
-
-def key_pem(made: Made) -> bytes:
-    form = serialization
-    pem = made.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-    return cast("bytes", pem)
-
-
-def client(made: Made | None = None, *more: Made) -> ssl.SSLContext:
-    """TLS of a client that shows this certificate, with what it sends along."""
-    if made is None:
-        return tls.client_context(ROOT.pem)
-    return tls.client_context(ROOT.pem, b"".join(part.pem for part in (made, *more)), key_pem(made))
-
-
-class Door:
-    """A listener whose pipeline only tells what it saw."""
-
-    def __init__(self, made: listener.Listener, port: int) -> None:
-        self.listener = made
-        self.port = port
-
-    def line(self, context: ssl.SSLContext | None, **options: Any) -> contextlib.AbstractAsyncContextManager[wire.Line]:
-        return wire.line(self.port, context, **options)
-
-
-async def _tell(http: web.BaseRequest) -> web.StreamResponse:
-    connection = cast("listener.Connection", http.protocol)
-    seen = connection.peer
-    return web.json_response({"chain": [part.hex() for part in seen.chain], "address": seen.address, "via": seen.via})
-
-
-Opener = Callable[..., contextlib.AbstractAsyncContextManager[Door]]
-
-
-@pytest.fixture
-def door(tmp_path: pathlib.Path) -> Opener:
-    (tmp_path / "tls.crt").write_bytes(SERVING.pem)
-    (tmp_path / "tls.key").write_bytes(key_pem(SERVING))
-
-    @contextlib.asynccontextmanager
-    async def opened(bounds: limits.Limits = LIFTED, handler: listener.Handler = _tell) -> AsyncIterator[Door]:
-        context = listener.server_context(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"), ROOT.pem.decode())
-        sock = socket.create_server(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-        made = listener.Listener(sock, context, handler, pipeline.protocol_error, bounds, MovableClock())
-        made.start()
-        try:
-            yield Door(made, port)
-        finally:
-            await made.stop(0.1)
-
-    return opened
-
-
-async def seen_by(door: Door, context: ssl.SSLContext) -> Any:
-    async with door.line(context) as line:
-        return (await line.ask("GET", "/")).json()
+from tests.unit.apiserver.doors import (
+    FOREIGN,
+    MIDDLE,
+    NOW_VALID,
+    PAST,
+    ROOT,
+    Opener,
+    client,
+    key_pem,
+    seen_by,
+)
+from tests.unit.pki.making import CLIENT, SERVER, leaf
 
 
 class TestTls:
@@ -241,147 +175,13 @@ class TestGates:
             assert await silent.rest() == b""
 
 
-async def test_a_connection_leaves_nothing_for_the_collector(door: Opener) -> None:
-    async with door() as opened:
-        with leftovers.without_collector(listener.Connection) as left:
-            async with opened.line(client()) as line:
-                await line.ask("POST", "/", body=b"x")
-            async with asyncio.timeout(5):
-                while left():
-                    await asyncio.sleep(0.01)
-
-
-@pytest.mark.slow
-class TestHeads:
-    BOUNDS = limits.Limits(lifted=True, head_seconds=0.15)
-    # Just past the deadline, which is itself as short as a busy machine allows.
-    PAST = 0.17
-
-    @pytest.mark.parametrize("start", [b"", b"G", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-    async def test_a_head_that_does_not_end(self, door: Opener, start: bytes) -> None:
-        async with door(self.BOUNDS) as opened, opened.line(client()) as line:
-            await line.send(start)
-            assert await line.rest() == b""
-
-    async def test_byte_by_byte_does_not_buy_time(self, door: Opener) -> None:
-        async with door(self.BOUNDS) as opened, opened.line(client()) as line:
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            while not line.reader.at_eof() and loop.time() < began + 5:
-                await line.send(b"G")
-                with contextlib.suppress(TimeoutError, ConnectionError):
-                    await asyncio.wait_for(line.reader.read(1), 0.02)
-            assert loop.time() < began + 3
-
-    async def test_the_second_head_has_a_deadline_too(self, door: Opener) -> None:
-        async with door(self.BOUNDS) as opened, opened.line(client()) as line:
-            assert (await line.ask("GET", "/")).status == 200
-            await line.send(b"GET / HT")
-            assert await line.rest() == b""
-
-    async def test_a_long_answer_is_not_a_slow_head(self, door: Opener) -> None:
-        async def slow(http: web.BaseRequest) -> web.StreamResponse:
-            await asyncio.sleep(self.PAST)
-            return await _tell(http)
-
-        async with door(self.BOUNDS, slow) as opened, opened.line(client()) as line:
-            assert (await line.ask("GET", "/")).status == 200
-            # Nor is the silence between two requests.
-            await asyncio.sleep(self.PAST)
-            assert (await line.ask("GET", "/")).status == 200
-
-
-class TestErrors:
-    @pytest.mark.parametrize(
-        ("sent", "code"),
-        [
-            (b"\x16\x03\x01garbage\r\n\r\n", 400),
-            (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40_000 + b"\r\n\r\n", 431),
-            (b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 431),
-            (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: a\r\n" * 200 + b"\r\n", 431),
-        ],
-    )
-    async def test_no_http(self, door: Opener, sent: bytes, code: int) -> None:
-        with structlog.testing.capture_logs() as lines:
-            async with door() as opened, opened.line(client()) as line:
-                await line.send(sent)
-                reply = await line.reply()
-                assert (reply.status, reply.json()["code"], reply.json()["kind"]) == (code, code, "Status")
-                assert await line.rest() == b""
-        told = [entry["source"] for entry in lines if entry["event"] == "request head refused"]
-        assert told == (["127.0.0.1"] if code == 431 else [])
-
-    async def test_what_escapes_the_pipeline(self, door: Opener) -> None:
-        async def broken(_: web.BaseRequest) -> web.StreamResponse:
-            raise ValueError("s3cret")
-
-        async with door(LIFTED, broken) as opened, opened.line(client()) as line:
-            await line.send(wire.request("GET", "/"))
-            reply = await line.reply()
-            assert (reply.status, reply.message) == (500, "Internal error occurred")
-            assert await line.rest() == b""
-
-    async def test_hooks_learn_that_the_connection_ended(self, door: Opener) -> None:
-        ended = asyncio.Event()
-
-        async def waits(http: web.BaseRequest) -> web.StreamResponse:
-            cast("listener.Connection", http.protocol).closed_hooks.add(ended.set)
-            return await _tell(http)
-
-        async with door(LIFTED, waits) as opened:
-            async with opened.line(client()) as line:
-                await line.ask("GET", "/")
-            async with asyncio.timeout(5):
-                await ended.wait()
-                while opened.listener.connections:
-                    await asyncio.sleep(0)
-
-
-class TestStop:
-    async def test_requests_in_flight_end_and_nobody_new_comes(self, door: Opener) -> None:
-        started, go = asyncio.Event(), asyncio.Event()
-
-        async def waits(http: web.BaseRequest) -> web.StreamResponse:
-            started.set()
-            await go.wait()
-            return await _tell(http)
-
-        async with door(LIFTED, waits) as opened, opened.line(client()) as line:
-            await line.send(wire.request("GET", "/"))
-            await started.wait()
-            stopping = asyncio.ensure_future(opened.listener.stop(5.0))
-            await asyncio.sleep(0)
-            with pytest.raises(OSError):
-                await seen_by(opened, client())
-            go.set()
-            assert (await line.reply()).status == 200
-            await stopping
-
-
-@pytest.mark.parametrize("stepwise", [False, True])
-async def test_who_does_not_read_a_whole_answer_is_given_up(door: Opener, *, stepwise: bool) -> None:
-    """Check 6: 32 MiB are more than both sockets hold."""
-
-    async def large(_http: web.BaseRequest) -> answers.Response:
-        body = b"x" * (32 << 20)
-        return web.Response(body=io.BytesIO(body)) if stepwise else answers.Answer(body)
-
-    bounds = limits.Limits(lifted=True, write_seconds=0.1)
-    async with door(bounds, large) as opened, opened.line(client()) as line:
-        await line.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+async def test_a_handshake_in_progress_ends_with_the_listener(door: Opener) -> None:
+    async with door() as opened, opened.line(None) as line:
+        # The beginning of a record, and no more.
+        await line.send(b"\x16\x03\x01")
         async with asyncio.timeout(5):
-            while not opened.listener.connections:
+            while not opened.listener._begun:
                 await asyncio.sleep(0.01)
-            while opened.listener.connections:
-                await asyncio.sleep(0.01)
-
-
-async def test_a_long_answer_that_is_read_arrives_whole(door: Opener) -> None:
-    body = bytes(range(256)) * (8 << 10)
-
-    async def large(_http: web.BaseRequest) -> answers.Response:
-        return answers.Answer(body)
-
-    async with door(LIFTED, large) as opened, opened.line(client()) as line:
-        for _ in range(2):
-            assert (await line.ask("GET", "/")).body == body
+            await opened.listener.stop(0.1)
+            assert await line.rest() == b""
+        assert not opened.listener._begun

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One HTTP connection, from its handshake on: hands one request after another to the pipeline, and sends the answers.
+
+1. A request head has a deadline and a size, so a client that sends one byte a minute does not keep a connection, nor
+   one that sends headers without end the memory.
+2. A client that does not read its answer is given up after a while.
+3. What is left of a refused body is read and thrown away for a while: to close on it would take the answer back.
+4. It all happens in one task, the one that began with the handshake. aiohttp, which parses and knows how to wait for
+   requests in flight when the server stops, would make a second for the connection and one more for each request.
+
+It authenticates nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, cast
+
+import structlog
+from aiohttp import http_writer, streams, web, web_protocol
+
+from handfast.apiserver import answers
+from handfast.apiserver import limits as limits_module
+from handfast.apiserver import peer as peer_module
+
+# _ssl.ENCODING_DER
+_DER = 2
+# So much of an answer is written at once: uvloop notices a peer that does not read only between two writes.
+_PART = 256 << 10
+# 3.
+LINGERING_SECONDS = 2.0
+# How aiohttp's parser says that a line is too long, or that there are too many.
+_HEAD_TOO_LARGE = ("Got more than", "Too many headers")
+_log = structlog.get_logger("handfast.connection")
+Handler = Callable[[web.BaseRequest], Awaitable[answers.Response]]
+ErrorHandler = Callable[[int, str], answers.Answer]
+
+
+def _chain(transport: asyncio.BaseTransport) -> tuple[bytes, ...]:
+    ssl_object = transport.get_extra_info("ssl_object")
+    if ssl_object is None:
+        return ()
+    # Public from Python 3.13 on (as DER bytes); before that only the inner object has it.
+    public = getattr(ssl_object, "get_unverified_chain", None)
+    if public is not None:
+        return tuple(certificate for certificate in public() or () if certificate)
+    # Without a certificate it is a list that holds one None.
+    found = ssl_object._sslobj.get_unverified_chain() or ()
+    return tuple(certificate.public_bytes(_DER) for certificate in found if certificate is not None)
+
+
+class Connection(web.RequestHandler):
+    """Knows its peer, and answers it."""
+
+    __slots__ = ("_body", "_head_bytes", "_head_timer", "_limits", "_on_error", "closed_hooks", "peer")
+
+    # aiohttp asks the transport for these with each request. Nobody here wants them: see `peer`.
+    ssl_context = peername = sockname = None
+
+    def __init__(self, manager: Any, limits: limits_module.Limits, on_error: ErrorHandler, **settings: Any) -> None:
+        super().__init__(manager, **settings)
+        self._limits = limits
+        self._on_error = on_error
+        self._head_timer: asyncio.TimerHandle | None = None
+        # What came since the last whole request that is not of its body.
+        self._head_bytes = 0
+        self._body: Any = None
+        self.peer = peer_module.Peer((), "", "none")
+        self.closed_hooks: set[Callable[[], None]] = set()
+
+    def live(self, life: Coroutine[Any, Any, None]) -> None:
+        """Begin the one task of this connection: its handshake, then `start` (4.)."""
+        self._task_handler = self._loop.create_task(life)
+
+    async def abandon(self) -> None:
+        """End that task before there was a request."""
+        task = self._task_handler
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        name = transport.get_extra_info("peername")
+        address = name[0] if isinstance(name, tuple) else "unix"
+        self.peer = peer_module.Peer.of(_chain(transport), address, "tls")
+        self._expect_head()
+        if not self.peer.chain:
+            self._keepalive_timeout = self._limits.anonymous_idle_seconds
+        # What aiohttp's own does, but for TCP_NODELAY, which uvloop has set (finding the socket through the transport
+        # takes longer than all the rest), a timer until the first request, which `_expect_head` is, and a task (4.).
+        self.transport = cast("asyncio.Transport", transport)
+        cast("web.Server", self._manager).connection_made(self, self.transport)
+
+    async def start(self) -> None:
+        """Answer one request after another until the connection ends. In place of aiohttp's: see 4.
+
+        Theirs keeps the context variables of requests apart. Nothing here sets one without taking it back.
+        """
+        while not self._force_close:
+            if not self._messages:
+                self._waiter = self._loop.create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+                if not self._messages:
+                    # The connection is gone.
+                    return
+            request, payload, handler = self._take()
+            try:
+                response, gone = await self._handle_request(request, None, handler)
+                if gone:
+                    break
+                self._keepalive = bool(response.keep_alive)
+                if not payload.is_eof():
+                    await self._linger(payload)
+                # Whoever still holds the request must not read the next one's body.
+                payload.set_exception(web_protocol._PAYLOAD_ACCESS_ERROR)
+            except ConnectionError:
+                break
+            except Exception as error:  # noqa: BLE001  it is told to the log, and only this connection ends
+                _log.error("answering failed", source=self.peer.address, exc_info=error)
+                self.force_close()
+            except BaseException:
+                self.force_close()
+                raise
+            if not self._keepalive or self._close or self._force_close:
+                break
+            self._rest()
+        if not self._force_close:
+            self._task_handler = None
+            if self.transport is not None:
+                self.transport.close()
+
+    def _take(self) -> tuple[web.BaseRequest, streams.StreamReader, Any]:
+        """The next request, its body, and who answers it."""
+        message, payload = self._messages.popleft()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+        handler: Any = self._request_handler
+        if isinstance(message, web_protocol._ErrInfo):
+            handler, message = self._make_error_handler(message), web_protocol.ERROR
+        writer = http_writer.StreamWriter(self, self._loop)
+        # A request that knew its task would be known by it in turn.
+        request = web.BaseRequest(message, payload, self, writer, cast("Any", None), self._loop)
+        return request, payload, handler
+
+    async def _linger(self, payload: streams.StreamReader) -> None:
+        """3."""
+        if not self._force_close:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._lingering_time):
+                    while not payload.is_eof():
+                        await payload.readany()
+        if not payload.is_eof():
+            self.close()
+
+    def _rest(self) -> None:
+        """Begin the time until the next request, after which an idle connection ends."""
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(self._next_keepalive_close_time, self._process_keepalive)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._head_done()
+        for hook in tuple(self.closed_hooks):
+            hook()
+        # A body knows its connection: only the collector would find the two, all of a flood at once.
+        self._body = None
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            # Ended here: aiohttp would have the task end by an exception.
+            self._waiter = None
+            self._force_close = True
+            waiter.set_result(None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        known = len(self._messages)
+        in_body = self._body is not None and not self._body.is_eof()
+        super().data_received(data)
+        if len(self._messages) > known:
+            self._body, self._head_bytes = self._messages[-1][1], 0
+        elif not in_body:
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.head_bytes:
+                self._head_too_large()
+                return
+        if self._messages and getattr(self._messages[-1][0], "exc", None) is not None:
+            self._break_off()
+        if self._messages or self._request_in_progress:
+            self._head_done()
+        elif self._head_timer is None:
+            self._expect_head()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: Any, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the answer; True if there is nobody to take it. A whole one goes out in a single write, unless it is long."""
+        if not isinstance(resp, answers.Answer) or self._upgraded:
+            # The client of an upgrade wished for another protocol, which aiohttp alone knows how to go on from.
+            stepwise = resp.stepwise() if isinstance(resp, answers.Answer) else resp
+            try:
+                async with asyncio.timeout(self._limits.write_seconds):
+                    return await super().finish_response(request, stepwise, start_time)
+            except TimeoutError:
+                return self._give_up(stepwise)
+        request._finish()
+        answered = cast("web.StreamResponse", resp)
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return answered, True
+        data = resp.bytes_for(request)
+        for start in range(0, len(data), _PART):
+            transport.write(data[start : start + _PART])
+            if self._paused:
+                try:
+                    async with asyncio.timeout(self._limits.write_seconds):
+                        await self._drain_helper()
+                except ConnectionError:
+                    return answered, True
+                except TimeoutError:
+                    return self._give_up(answered)
+        return answered, False
+
+    def _give_up(self, response: web.StreamResponse) -> tuple[web.StreamResponse, bool]:
+        """2."""
+        if self.transport is not None:
+            self.transport.abort()
+        return response, True
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,  # noqa: ARG002  aiohttp's signature
+        status: int = 500,
+        exc: BaseException | None = None,  # noqa: ARG002  its text may quote the bytes
+        message: str | None = None,
+    ) -> Any:
+        """What is not HTTP, and what escaped the pipeline: a Status like any other, then the connection ends."""
+        message = message or ""
+        if message.startswith(_HEAD_TOO_LARGE):
+            status = 431
+            self._tell_of_the_head()
+        response = self._on_error(status, message)
+        response.force_close()
+        return response
+
+    def _head_too_large(self) -> None:
+        """aiohttp bounds each line of a head and their number, not the whole: strangers could fill the memory."""
+        transport = self.transport
+        if transport is None:
+            return
+        self._tell_of_the_head()
+        if self._request_in_progress:
+            # Somebody else's answer is being written.
+            transport.abort()
+            return
+        body = self._on_error(431, "").body
+        head = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        self._head_done()
+        transport.close()
+
+    def _tell_of_the_head(self) -> None:
+        """No station sees such a request, so that it is not in the audit log. The connection ends with it."""
+        _log.warning("request head refused", source=self.peer.address, reason="HeadTooLarge")
+
+    def _break_off(self) -> None:
+        """The bytes stopped being HTTP. If that was inside a body, aiohttp does not tell who waits for it: we do."""
+        body: Any = None
+        if len(self._messages) > 1:
+            body = self._messages[-2][1]
+        elif self._current_request is not None:
+            body = self._current_request.content
+        if body is None or body.is_eof():
+            return
+        body.set_exception(web.RequestPayloadError("its transfer coding is broken"))
+        body.feed_eof()
+        # That request gets the answer; there is nobody left for a second one.
+        self._messages.pop()
+        self.close()
+
+    def _expect_head(self) -> None:
+        self._head_timer = self._loop.call_later(self._limits.head_seconds, self._too_slow)
+
+    def _head_done(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _too_slow(self) -> None:
+        self._head_timer = None
+        if self.transport is not None:
+            self.transport.abort()
