@@ -7,6 +7,18 @@
 3. What is left of a refused body is read and thrown away for a while: to close on it would take the answer back.
 4. It all happens in one task, the one that began with the handshake. aiohttp, which parses and knows how to wait for
    requests in flight when the server stops, would make a second for the connection and one more for each request.
+5. Whoever sends many requests at once lets everybody else have a turn after each of them.
+6. What no request can be made of is answered with 400 or 431, and the connection ends.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/test_connection.py |
+|---|---|---|---|---|
+| anyone on the network | nothing | keep a connection with half a head | 1 | test_a_head_that_does_not_end |
+| anyone on the network | nothing | buy time byte by byte | 1 | test_byte_by_byte_does_not_buy_time |
+| anyone on the network | nothing | fill the memory with headers | 1, 6 | test_no_http |
+| whoever may read much | a credential | fill the memory with answers nobody reads | 2 | test_who_does_not_read_a_whole_answer_is_given_up |
+| anyone on the network | nothing | keep a connection with a body that does not end | 3 | test_a_body_that_does_not_end_ends_the_connection |
+| anyone on the network | nothing | have thousands of requests answered in one step | 5 | test_everybody_has_a_turn_between_requests_sent_at_once |
+| anyone on the network | nothing | have the task die and the connection stay, without a deadline | 6 | test_no_http |
 
 It authenticates nobody.
 """
@@ -19,7 +31,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 import structlog
-from aiohttp import http_writer, streams, web, web_protocol
+from aiohttp import http_parser, http_writer, streams, web, web_protocol
 
 from handfast.apiserver import answers
 from handfast.apiserver import limits as limits_module
@@ -29,7 +41,7 @@ from handfast.apiserver import peer as peer_module
 _DER = 2
 # So much of an answer is written at once: uvloop notices a peer that does not read only between two writes.
 _PART = 256 << 10
-# 3.
+# 3. The while.
 LINGERING_SECONDS = 2.0
 # How aiohttp's parser says that a line is too long, or that there are too many.
 _HEAD_TOO_LARGE = ("Got more than", "Too many headers")
@@ -70,13 +82,15 @@ class Connection(web.RequestHandler):
         self.peer = peer_module.Peer((), "", "none")
         self.closed_hooks: set[Callable[[], None]] = set()
 
-    def live(self, life: Coroutine[Any, Any, None]) -> None:
+    def begin(self, life: Coroutine[Any, Any, None]) -> None:
         """Begin the one task of this connection: its handshake, then `start` (4.)."""
+        # Not in a crowd: aiohttp waits for this one when the server stops.
         self._task_handler = self._loop.create_task(life)
 
-    async def abandon(self) -> None:
+    async def cancel(self) -> None:
         """End that task before there was a request."""
         task = self._task_handler
+        # None: the peer left first, and aiohttp has forgotten the task.
         if task is not None:
             task.cancel()
             await asyncio.wait((task,))
@@ -105,18 +119,17 @@ class Connection(web.RequestHandler):
                     await self._waiter
                 finally:
                     self._waiter = None
-                if not self._messages:
-                    # The connection is gone.
-                    return
-            request, payload, handler = self._take()
+                # Looked at again: the connection may be gone, whatever it still said.
+                continue
             try:
+                request, payload, handler = self._take()
                 response, gone = await self._handle_request(request, None, handler)
                 if gone:
                     break
                 self._keepalive = bool(response.keep_alive)
                 if not payload.is_eof():
                     await self._linger(payload)
-                # Whoever still holds the request must not read the next one's body.
+                # Whoever still holds the request learns that it is over, as with aiohttp.
                 payload.set_exception(web_protocol._PAYLOAD_ACCESS_ERROR)
             except ConnectionError:
                 break
@@ -128,7 +141,10 @@ class Connection(web.RequestHandler):
                 raise
             if not self._keepalive or self._close or self._force_close:
                 break
-            self._rest()
+            self._await_next()
+            if self._messages:
+                # 5.
+                await asyncio.sleep(0)  # noqa: TID251 - a turn of the loop, not a wait
         if not self._force_close:
             self._task_handler = None
             if self.transport is not None:
@@ -144,22 +160,30 @@ class Connection(web.RequestHandler):
         handler: Any = self._request_handler
         if isinstance(message, web_protocol._ErrInfo):
             handler, message = self._make_error_handler(message), web_protocol.ERROR
-        writer = http_writer.StreamWriter(self, self._loop)
+        try:
+            return self._request(message, payload), payload, handler
+        except ValueError as error:
+            # 6. aiohttp parses the target again, and stumbles over a host such as `xn--`.
+            broken = web_protocol._ErrInfo(400, error, "the request target is malformed")
+            return self._request(web_protocol.ERROR, payload), payload, self._make_error_handler(broken)
+
+    def _request(self, message: http_parser.RawRequestMessage, payload: streams.StreamReader) -> web.BaseRequest:
         # A request that knew its task would be known by it in turn.
-        request = web.BaseRequest(message, payload, self, writer, cast("Any", None), self._loop)
-        return request, payload, handler
+        nobody = cast("Any", None)
+        return web.BaseRequest(message, payload, self, http_writer.StreamWriter(self, self._loop), nobody, self._loop)
 
     async def _linger(self, payload: streams.StreamReader) -> None:
         """3."""
         if not self._force_close:
-            with contextlib.suppress(TimeoutError):
+            # Whose transfer coding breaks off has no more to say.
+            with contextlib.suppress(TimeoutError, web.RequestPayloadError):
                 async with asyncio.timeout(self._lingering_time):
                     while not payload.is_eof():
                         await payload.readany()
-        if not payload.is_eof():
+        if not payload.is_eof() or payload.exception() is not None:
             self.close()
 
-    def _rest(self) -> None:
+    def _await_next(self) -> None:
         """Begin the time until the next request, after which an idle connection ends."""
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if self._keepalive_handle is None:
@@ -181,7 +205,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         known = len(self._messages)
-        in_body = self._body is not None and not self._body.is_eof()
+        body = self._body
+        in_body = body is not None and not body.is_eof()
         super().data_received(data)
         if len(self._messages) > known:
             self._body, self._head_bytes = self._messages[-1][1], 0
@@ -191,10 +216,10 @@ class Connection(web.RequestHandler):
                 self._head_too_large()
                 return
         if self._messages and getattr(self._messages[-1][0], "exc", None) is not None:
-            self._break_off()
+            self._break_off(body)
         if self._messages or self._request_in_progress:
             self._head_done()
-        elif self._head_timer is None:
+        elif data and not in_body and self._head_timer is None:
             self._expect_head()
 
     async def finish_response(
@@ -240,7 +265,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,  # noqa: ARG002  its text may quote the bytes
         message: str | None = None,
     ) -> Any:
-        """What is not HTTP, and what escaped the pipeline: a Status like any other, then the connection ends."""
+        """6. What is not HTTP, and what escaped the pipeline: a Status like any other, then the connection ends."""
         message = message or ""
         if message.startswith(_HEAD_TOO_LARGE):
             status = 431
@@ -250,7 +275,7 @@ class Connection(web.RequestHandler):
         return response
 
     def _head_too_large(self) -> None:
-        """aiohttp bounds each line of a head and their number, not the whole: strangers could fill the memory."""
+        """1. aiohttp bounds each line of a head and their number, not the whole: strangers could fill the memory."""
         transport = self.transport
         if transport is None:
             return
@@ -269,13 +294,8 @@ class Connection(web.RequestHandler):
         """No station sees such a request, so that it is not in the audit log. The connection ends with it."""
         _log.warning("request head refused", source=self.peer.address, reason="HeadTooLarge")
 
-    def _break_off(self) -> None:
+    def _break_off(self, body: Any) -> None:
         """The bytes stopped being HTTP. If that was inside a body, aiohttp does not tell who waits for it: we do."""
-        body: Any = None
-        if len(self._messages) > 1:
-            body = self._messages[-2][1]
-        elif self._current_request is not None:
-            body = self._current_request.content
         if body is None or body.is_eof():
             return
         body.set_exception(web.RequestPayloadError("its transfer coding is broken"))
@@ -285,6 +305,7 @@ class Connection(web.RequestHandler):
         self.close()
 
     def _expect_head(self) -> None:
+        """1. Begun once for a head, however often bytes of it come."""
         self._head_timer = self._loop.call_later(self._limits.head_seconds, self._too_slow)
 
     def _head_done(self) -> None:
@@ -293,6 +314,7 @@ class Connection(web.RequestHandler):
             self._head_timer = None
 
     def _too_slow(self) -> None:
+        """1."""
         self._head_timer = None
         if self.transport is not None:
             self.transport.abort()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door: accepts connections, gates them, speaks TLS and hands HTTP to the pipeline.
+"""The door: accepts connections, gates them and speaks TLS; each then lives in a `connection`.
 
 1. Who may connect, and whose handshake is next, is decided before TLS costs anything: `gate`. Few are taken in at once, and
    where the kernel can (Linux), it keeps those that say nothing for a second.
@@ -10,7 +10,7 @@
 4. Session tickets are off: a session resumed from one carries no chain. (TLS 1.2 may still find a session by its number
    in this server's memory; that one has kept its chain.)
 
-What is said over it afterwards: `connection`. It authenticates nobody.
+HTTP is `connection`'s. It authenticates nobody.
 """
 
 from __future__ import annotations
@@ -163,10 +163,9 @@ class Listener:
         self._socket.close()
         self._gate.close()
         self._server.pre_shutdown()
-        begun = dict(self._begun)
-        await asyncio.gather(*(connection.abandon() for connection in begun))
+        await asyncio.gather(*(connection.cancel() for connection in self._begun))
         # A task that was cancelled before its first step has closed nothing.
-        for sock in begun.values():
+        for sock in self._begun.values():
             sock.close()
         await self._server.shutdown(grace)
 
@@ -190,7 +189,7 @@ class Listener:
     def _begin(self, sock: socket.socket, source: str) -> None:
         connection = self._server()
         self._begun[connection] = sock
-        connection.live(self._serve(connection, sock, source))
+        connection.begin(self._serve(connection, sock, source))
 
     async def _serve(self, connection: connection_module.Connection, sock: socket.socket, source: str) -> None:
         """One task for the whole life of a connection: its handshake, then its requests."""

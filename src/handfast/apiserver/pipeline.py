@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole path of a request, in order, on one page.
 
-    connection   listener     gate, TLS, HTTP
+    connection   listener     gate, TLS
+    HTTP         connection   one request after another
     around all of it audit    writes down every outcome
     1 rate limit limits       no credential, or a bad one: per source
     2 authenticate authn      who is asking
@@ -47,7 +48,7 @@ from handfast.apiserver import (
     resources,
 )
 from handfast.apiserver import connection as connection_module
-from handfast.apiserver import peer as peers
+from handfast.apiserver import peer as peer_module
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 
@@ -122,7 +123,7 @@ class Pipeline:
                     response.add("Warning", warning)
         return response
 
-    async def _stations(self, asked: call.Call, peer: peers.Peer, started: float) -> answers.Response:
+    async def _stations(self, asked: call.Call, peer: peer_module.Peer, started: float) -> answers.Response:
         http = asked.http
         authorization = http.headers.get("Authorization")
         # 1 rate limit: those who present nothing
@@ -145,8 +146,7 @@ class Pipeline:
         # 3 impersonate
         if impersonation.named(http.headers):
             self._impersonate(asked)
-        # 4 rate limit: everyone else
-        # Whoever acts as others pays for it.
+        # 4 rate limit: everyone else. Strangers have paid at 1; whoever acts as others pays for it.
         payer = asked.impersonator or asked.user
         if payer is not identity.ANONYMOUS:
             _require(self._flows.wait(payer, asked.info, peer.address, started), "too many requests of this user")

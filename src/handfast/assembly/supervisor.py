@@ -42,9 +42,9 @@ _MAX_REPORT: Final = 64 * 1024
 _EXIT_UNAVAILABLE: Final = 3
 CHILD_FAILED: Final = "ChildFailed"
 SUPERVISED: Final = "--supervised"
-# 7. Of each size up to a kilobyte, and for each thread: seven pieces if nobody asks. A TLS handshake takes and frees more
-# than a thousand, and what is over seven is joined and cut again: 3 % of a new connection, once a server has run for a
-# while. Only at the start of a process can it be chosen, and only so.
+# 7. For each thread glibc keeps seven freed pieces of each size up to a kilobyte. A TLS handshake takes and frees more than a
+# thousand, and what is over seven is joined and cut again: 3 % of a new connection, once a server has run for a while. It
+# can only be chosen at the start of a process, and only so.
 _ALLOCATOR: Final = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=500"}
 
 

@@ -11,12 +11,14 @@ import ssl
 from typing import Any
 
 import pytest
+from aiohttp import web
 from cryptography import x509
 
 from handfast.apiserver import limits
 from tests.scenarios import wire
 from tests.unit.apiserver.doors import (
     FOREIGN,
+    LIFTED,
     MIDDLE,
     NOW_VALID,
     PAST,
@@ -25,6 +27,7 @@ from tests.unit.apiserver.doors import (
     client,
     key_pem,
     seen_by,
+    tell,
 )
 from tests.unit.pki.making import CLIENT, SERVER, leaf
 
@@ -175,13 +178,33 @@ class TestGates:
             assert await silent.rest() == b""
 
 
-async def test_a_handshake_in_progress_ends_with_the_listener(door: Opener) -> None:
-    async with door() as opened, opened.line(None) as line:
-        # The beginning of a record, and no more.
-        await line.send(b"\x16\x03\x01")
-        async with asyncio.timeout(5):
-            while not opened.listener._begun:
-                await asyncio.sleep(0.01)
-            await opened.listener.stop(0.1)
-            assert await line.rest() == b""
-        assert not opened.listener._begun
+class TestStop:
+    async def test_requests_in_flight_end_and_nobody_new_comes(self, door: Opener) -> None:
+        started, go = asyncio.Event(), asyncio.Event()
+
+        async def waits(http: web.BaseRequest) -> web.StreamResponse:
+            started.set()
+            await go.wait()
+            return await tell(http)
+
+        async with door(LIFTED, waits) as opened, opened.line(client()) as line:
+            await line.send(wire.request("GET", "/"))
+            await started.wait()
+            stopping = asyncio.ensure_future(opened.listener.stop(5.0))
+            await asyncio.sleep(0)
+            with pytest.raises(OSError):
+                await seen_by(opened, client())
+            go.set()
+            assert (await line.reply()).status == 200
+            await stopping
+
+    async def test_a_handshake_in_progress_ends_with_the_listener(self, door: Opener) -> None:
+        async with door() as opened, opened.line(None) as line:
+            # The beginning of a record, and no more.
+            await line.send(b"\x16\x03\x01")
+            async with asyncio.timeout(5):
+                while not opened.listener._begun:
+                    await asyncio.sleep(0.01)
+                await opened.listener.stop(0.1)
+                assert await line.rest() == b""
+            assert not opened.listener._begun
