@@ -43,9 +43,10 @@ _EXIT_UNAVAILABLE: Final = 3
 CHILD_FAILED: Final = "ChildFailed"
 SUPERVISED: Final = "--supervised"
 # 7. For each thread glibc keeps seven freed pieces of each size up to a kilobyte. A TLS handshake takes and frees more than a
-# thousand, and what is over seven is joined and cut again: 3 % of a new connection, once a server has run for a while. It
-# can only be chosen at the start of a process, and only so.
-_ALLOCATOR: Final = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=500"}
+# thousand, and what is over seven is joined and cut again: 2 to 3 % of a new connection, once a server has run for a while.
+# 127 is the most that every glibc can count, and at most 4 MiB for each thread. It can only be chosen at the start of a
+# process, and only so.
+_ALLOCATOR: Final = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=127"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

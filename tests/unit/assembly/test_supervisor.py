@@ -128,7 +128,7 @@ async def test_children_keep_freed_memory_unless_told_otherwise(world, monkeypat
     child = await supervisor.spawn(world.role("a", "tell(os.environ['GLIBC_TUNABLES'] + ' ' + os.environ['PATH'])"))
     await asyncio.wait_for(child.process.wait(), 10)
     child.tie.close()
-    assert f"a {chosen or 'glibc.malloc.tcache_count=500'} {os.environ['PATH']}" in world.told()
+    assert f"a {chosen or 'glibc.malloc.tcache_count=127'} {os.environ['PATH']}" in world.told()
 
 
 async def test_what_is_killed_starts_again(world):
