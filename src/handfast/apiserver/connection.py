@@ -162,9 +162,9 @@ class Connection(web.RequestHandler):
             handler, message = self._make_error_handler(message), web_protocol.ERROR
         try:
             return self._request(message, payload), payload, handler
-        except ValueError as error:
+        except ValueError:
             # 6. aiohttp parses the target again, and stumbles over a host such as `xn--`.
-            broken = web_protocol._ErrInfo(400, error, "the request target is malformed")
+            broken = web_protocol._ErrInfo(400, ValueError(), "the request target is malformed")
             return self._request(web_protocol.ERROR, payload), payload, self._make_error_handler(broken)
 
     def _request(self, message: http_parser.RawRequestMessage, payload: streams.StreamReader) -> web.BaseRequest:
@@ -215,7 +215,9 @@ class Connection(web.RequestHandler):
             if self._head_bytes > self._limits.head_bytes:
                 self._head_too_large()
                 return
-        if self._messages and getattr(self._messages[-1][0], "exc", None) is not None:
+        if self._messages and isinstance(broken := self._messages[-1][0], web_protocol._ErrInfo):
+            # Its traceback holds a frame that holds it in turn: only the collector would find the two.
+            broken.exc.__traceback__ = None
             self._break_off(body)
         if self._messages or self._request_in_progress:
             self._head_done()

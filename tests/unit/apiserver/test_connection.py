@@ -30,6 +30,18 @@ async def test_a_connection_leaves_nothing_for_the_collector(door: Opener) -> No
                     await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("sent", [b"no HTTP\r\n\r\n", b"GET http://xn--/ HTTP/1.1\r\nHost: x\r\n\r\n"])
+async def test_what_is_no_request_leaves_nothing_for_the_collector(door: Opener, sent: bytes) -> None:
+    async with door() as opened:
+        with leftovers.without_collector(connection.Connection) as left:
+            async with opened.line(client()) as line:
+                await line.send(sent)
+                assert (await line.reply()).status == 400
+            async with asyncio.timeout(5):
+                while left():
+                    await asyncio.sleep(0.01)
+
+
 class TestRequests:
     """4."""
 
