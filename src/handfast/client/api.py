@@ -71,7 +71,12 @@ class Listing(msgspec.Struct, Generic[T]):
     """A list, or one page of it."""
 
     metadata: ListMeta
-    items: list[T]
+    # Go writes a list of nothing as null, and Kubernetes does so for Secrets, for one.
+    listed: list[T] | None = msgspec.field(name="items")
+
+    @property
+    def items(self) -> list[T]:
+        return self.listed or []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,6 +100,15 @@ async def test_a_list_is_read_page_by_page():
     assert [request.params for request in server.requests] == [{"limit": "500"}, {"limit": "500", "continue": "next"}]
 
 
+async def test_a_list_of_nothing_may_be_null():
+    """As Go writes it."""
+    nothing = scripted.answer(200, {"metadata": {"resourceVersion": "7"}, "items": None})
+    async with scripted.serving(nothing, nothing) as server, scripted.client_of(server) as client:
+        assert await client.list(THINGS) == []
+        decoder = msgspec.json.Decoder(api.Listing[partial.Partial])
+        assert [page.items async for page in client.pages(THINGS, api.EVERYTHING, decoder)] == [[]]
+
+
 async def test_a_view_decodes_only_what_it_names():
     decoder = msgspec.json.Decoder(partial.OwnedPartial)
     owners = [{"uid": "o", "kind": "K", "name": "n", "apiVersion": "v1", "controller": True}]
