@@ -487,8 +487,10 @@ class TestRefusals:
         assert not machine.bootstrap.exists()
 
     def test_nothing_to_start_with(self, machine: Machine) -> None:
-        done = up_world.run("node", "run", *machine.places, "--node-name", machine.name, "--listen", "127.0.0.1:0")
-        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "reason: NoCredentials")
+        """The bootstrap kubeconfig is named, since the machine of the tests may have one in the place that is looked in."""
+        words = (*machine.places, "--bootstrap-kubeconfig", machine.bootstrap, "--node-name", machine.name)
+        done = up_world.run("node", "run", *words, "--listen", "127.0.0.1:0")
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "reason: NoBootstrapKubeconfig")
 
     def test_nothing_to_recover(self, machine: Machine) -> None:
         done = up_world.run("node", "recover", *machine.places)
