@@ -406,9 +406,11 @@ async def test_nobody_answers_and_the_next_start_goes_on(node: Node) -> None:
     await node.pass_until(holding.done, step=5)
     with pytest.raises(errors.Unavailable, match="no certificate was obtained within 300 seconds") as caught:
         await holding
-    assert caught.value.reason == "BootstrapTimeout"
-    await node.stop()
     [name] = node.certifier.requests
+    assert caught.value.reason == "BootstrapTimeout"
+    assert f'csr "{name}" was not approved within 300 seconds' in caught.value.message
+    assert caught.value.hint == f"look at it with: handfast csr explain {name}"
+    await node.stop()
     again = asyncio.create_task(node.boot().hold())
     await node.pass_until(lambda: node.manager.last_error is None)
     await certifying.issue(node.certifier, await node.certifier.client.get(certificates.REQUESTS, name))

@@ -177,7 +177,7 @@ class Node(certificates.CertificateManager):
     async def _rest(self, seconds: float) -> None:
         await _pause(seconds)
 
-    async def _renewed(self, wanted: certificate_wishes.Wanted) -> pairs.Pair:
+    async def _renewed(self, wanted: certificate_wishes.Wanted, seconds: float) -> pairs.Pair:
         return cast(pairs.Pair, self._fleet.answer(self))
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from handfast import errors
 from handfast.api import status
-from handfast.client import api
+from handfast.client import api, partial
 from handfast.client import transport as transports
 from handfast.pki import keys, requests
 from handfast.rules import certificate_wishes
@@ -115,7 +115,7 @@ async def obtain(
     asking = _Asking(client, key, wanted, clock)
     if not await tasks.within(asking.run(), clock, seconds):
         raise StillPending(
-            f'csr "{asking.name}" was not {asking.missing} within {seconds:g} seconds',
+            f'csr "{asking.name}" {asking.lacks} within {seconds:.0f} seconds',
             hint=f"look at it with: handfast csr explain {asking.name}",
         )
     return asking.certificate
@@ -128,7 +128,8 @@ class _Asking:
         self, client: api.Client, key: keys.PrivateKey, wanted: certificate_wishes.Wanted, clock: clocks.Clock
     ) -> None:
         self.name = certificate_wishes.name_of(key.public, wanted)
-        self.missing = "accepted"
+        # What is said of it should the time run out.
+        self.lacks = "was not accepted"
         self.certificate = b""
         self._client = client
         self._key = key
@@ -193,12 +194,12 @@ class _Asking:
             raise _ended("is denied", "RequestDenied", denied)
         if (failed := conditions.get("Failed")) is not None:
             raise _ended("failed", "RequestFailed", failed)
-        if "Approved" not in conditions:
-            self.missing = "approved"
+        if (approved := conditions.get("Approved")) is None:
+            self.lacks = "was not approved"
             return False
         issued = found.certificate()
         if not issued:
-            self.missing = "signed"
+            self.lacks = f"was approved ({approved.reason}), and not signed by {self._wanted.signer}"
             return False
         self.certificate = certificate_wishes.granted(issued, self._key.public, self._wanted, self._clock.now())
         return True
@@ -221,10 +222,12 @@ class _Asking:
             raise self._deleted()
         if event.type not in {"ADDED", "MODIFIED", "BOOKMARK"}:
             raise transports.status_error(bytes(event.object), 500)
-        found = _decoded(_requests, event.object)
         if event.type != "BOOKMARK":
-            return self._seen(found)
-        self._version = found.metadata.resource_version or self._version
+            return self._seen(_decoded(_requests, event.object))
+        # The rest of it need not look like a request: kube-apiserver has null there.
+        if not (version := partial.identify(event.object).metadata.resource_version):
+            raise errors.Unavailable("a bookmark has no version", reason="BadAnswer")
+        self._version = version
         return False
 
     def _deleted(self) -> errors.Refused:

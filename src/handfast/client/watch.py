@@ -7,7 +7,9 @@ It survives what watches meet every day:
 2. 410, as an ERROR event or as the answer's code: it lists anew, and the sink learns what is gone;
 3. 429, 5xx and an absent server: it waits, at least as long as Retry-After says, longer each time;
 4. a server that closes at once again and again: it waits as for an error;
-5. an object that does not fit the view: it is told of once and skipped. Of its deletion the sink learns all the same.
+5. an object that does not fit the view: it is told of once and skipped. Of its deletion the sink learns all the same;
+6. a bookmark with an object that could not exist, as kube-apiserver sends it (null where the kind requires something):
+   nothing counts but its version.
 
 It keeps no objects; that is the sink's (`cache`). What arrives in one read is handed over without a task, a
 suspension or a log line per event.
@@ -193,13 +195,14 @@ class Reflector(Generic[V]):
 
     def _take(self, lines: list[bytes]) -> None:
         decode, put, remove = self._events.decode, self._sink.put, self._sink.remove
-        event: _Event[V] | None = None
+        last: partial.Viewed | None = None
         try:
             for line in lines:
                 try:
                     event = decode(line)
                 except msgspec.DecodeError as error:
-                    self._skip(line, error)
+                    if (skipped := self._skip(line, error)).metadata.resource_version:
+                        last = skipped
                     continue
                 kind = event.type
                 if kind in {"ADDED", "MODIFIED"}:
@@ -207,27 +210,31 @@ class Reflector(Generic[V]):
                 elif kind == "DELETED":
                     remove(event.object)
                 elif kind != "BOOKMARK":
-                    event = None
                     raise _failure(line)
+                last = event.object
         finally:
             # Of what arrived together only the last version matters.
-            if event is not None and event.object.metadata.resource_version:
-                self._version = event.object.metadata.resource_version
+            if last is not None and last.metadata.resource_version:
+                self._version = last.metadata.resource_version
 
-    def _skip(self, line: bytes, error: msgspec.DecodeError) -> None:
-        """5: an event of an object that cannot be seen; anything else that is no event of ours is a failure."""
+    def _skip(self, line: bytes, error: msgspec.DecodeError) -> partial.Partial:
+        """5, 6: an event of an object that cannot be seen; anything else that is no event of ours is a failure."""
         try:
             event = _raw_events.decode(line)
         except msgspec.DecodeError:
             raise _failure(line) from error
+        found = partial.identify(event.object)
+        # 6.
+        if event.type == "BOOKMARK" and found.metadata.resource_version:
+            return found
         # A Status does not look like the objects watched for.
         if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
             raise _failure(line) from error
-        found = partial.identify(event.object)
         self._client.oddities.skip(self._source.resource.plural, found, error)
         if event.type == "DELETED":
             # Whoever removes looks at nothing but the identity.
             self._sink.remove(cast("V", found))
+        return found
 
 
 def _failure(line: bytes) -> errors.HandfastError:

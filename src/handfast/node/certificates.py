@@ -153,8 +153,11 @@ class CertificateManager:
 
     async def hold(self, seconds: float) -> pairs.Pair:
         """A usable pair, asked for if there is none, also with rotation off; Unavailable after so many seconds."""
-        if not self.usable():
-            await tasks.within(self._until_usable(), self._clock, seconds)
+        end = self._clock.monotonic() + seconds
+        # An attempt is given what is left and no more, so that it can say itself what it waited for.
+        while not self.usable() and (left := end - self._clock.monotonic()) > 0:
+            if wait := await self._attempt("there is no certificate that can be used", min(left, ATTEMPT_SECONDS)):
+                await self._rest(min(wait, max(end - self._clock.monotonic(), 0.0)))
         if self._pair is None or not self.usable():
             last = self.last_error
             why = f"; the last error: {last.message}" if last else ""
@@ -216,19 +219,14 @@ class CertificateManager:
         await tasks.wait_for_event(self._wake, self._clock, seconds)
         self._wake.clear()
 
-    async def _until_usable(self) -> None:
-        while not self.usable():
-            if wait := await self._attempt("there is no certificate that can be used"):
-                await self._rest(wait)
-
-    async def _attempt(self, why: str) -> float:
+    async def _attempt(self, why: str, seconds: float = ATTEMPT_SECONDS) -> float:
         """One attempt; how long to wait before the next one, nothing after a success."""
         wanted = self._wanted()
         if wanted is None:
             return self._look_seconds
         _log.info("a certificate is asked for", prefix=self._store.prefix, why=why)
         try:
-            pair = await self._renewed(wanted)
+            pair = await self._renewed(wanted, seconds)
         except (errors.Refused, errors.Unavailable) as error:
             self._failed(error)
             return next(self._retry_refused if error.reason in requests.KEY_IS_SPENT else self._retry)
@@ -243,8 +241,8 @@ class CertificateManager:
             await listener(pair)
         return 0.0
 
-    async def _renewed(self, wanted: certificate_wishes.Wanted) -> pairs.Pair:
-        return await renewal.renew(self._store, self._ask(), wanted, clock=self._clock, seconds=ATTEMPT_SECONDS)
+    async def _renewed(self, wanted: certificate_wishes.Wanted, seconds: float) -> pairs.Pair:
+        return await renewal.renew(self._store, self._ask(), wanted, clock=self._clock, seconds=seconds)
 
     def _failed(self, error: errors.HandfastError) -> None:
         self.renew_errors += 1

@@ -241,14 +241,22 @@ class TestTheEnd:
         assert caught.value.reason not in certificates.KEY_IS_SPENT
 
     @pytest.mark.parametrize(
-        ("document", "missing"), [(csr(2), "approved"), (csr(2, APPROVED), "signed"), (None, "accepted")]
+        ("document", "lacks"),
+        [
+            (csr(2), "was not approved"),
+            (
+                csr(2, {**APPROVED, "reason": "AutoApproved"}),
+                f"was approved (AutoApproved), and not signed by {WANTED.signer}",
+            ),
+            (None, "was not accepted"),
+        ],
     )
-    async def test_of_patience(self, document, missing):
+    async def test_of_patience(self, document, lacks):
         steps = () if document is None else (scripted.answer(201, document), scripted.stream(then="hold"))
         async with scripted.serving(*steps) as server:
             with pytest.raises(certificates.StillPending) as caught:
                 await obtain(server, seconds=10)
-        assert caught.value.message == f'csr "{NAME}" was not {missing} within 10 seconds'
+        assert caught.value.message == f'csr "{NAME}" {lacks} within 10 seconds'
         assert (caught.value.reason, caught.value.hint) == (
             "Timeout",
             f"look at it with: handfast csr explain {NAME}",
@@ -267,6 +275,17 @@ class TestWatch:
         async with scripted.serving(
             scripted.answer(201, csr(1)),
             scripted.stream(scripted.bookmark(5)),
+            scripted.stream(ISSUED, then="hold"),
+        ) as server:
+            await obtain(server)
+        assert [request.params.get("resourceVersion") for request in server.requests] == [None, "1", "5"]
+
+    async def test_a_bookmark_need_not_look_like_a_request(self):
+        """As kube-apiserver sends it."""
+        mark = {**csr(5), "spec": {"request": None, "signerName": ""}}
+        async with scripted.serving(
+            scripted.answer(201, csr(1)),
+            scripted.stream(modified(mark, "BOOKMARK")),
             scripted.stream(ISSUED, then="hold"),
         ) as server:
             await obtain(server)

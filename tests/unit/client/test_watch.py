@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -274,6 +275,41 @@ async def test_an_odd_object_is_skipped_and_its_deletion_is_not():
         assert follower.changes == ["+a", "+b", "-a"]
         assert [(log["log_level"], log["name"]) for log in logs] == [("warning", name) for name in ("z", "y", "a")]
         assert server.requests[1].params["resourceVersion"] == "10"
+
+
+class _Strict(partial.Partial, frozen=True, gc=False, kw_only=True):
+    """A view that a bookmark of kube-apiserver does not fit: there `request` is null."""
+
+    request: str
+
+
+async def test_of_a_bookmark_only_the_version_counts():
+    fits = {"type": "ADDED", "object": {**scripted.thing("a", 11), "request": "r"}}
+    mark = {"type": "BOOKMARK", "object": {"request": None, "metadata": {"resourceVersion": "40", "name": ""}}}
+    together = b"".join(msgspec.json.encode(line) + b"\n" for line in (fits, mark))
+    source: watch.Source[partial.Partial] = watch.Source(resource=THINGS, view=_Strict)
+    async with (
+        scripted.serving(
+            scripted.listing("10"), scripted.stream(together), scripted.stream(mark), scripted.stream(then="hold")
+        ) as server,
+        following(server, source) as follower,
+    ):
+        with capture_logs() as logs:
+            await advance_until(server, follower.clock, 4)
+        assert follower.changes == ["+a"]
+        assert [request.params["resourceVersion"] for request in server.requests[1:]] == ["10", "40", "40"]
+        assert logs == []
+
+
+async def test_an_odd_object_without_a_version_takes_none_back():
+    odd = {"type": "MODIFIED", "object": scripted.thing("y", 12, resourceVersion=5)}
+    lines = b"".join(msgspec.json.encode(line) + b"\n" for line in (scripted.event("ADDED", "b", 11), odd))
+    async with (
+        scripted.serving(scripted.listing("10"), scripted.stream(lines), scripted.stream(then="hold")) as server,
+        following(server) as follower,
+    ):
+        await advance_until(server, follower.clock, 3)
+        assert server.requests[2].params["resourceVersion"] == "11"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Manager(certificates.CertificateManager):
         super().__init__(store, lambda: wanted, lambda: None, clock=clock, chance=lambda: 0.0)  # type: ignore[arg-type, return-value]
         self.fail = False
 
-    async def _renewed(self, wanted: certificate_wishes.Wanted):
+    async def _renewed(self, wanted: certificate_wishes.Wanted, seconds: float):
         if self.fail:
             raise errors.Unavailable("down")
         return pairing.pair(begins=self._clock.now(), lasts=10 * pairing.HOUR)
