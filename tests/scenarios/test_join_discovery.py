@@ -10,6 +10,7 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import datetime
 import io
 import os
 import pathlib
@@ -59,8 +60,11 @@ class Joinable:
         assert (await self.world.request("POST", f"{PUBLIC}/roles", role)).status == 201
         assert (await self.world.request("POST", f"{PUBLIC}/rolebindings", binding)).status == 201
 
-    async def add(self, token: tokens.Token, *usages: str) -> None:
-        answer = await self.world.request("POST", SECRETS, tokens.secret_document(token, usages=usages))
+    async def add(self, token: tokens.Token, *usages: str, ago: float | None = None) -> None:
+        """`ago` it expired."""
+        ended = None if ago is None else self.world.clock.now() - datetime.timedelta(seconds=ago)
+        document = tokens.secret_document(token, usages=usages, expiration=ended)
+        answer = await self.world.request("POST", SECRETS, document)
         assert answer.status == 201, answer.body
 
     async def run(self, *words: object) -> int:
@@ -125,6 +129,19 @@ class TestToken:
     async def test_unknown(self, joinable, pinned):
         await joinable.publish(joinable.info, OTHER)
         assert (await refusal(joinable.search(pinned=pinned))).reason == "UnknownTokenID"
+
+    @pytest.mark.parametrize("signs", [TOKEN, OTHER], ids=["signature still there", "signature gone"])
+    async def test_expired(self, joinable, signs, capfd):
+        """The server knows it until the cleaner has been there, and says so to who holds it."""
+        await joinable.publish(joinable.info, signs)
+        await joinable.add(TOKEN, "signing", "authentication", ago=1)
+        words = ("--token", TOKEN.text, "--discovery-token-ca-cert-hash", joinable.pin)
+        assert await joinable.join(joinable.address, *words) == 1
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert "error: token 'abcdef' has expired\nhint: make a new one on a control plane" in err
+        assert err.splitlines()[-1] == "reason: TokenExpired"
+        assert not joinable.kubeconfig.exists()
 
     async def test_not_open_to_all(self, world, tmp_path):
         closed = Joinable(world, tmp_path)

@@ -77,7 +77,7 @@ async def told(
         async with c.running(world):
             await story.join()
         # At once: what would have happened in these days, minute by minute, is not what is told here.
-        clock._start += days * DAY
+        clock.set_wall((days * DAY).total_seconds())
         yield story
 
 

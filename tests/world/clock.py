@@ -13,7 +13,7 @@ START = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
 class MovableClock:
-    """`advance` moves both the wall clock and the monotonic one."""
+    """`advance` moves both the wall clock and the monotonic one, `set_wall` only the one."""
 
     def __init__(self, start: datetime.datetime = START) -> None:
         self._start = start
@@ -34,6 +34,10 @@ class MovableClock:
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), future))
         await future
+
+    def set_wall(self, seconds: float) -> None:
+        """Somebody sets the wall clock, ahead or back; no time passes, and nobody wakes."""
+        self._start += datetime.timedelta(seconds=seconds)
 
     async def advance(self, seconds: float) -> None:
         """Move time on, waking sleepers in order, each at its own instant."""

@@ -51,7 +51,6 @@ Build = Callable[[loop.Context], loop.Controller[Any]]
 
 _log = structlog.get_logger("handfast.controllers")
 
-_LEASE = "handfast-controllers"
 _DRAIN_SECONDS = 5.0
 
 
@@ -219,7 +218,7 @@ async def run(
 
 async def _take_turns(role: _Role, client: api.Client, clock: clocks.Clock) -> None:
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
-    lock = leader.Lock(client, clock, name=_LEASE, identity=identity)
+    lock = leader.Lock(client, clock, name=controller_names.LEASE, identity=identity)
     role.lock = lock
     try:
         await lock.run(role.work)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from handfast import errors
 from handfast.assembly import config, endpoints, layout
 from handfast.cli import output, settings, signing_flags, supervised
 from handfast.runtime import clock, files
@@ -127,9 +128,19 @@ def apiserver_command(
 @click.option("--kubeconfig", type=click.Path(), help="How to reach the API.  [default: controllers.conf of --dir]")
 @settings.setting_options("advertise", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays")
 @signing_flags.options
+@click.option(
+    "--print-manifest",
+    is_flag=True,
+    help="Print what these controllers need in a cluster with another API server, and start nothing.",
+)
 @supervised.option
 def controllers_command(
-    directory: str, config_file: str | None, kubeconfig: str | None, tie: int | None, **flags: Any
+    directory: str,
+    config_file: str | None,
+    kubeconfig: str | None,
+    print_manifest: bool,
+    tie: int | None,
+    **flags: Any,
 ) -> None:
     """Run controllers against the API that a kubeconfig names: this program's own, or any cluster's.
 
@@ -140,6 +151,9 @@ def controllers_command(
     with supervised.tied(tie):
         place = layout.Layout.at(directory)
         chosen = _configuration(place, flags, config_file, tie)
+        if print_manifest:
+            _print_manifest(chosen.controllers)
+            return
         from handfast.assembly import controllers
         from handfast.cli import foreground
 
@@ -155,6 +169,27 @@ def controllers_command(
             clock=clock.SystemClock(),
         )
         foreground.run(work, chosen.log_level)
+
+
+def _print_manifest(selection: Sequence[str]) -> None:
+    """For `kubectl apply --filename -`."""
+    from handfast.assembly import controller_names, controller_rights
+
+    names = controller_names.chosen(selection)
+    found = controller_rights.documents(names)
+    others = controller_rights.without(names)
+    if not found:
+        raise errors.Refused(
+            f"of {', '.join(others)} nothing is printed: a cluster has its own controllers for that",
+            reason="NoManifest",
+            hint=f"choose from: --controllers {','.join(controller_rights.RIGHTS)}",
+        )
+    output.result("---\n" + "\n---\n".join(output.document(each, "yaml") for each in found))
+    if others:
+        output.note(
+            f"nothing is printed for {', '.join(others)}, which a cluster has of its own: "
+            f"start with --controllers {','.join(name for name in names if name not in others)}"
+        )
 
 
 def _tls_files(certificate: str | None, key: str | None) -> tuple[str, str] | None:

@@ -3,6 +3,9 @@
 
 A key added while it is being worked on is handed out again afterwards, so no change is missed and none is handled
 twice at a time. It does not know what the keys mean.
+
+What is promised for later is promised on the monotonic clock, and is often about an instant of the wall clock. When that one
+is set, or the machine has slept, every promise is kept at once: whoever gets the key looks what time it is.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import random as randomness
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -20,6 +24,9 @@ from handfast.runtime import clock as clocks
 K = TypeVar("K", bound=Hashable)
 
 RETRY = backoff.Schedule(initial=0.05, cap=300.0)
+# How often it is looked whether the wall clock was set, while something is promised; and by how much it may have drifted.
+_LOOK_SECONDS = 60.0
+_DRIFT_SECONDS = 1.0
 
 
 class WorkQueue(Generic[K]):
@@ -97,13 +104,21 @@ class WorkQueue(Generic[K]):
 
     async def run(self) -> None:
         """Move keys that were added for later into the queue when they are due; never returns."""
+        ahead = self._ahead()
         while True:
             self._sooner.clear()
-            self._release(self._clock.monotonic())
+            was, ahead = ahead, self._ahead()
+            now = self._clock.monotonic()
+            self._release(now if abs(ahead - was) < _DRIFT_SECONDS else math.inf)
             if self._heap:
-                await tasks.wait_for_event(self._sooner, self._clock, self._heap[0][0] - self._clock.monotonic())
+                left = min(self._heap[0][0] - now, _LOOK_SECONDS)
+                await tasks.wait_for_event(self._sooner, self._clock, left)
             else:
                 await self._sooner.wait()
+
+    def _ahead(self) -> float:
+        """By how much the wall clock is ahead of the monotonic one: always the same, unless it is set."""
+        return self._clock.now().timestamp() - self._clock.monotonic()
 
     def _release(self, now: float) -> None:
         while self._heap and (self._heap[0][0] <= now or self._due.get(self._heap[0][2]) != self._heap[0][0]):

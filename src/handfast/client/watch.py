@@ -9,7 +9,8 @@ It survives what watches meet every day:
 4. a server that closes at once again and again: it waits as for an error;
 5. an object that does not fit the view: it is told of once and skipped. Of its deletion the sink learns all the same;
 6. a bookmark with an object that could not exist, as kube-apiserver sends it (null where the kind requires something):
-   nothing counts but its version.
+   nothing counts but its version;
+7. 403 for what is optional: it is told of once, and asked for again every ten minutes.
 
 It keeps no objects; that is the sink's (`cache`). What arrives in one read is handed over without a task, a
 suspension or a log line per event.
@@ -38,6 +39,8 @@ V_contra = TypeVar("V_contra", bound=partial.Viewed, contravariant=True)
 _log = structlog.get_logger("handfast.watch")
 
 RETRY = backoff.Schedule(initial=0.2, cap=30.0)
+# How long what is optional is done without, until it is asked for again.
+_FORBIDDEN_SECONDS = 600.0
 # A watch is asked to end after this long, so that clients spread again over several servers; and a stream that is
 # silent for longer than that is dead.
 _LIFE_SECONDS = 300
@@ -65,12 +68,16 @@ class Sink(Protocol[V_contra]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Generic[V]):
-    """What to follow and how to see it; `metadata` asks the server for nothing but metadata."""
+    """What to follow and how to see it; `metadata` asks the server for nothing but metadata.
+
+    What is `optional` is done without where the server forbids it.
+    """
 
     resource: api.Addressable
     view: type[V]
     scope: api.Scope = api.EVERYTHING
     metadata: bool = False
+    optional: bool = False
 
 
 class _Event(msgspec.Struct, Generic[V], gc=False):
@@ -107,6 +114,7 @@ class Reflector(Generic[V]):
         self._version: str | None = None
         self._healthy = False
         self._expired = False
+        self._told_without = False
         view: Any = source.view
         self._lists: msgspec.json.Decoder[api.Listing[V]] = msgspec.json.Decoder(api.Listing[view])
         self._events: msgspec.json.Decoder[_Event[V]] = msgspec.json.Decoder(_Event[view])
@@ -133,6 +141,8 @@ class Reflector(Generic[V]):
                 again, self._expired, self._version = self._expired, True, None
                 return wait if again else 0.0
             wait = max(wait, float(error.retry_after))
+            if error.code == 403 and self._source.optional:
+                return self._without(error)
         # An unreachable server is told of once, by the transport.
         write: Any = _log.debug if error.reason in transports.NO_ANSWER else _log.warning
         write(
@@ -143,6 +153,13 @@ class Reflector(Generic[V]):
             wait=round(wait, 3),
         )
         return wait
+
+    def _without(self, error: status.StatusError) -> float:
+        """7: it may be meant, and is told of once."""
+        if not self._told_without:
+            self._told_without = True
+            _log.info("not followed, since it is forbidden", resource=self._source.resource.plural, error=error.message)
+        return _FORBIDDEN_SECONDS
 
     async def _list(self) -> None:
         source, sink = self._source, self._sink

@@ -25,8 +25,6 @@ from handfast.runtime import clock as clocks
 NAME = "bootstrap-signer-controller"
 SIGN = "sign"
 TELL = "tell"
-# The wall clock may be set while a timer runs, and timers run on another.
-_LOOK_AGAIN_SECONDS = 60.0
 _NO_ROOM = token_secrets.Fault(
     "NoRoomForSignature",
     f"the ConfigMap {cluster_info.NAMESPACE}/{cluster_info.NAME} has no room for its signature: tokens that expire later "
@@ -112,7 +110,7 @@ class BootstrapSigner:
         # 2.
         if wanted.next_change is None:
             return None
-        return min(_LOOK_AGAIN_SECONDS, (wanted.next_change - self._clock.now()).total_seconds())
+        return (wanted.next_change - self._clock.now()).total_seconds()
 
     def _wanted(self, data: Mapping[str, str], binary_data: Mapping[str, str]) -> cluster_info.Signatures:
         content = data.get(cluster_info.KUBECONFIG_KEY)

@@ -4,9 +4,7 @@
 `rules.request_age` says when that is. Nothing is polled and nothing is read again: of each request its identity, its
 version and its instant are remembered. It does not touch certificates: they live on without their request.
 
-1. A request is deleted only as it was seen, by UID and version; whoever changed it meanwhile has the watch tell of it.
-2. Timers run on another clock than the one that requests are dated by, so that none runs for longer than an hour: after
-   that the instant is compared again.
+A request is deleted only as it was seen, by UID and version; whoever changed it meanwhile has the watch tell of it.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from handfast.rules import request_age
 from handfast.runtime import clock as clocks
 
 NAME = "certificatesigningrequest-cleaner-controller"
-_LOOK_AGAIN_SECONDS = 3600.0
 
 DELETED = prometheus_client.Counter("handfast_csr_cleaner_deleted", "Requests deleted, by rule.", ["rule"])
 
@@ -71,7 +68,6 @@ class CsrCleaner:
         left = _left(timed.at, self._clock.now())
         if left > 0:
             return left
-        # 1.
         with api.MISSING_OK:
             await self._client.delete(
                 certificate_requests.RESOURCE, name, uid=timed.uid, resource_version=timed.version
@@ -83,8 +79,7 @@ class CsrCleaner:
 
 
 def _left(at: datetime.datetime, now: datetime.datetime) -> float:
-    # 2.
-    return min(_LOOK_AGAIN_SECONDS, max(0.0, (at - now).total_seconds()))
+    return max(0.0, (at - now).total_seconds())
 
 
 def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Controller[str]:

@@ -121,7 +121,11 @@ class Ledger:
         if version:
             version = await self._patch(old, version, new)
         else:
-            made = await self._client.create(LOGS, {"metadata": {"name": new.name}, "spec": ledger.spec_of(new)})
+            # Kubernetes takes objects that do not name their kind, but not those of a CustomResourceDefinition.
+            head = {"apiVersion": LOGS.api_version, "kind": LOGS.kind}
+            made = await self._client.create(
+                LOGS, {**head, "metadata": {"name": new.name}, "spec": ledger.spec_of(new)}
+            )
             version = made["metadata"]["resourceVersion"]
         WRITES.labels("ok").inc()
         self._newest = (ledger.following(new), "") if new.sealed else (new, version)
@@ -165,5 +169,5 @@ class Ledger:
             raise errors.Unavailable(
                 f"this API server does not serve {LOGS.plural}.{LOGS.group}, and nothing is signed that is not written down",
                 reason="NoLedger",
-                hint="create the CustomResourceDefinition of this kind there",
+                hint="define it there with what `handfast serve controllers --print-manifest` prints",
             ) from None

@@ -46,11 +46,13 @@ OF_ANOTHER_TYPE = watch.Source(
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type!={tokens.SECRET_TYPE}"),
     metadata=True,
 )
+# It takes the right to read every Secret of a cluster, which a signer is better without (`assembly.controller_rights`).
 ELSEWHERE = watch.Source(
     resource=SECRETS,
     view=partial.Partial,
     scope=api.Scope(field_selector=f"type={tokens.SECRET_TYPE},metadata.namespace!={tokens.NAMESPACE}"),
     metadata=True,
+    optional=True,
 )
 
 

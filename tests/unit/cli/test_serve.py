@@ -5,6 +5,7 @@ import json
 import socket
 
 import pytest
+import yaml
 
 from handfast.cli import main, output
 from handfast.runtime import files
@@ -80,3 +81,35 @@ def test_controllers_without_a_kubeconfig(tmp_path, capsys, kubeconfig):
     assert "hint: name another kubeconfig with --kubeconfig" in err
     assert "--dir" not in err
     assert "Traceback" not in err
+
+
+class TestManifest:
+    def test_for_kubectl_apply(self, tmp_path, capsys):
+        assert run("controllers", "--dir", tmp_path, "--print-manifest", "--controllers", "bootstrapsigner") == 0
+        out, err = capsys.readouterr()
+        assert [each["kind"] for each in yaml.safe_load_all(out)] == [
+            "ServiceAccount",
+            *("ClusterRole", "ClusterRoleBinding"),
+            *("Role", "RoleBinding") * 2,
+        ]
+        assert err == ""
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_a_cluster_has_of_its_own_is_named(self, tmp_path, capsys):
+        assert run("controllers", "--dir", tmp_path, "--print-manifest") == 0
+        out, err = capsys.readouterr()
+        assert "CustomResourceDefinition" in out
+        assert err.startswith("note: nothing is printed for namespace-controller, ")
+        assert "start with --controllers certificatesigningrequest-approving-controller," in err
+
+    def test_of_nothing(self, tmp_path, capsys):
+        names = "namespace-controller,event-ttl-controller"
+        assert run("controllers", "--dir", tmp_path, "--print-manifest", "--controllers", names) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.splitlines()[0].startswith("error: of namespace-controller, event-ttl-controller nothing is printed")
+        assert err.splitlines()[-1] == "reason: NoManifest"
+
+    def test_of_a_controller_that_there_is_not(self, tmp_path, capsys):
+        assert run("controllers", "--dir", tmp_path, "--print-manifest", "--controllers", "nope") == 2
+        assert "there is no controller 'nope' here" in capsys.readouterr().err

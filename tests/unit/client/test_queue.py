@@ -5,6 +5,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import pytest
+
 from handfast.client import queue
 from handfast.runtime import backoff
 from tests.world.clock import MovableClock, settle
@@ -96,6 +98,32 @@ async def test_retries_wait_longer_until_forgotten():
         assert waits == [1, 2, 4, 4]
         work.forget("a")
         assert work.retry("a") == 1
+
+
+@pytest.mark.parametrize("seconds", [7200.0, -7200.0, 1.0])
+async def test_what_was_promised_is_looked_at_when_the_wall_clock_is_set(seconds: float):
+    async with running() as (work, clock):
+        work.add_after("a", 3600)
+        work.add_after("b", 86400)
+        await settle()
+        clock.set_wall(seconds)
+        await clock.advance(queue._LOOK_SECONDS)
+        assert await taken(work) == ["a", "b"]
+        # Once; from then on the clock is right.
+        work.add_after("a", 3600)
+        await clock.advance(3000)
+        assert await taken(work) == []
+        await clock.advance(601)
+        assert await taken(work) == ["a"]
+
+
+async def test_a_clock_that_is_disciplined_disturbs_nobody():
+    async with running() as (work, clock):
+        work.add_after("a", 3600)
+        for _ in range(50):
+            clock.set_wall(0.03)
+            await clock.advance(60)
+        assert await taken(work) == []
 
 
 async def test_many_timers_cost_no_tasks():

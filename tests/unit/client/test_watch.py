@@ -312,6 +312,29 @@ async def test_an_odd_object_without_a_version_takes_none_back():
         assert server.requests[2].params["resourceVersion"] == "11"
 
 
+async def test_what_is_optional_is_done_without_where_it_is_forbidden():
+    source = watch.Source(resource=THINGS, view=partial.Partial, optional=True)
+    async with (
+        scripted.serving(
+            *(scripted.status(403, "Forbidden") for _ in range(3)), scripted.listing("10"), scripted.stream(then="hold")
+        ) as server,
+        following(server, source) as follower,
+    ):
+        with capture_logs() as logs:
+            assert await advance_until(server, follower.clock, 5) == pytest.approx(3 * 600)
+        assert [(log["log_level"], log["event"]) for log in logs] == [("info", "not followed, since it is forbidden")]
+
+
+async def test_what_is_forbidden_and_not_optional_is_asked_for_again_and_again():
+    async with (
+        scripted.serving(*(scripted.status(403, "Forbidden") for _ in range(3))) as server,
+        following(server) as follower,
+    ):
+        with capture_logs() as logs:
+            assert await advance_until(server, follower.clock, 3) < 10
+        assert {(log["log_level"], log["reason"]) for log in logs} == {("warning", "Forbidden")}
+
+
 @pytest.mark.parametrize(
     "line",
     [{"type": "BOOKMARK", "object": {"metadata": 5}}, {"type": "NEWS", "object": {"metadata": 5}}, {"object": 1}],

@@ -184,13 +184,6 @@ async def test_removed_at_the_instant_of_expiry():
     assert world.data() == {"kubeconfig": "payload"}
 
 
-async def test_a_far_expiry_is_looked_at_again_in_case_the_clock_is_set():
-    world = World()
-    world.config_map({"kubeconfig": "payload"})
-    world.token(seconds=86400)
-    assert await world.sign() == 60.0
-
-
 async def test_what_was_seen_is_compared_with_what_is_there():
     world = World()
     world.config_map({"kubeconfig": "payload"})

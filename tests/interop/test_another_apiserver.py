@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handfast's controllers, commands and agent on an API server that they did not start: its own, and a stock kube-apiserver.
+
+Proves that the same code works on both, from `init --kubeconfig` to a certificate, and that the controllers need no right
+beyond those of the manifest that they print: they run as its service account, and the audit log shows what they were
+refused. Where there is no kube-apiserver its half is not proven: see `clusters`.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from handfast.assembly import controller_rights
+from handfast.bootstrap import cluster_info, jws, tokens
+from handfast.pki import pairs
+from tests.interop import clusters, running, tools
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+TRUST = ",".join(controller_rights.RIGHTS)
+INFO = ("get", "configmap", "cluster-info", "--namespace", "kube-public")
+SERVING = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "serving"},
+    "rules": [
+        {
+            "apiGroups": ["certificates.k8s.io"],
+            "resources": ["certificatesigningrequests/selfnodeserver"],
+            "verbs": ["create"],
+        }
+    ],
+}
+SERVERS = {"handfast": clusters.handfast_server, "kube-apiserver": clusters.kube_apiserver}
+
+
+@pytest.fixture(scope="module", params=list(SERVERS))
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[clusters.Cluster]:
+    with SERVERS[request.param](tmp_path_factory.mktemp(request.param)) as found:
+        found.handfast("init", "--token", "")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def kubectl(
+    cluster: clusters.Cluster, kubectl_found: tuple[str, tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
+) -> running.Kubectl:
+    binary, version = kubectl_found
+    return running.Kubectl(binary, tmp_path_factory.mktemp("home"), cluster.kubeconfig, version)
+
+
+@pytest.fixture(scope="module")
+def controllers(cluster: clusters.Cluster, kubectl: running.Kubectl) -> Iterator[pathlib.Path]:
+    """Those of the manifest, as its account; the log of them."""
+    manifest = tools.Tool(tools.HANDFAST)("serve", "controllers", "--print-manifest", "--controllers", TRUST).stdout
+    documents = list(yaml.safe_load_all(manifest))
+    if not cluster.stock:
+        # Its own server has the kind.
+        documents = [each for each in documents if each["kind"] != "CustomResourceDefinition"]
+    kubectl("apply", "--filename", "-", stdin=yaml.safe_dump_all(documents))
+    if cluster.stock:
+        kubectl("wait", "--for", "condition=Established", "crd/issuancelogs.handfast.dev")
+    token = kubectl(
+        "create", "token", controller_rights.ACCOUNT, "--namespace", controller_rights.NAMESPACE
+    ).out.strip()
+    config = cluster.directory.parent / "account.conf"
+    config.with_suffix(".token").write_text(token)
+    config.with_suffix(".token").chmod(0o600)
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [
+                    {
+                        "name": "c",
+                        "cluster": {
+                            "server": f"https://{cluster.address}",
+                            "certificate-authority": str(cluster.pki / "ca.crt"),
+                        },
+                    }
+                ],
+                "users": [{"name": "u", "user": {"tokenFile": "account.token"}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    log = cluster.directory.parent / "controllers.log"
+    words: list[object] = [*tools.HANDFAST, "serve", "controllers", "--dir", cluster.directory.parent / "none"]
+    words += ["--kubeconfig", config, "--controllers", TRUST, "--advertise", cluster.address, "--leader-elect"]
+    words += [
+        "--cluster-signing-cert-file",
+        cluster.pki / "ca.crt",
+        "--cluster-signing-key-file",
+        cluster.pki / "ca.key",
+    ]
+    with clusters.process([*words, "--admin-listen", "127.0.0.1:0"], log) as started:
+        running.eventually(lambda: "controllers started" in log.read_text(), f"controllers: {log}")
+        yield log
+        assert started.poll() is None, log.read_text()
+    # Whatever the tests had them do, the manifest was enough for it; and what they do without is told of once.
+    assert [line for line in cluster.refused() if not line.startswith("list /api/v1/secrets?")] == []
+    assert log.read_text().count("not followed, since it is forbidden") == 1
+
+
+def signature(kubectl: running.Kubectl, token: tokens.Token) -> str:
+    found: dict[str, Any] = kubectl.json(*INFO)["data"]
+    if (text := found.get(f"{cluster_info.SIGNATURE_PREFIX}{token.id}")) is not None:
+        jws.verify(text, found["kubeconfig"].encode(), token)
+    return text or ""
+
+
+def create(cluster: clusters.Cluster, *arguments: object) -> tokens.Token:
+    return tokens.parse(cluster.handfast("token", "create", *arguments).stdout.strip())
+
+
+def secret(token: tokens.Token) -> tuple[str, ...]:
+    return "secret", f"bootstrap-token-{token.id}", "--namespace", "kube-system"
+
+
+def expire(kubectl: running.Kubectl, token: tokens.Token) -> None:
+    kubectl("patch", *secret(token), "--patch", json.dumps({"stringData": {"expiration": "2020-01-01T00:00:00Z"}}))
+
+
+class TestInit:
+    def test_asked_twice_it_changes_nothing(self, cluster: clusters.Cluster) -> None:
+        done = cluster.handfast("init", "-o", "json")
+        found = json.loads(done.stdout)
+        assert {row["outcome"] for row in found["objects"]} == {"kept"}
+        assert found["servers"] == [f"https://{cluster.address}"]
+
+    def test_what_is_missing_is_made(self, cluster: clusters.Cluster, kubectl: running.Kubectl) -> None:
+        kubectl("delete", "clusterrolebinding", "kubeadm:kubelet-bootstrap")
+        done = cluster.handfast("init", "-o", "json")
+        made = [row["object"] for row in json.loads(done.stdout)["objects"] if row["outcome"] == "created"]
+        assert made == ["ClusterRoleBinding kubeadm:kubelet-bootstrap"]
+
+
+@pytest.mark.usefixtures("controllers")
+class TestTokens:
+    def test_signed_and_when_deleted_not(self, cluster: clusters.Cluster, kubectl: running.Kubectl) -> None:
+        token = create(cluster)
+        running.eventually(lambda: signature(kubectl, token), "the signature")
+        cluster.handfast("token", "delete", token.id)
+        running.eventually(lambda: not signature(kubectl, token), "that the signature goes")
+
+    def test_expired(self, cluster: clusters.Cluster, kubectl: running.Kubectl) -> None:
+        token = create(cluster)
+        running.eventually(lambda: signature(kubectl, token), "the signature")
+        expire(kubectl, token)
+        running.eventually(lambda: not signature(kubectl, token), "that the signature goes")
+        running.eventually(
+            lambda: "NotFound" in kubectl("get", *secret(token), code=None).err, "that the cleaner deletes it"
+        )
+
+    def test_the_published_text_is_kept_and_signed_anew(
+        self, cluster: clusters.Cluster, kubectl: running.Kubectl
+    ) -> None:
+        token = create(cluster)
+        running.eventually(lambda: signature(kubectl, token), "the signature")
+        before = kubectl.json(*INFO)["data"]["kubeconfig"]
+        other = before.replace(cluster.address, "192.0.2.1:6443")
+        kubectl("patch", *INFO[1:], "--patch", json.dumps({"data": {"kubeconfig": other}}))
+
+        def restored() -> bool:
+            data = kubectl.json(*INFO)["data"]
+            return bool(data["kubeconfig"] == before and data.get(f"{cluster_info.SIGNATURE_PREFIX}{token.id}"))
+
+        running.eventually(restored, "the text as it was, signed")
+        assert signature(kubectl, token)
+
+    def test_a_secret_that_is_no_token_is_told_of(self, kubectl: running.Kubectl) -> None:
+        kubectl("create", "secret", "generic", "bootstrap-token-oddity", "--namespace", "kube-system")
+        shown = ("get", "events", "--namespace", "kube-system", "--field-selector", "involvedObject.kind=Secret")
+        running.eventually(lambda: "WrongSecretType" in kubectl(*shown).out, "the Warning event")
+
+    def test_limits_that_this_server_does_not_know(self, cluster: clusters.Cluster) -> None:
+        done = cluster.handfast("token", "create", "--max-uses", "1")
+        assert ("does not enforce" in done.stderr) is cluster.stock
+
+
+@pytest.mark.usefixtures("controllers")
+class TestJoining:
+    @pytest.fixture
+    def machine(self, tmp_path: pathlib.Path) -> tuple[object, ...]:
+        return "--kubeconfig", tmp_path / "kubelet.conf", "--cert-dir", tmp_path / "pki"
+
+    @pytest.fixture
+    def command(self, cluster: clusters.Cluster, tmp_path: pathlib.Path, machine: tuple[object, ...]) -> list[object]:
+        """To be typed on the machine."""
+        made = cluster.handfast("token", "create", "--print-join-command").stdout.split()
+        return [*made[1:], *machine, "--bootstrap-kubeconfig", tmp_path / "bootstrap.conf", "--node-name", "joins"]
+
+    def test_to_the_certificate_and_on(
+        self,
+        cluster: clusters.Cluster,
+        kubectl: running.Kubectl,
+        tmp_path: pathlib.Path,
+        machine: tuple[object, ...],
+        command: list[object],
+    ) -> None:
+        tools.Tool(tools.HANDFAST)(*command, "--timeout", "60s")
+        pair = pairs.read((tmp_path / "pki" / "kubelet-client-current.pem").read_bytes())
+        assert str(pair.leaf.subject) == "CN=system:node:joins,O=system:nodes"
+        assert pair.leaf.serial in cluster.handfast("ledger", "list", "-o", "json").stdout
+        cluster.handfast("ledger", "verify")
+        # Kubernetes has no role for this.
+        kubectl("apply", "--filename", "-", stdin=yaml.safe_dump(SERVING))
+        kubectl("create", "clusterrolebinding", "serving", "--clusterrole=serving", "--group=system:nodes")
+        log = tmp_path / "agent.log"
+        words = [*tools.HANDFAST, "node", "run", *machine, "--node-name", "joins", "--listen", "127.0.0.1:0"]
+        with clusters.process([*words, "--rotate-certificates", "--rotate-server-certificates"], log):
+            running.eventually(lambda: kubectl("get", "node", "joins", code=None).code == 0, f"the Node: {log}")
+            lease = ("get", "lease", "joins", "--namespace", "kube-node-lease")
+            running.eventually(lambda: kubectl(*lease, code=None).code == 0, f"its Lease: {log}")
+            serving = tmp_path / "pki" / "kubelet-server-current.pem"
+            running.eventually(serving.exists, f"its serving certificate: {log}")
+
+    def test_nobody_approves(self, cluster: clusters.Cluster, kubectl: running.Kubectl, command: list[object]) -> None:
+        """Whoever waits is told for what."""
+        kubectl("delete", "clusterrolebinding", "kubeadm:node-autoapprove-bootstrap")
+        try:
+            done = tools.Tool(tools.HANDFAST)(*command, "--timeout", "5s", code=3)
+        finally:
+            cluster.handfast("init", "--token", "")
+        assert re.search(r'csr "node-csr-\S+" was not approved within \d seconds', done.stderr)
+        assert done.stderr.splitlines()[-1] == "reason: BootstrapTimeout"
+
+    def test_an_expired_token(
+        self, cluster: clusters.Cluster, kubectl: running.Kubectl, tmp_path: pathlib.Path, command: list[object]
+    ) -> None:
+        """Its signature goes with it; that of another says that somebody signs."""
+        other = create(cluster)
+        running.eventually(lambda: signature(kubectl, other), "another signature")
+        token = tokens.parse(str(command[command.index("--token") + 1]))
+        running.eventually(lambda: signature(kubectl, token), "the signature")
+        expire(kubectl, token)
+        running.eventually(lambda: not signature(kubectl, token), "that the signature goes")
+        done = tools.Tool(tools.HANDFAST)(*command, "--timeout", "3s", code=1)
+        assert done.stderr.splitlines()[-1] == "reason: UnknownTokenID"
+        assert not (tmp_path / "bootstrap.conf").exists()

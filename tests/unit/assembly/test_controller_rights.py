@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest for a cluster with another API server. That it is enough is shown by `interop.test_another_apiserver`."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import re
+from typing import Any
+
+import pytest
+
+from handfast.api import defaults, kinds, validation
+from handfast.assembly import controller_names, controller_rights
+
+PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"
+EVERY = tuple(controller_rights.RIGHTS)
+SIGNING = "certificatesigningrequest-signing-controller"
+
+
+def roles(*names: str) -> dict[str, list[dict[str, Any]]]:
+    """The rules by namespace; the cluster's have none."""
+    found = controller_rights.documents(names)
+    return {each["metadata"].get("namespace", ""): each["rules"] for each in found if each["kind"].endswith("Role")}
+
+
+def test_each_is_the_name_of_a_controller():
+    assert set(EVERY) < set(controller_names.NAMES)
+    assert set(controller_rights.without(controller_names.NAMES)) == set(controller_names.NAMES) - set(EVERY)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_rule_says_everything(name: str):
+    rules = [rule for found in roles(name).values() for rule in found]
+    assert rules
+    assert not any("*" in word for rule in rules for words in rule.values() for word in words)
+
+
+def test_secrets_are_read_where_tokens_are():
+    where = {
+        namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "secrets" in rule["resources"]
+    }
+    assert where == {"kube-system"}
+
+
+def test_each_controller_adds_its_own():
+    assert [rule["resources"] for rule in roles("token-cleaner-controller")["kube-system"]] == [
+        ["leases"],
+        ["leases"],
+        ["secrets"],
+    ]
+    assert roles("token-cleaner-controller")[""] == [
+        {"verbs": ["create", "get", "update"], "apiGroups": [""], "resources": ["events"]}
+    ]
+    both = roles("token-cleaner-controller", "bootstrap-signer-controller")
+    # What two need of the same objects is one rule.
+    assert [rule["verbs"] for rule in both["kube-system"] if rule["resources"] == ["secrets"]] == [
+        ["delete", "get", "list", "watch"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds_first"),
+    [((SIGNING,), ["CustomResourceDefinition", "ServiceAccount"]), (EVERY[:2], ["ServiceAccount", "ClusterRole"])],
+)
+def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_first: list[str]):
+    assert [each["kind"] for each in controller_rights.documents(names)][:2] == kinds_first
+
+
+def test_nothing_for_what_a_cluster_has_of_its_own():
+    assert controller_rights.documents(("namespace-controller",)) == []
+
+
+# The definition comes first, and has its own tests: here it would be one of a kind that this server has.
+@pytest.mark.parametrize("document", controller_rights.documents(EVERY)[1:], ids=lambda each: each["kind"])
+def test_the_documents_are_good(document: dict[str, Any]):
+    row = next(
+        kind for kind in kinds.builtin() if kind.kind == document["kind"] and kind.api_version == document["apiVersion"]
+    )
+    whole = copy.deepcopy(document)
+    defaults.apply(row, whole)
+    assert validation.create(row, whole) == []
+
+
+def test_the_page_names_them_all():
+    found = re.search(r"export CONTROLLERS=(\S+)", PAGE.read_text())
+    assert found is not None
+    assert set(controller_names.chosen(found[1].split(","))) == set(EVERY)
