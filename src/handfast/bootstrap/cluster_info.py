@@ -68,6 +68,14 @@ class ClusterInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class SigningToken:
+    """A token whose Secret lets it sign, and until when; the end of time where it has no end."""
+
+    token: tokens.Token
+    until: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Signatures:
     """The keys of the ConfigMap; the ids for which there was no room; when a token of these expires next."""
 
@@ -149,7 +157,7 @@ def read(text: str, limit: int = kubeconfig.MAX_BYTES) -> ClusterInfo:
 
 def signatures(
     kubeconfig: str,
-    secrets: Iterable[tokens.TokenSecret],
+    candidates: Iterable[SigningToken],
     now: datetime.datetime,
     room: int,
     *,
@@ -157,15 +165,14 @@ def signatures(
 ) -> Signatures:
     """The signatures of `kubeconfig`, in `room` octets of keys and values. A `sign` that remembers saves time."""
     # 6.
-    signing = [
-        (until, secret.token) for secret in secrets if (until := signs_until(secret)) is not None and until > now
-    ]
+    signing = [each for each in candidates if each.until > now]
     # 7. Of two that expire together the lower id wins, so that every copy of the signer keeps the same.
-    signing.sort(key=lambda pair: (-pair[0].timestamp(), pair[1].id))
+    signing.sort(key=lambda each: each.token.id)
+    signing.sort(key=lambda each: each.until, reverse=True)
     content = kubeconfig.encode("utf-8", "surrogatepass")
     data: dict[str, str] = {}
     left_out: list[str] = []
-    for _, token in signing:
+    for token in (each.token for each in signing):
         key = SIGNATURE_PREFIX + token.id
         signature = "" if left_out else sign(content, token.id, token.secret)
         room -= len(key) + len(signature)
@@ -173,12 +180,13 @@ def signatures(
             left_out.append(token.id)
         else:
             data[key] = signature
-    ends = [until for until, _ in signing if until != _FOREVER]
-    return Signatures(data, tuple(left_out), min(ends, default=None))
+    # The last of them is the first to go.
+    ends = signing[-1].until if signing else _FOREVER
+    return Signatures(data, tuple(left_out), None if ends == _FOREVER else ends)
 
 
-def signs_until(secret: tokens.TokenSecret) -> datetime.datetime | None:
-    """Until when a token signs, the end of time where it has no end; None: it does not sign at all (6)."""
+def signing_token(secret: tokens.TokenSecret) -> SigningToken | None:
+    """The token of a Secret that lets it sign (6), also one that has expired; None: it does not sign at all."""
     if secret.deleting or tokens.SIGNING not in secret.usages:
         return None
     try:
@@ -186,7 +194,7 @@ def signs_until(secret: tokens.TokenSecret) -> datetime.datetime | None:
         until = tokens.parse_expiration(secret.expiration)
     except errors.Refused:
         return None
-    return _FOREVER if until is None else until
+    return SigningToken(secret.token, _FOREVER if until is None else until)
 
 
 def _scalar(url: str) -> str:

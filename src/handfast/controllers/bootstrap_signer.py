@@ -124,7 +124,7 @@ class BootstrapSigner:
         self._remembered.begin()
         return cluster_info.signatures(
             content,
-            self._held.secrets(),
+            self._held.signing(),
             self._clock.now(),
             cluster_info.MAX_DATA - taken,
             sign=self._remembered.sign,

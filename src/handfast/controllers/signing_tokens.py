@@ -9,7 +9,6 @@ nothing: what is to be told waits in `Complaints` for whoever can.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -94,7 +93,7 @@ def _regarding(meta: partial.Meta) -> events.Regarding:
 @dataclass(frozen=True, slots=True)
 class _Held:
     meta: partial.Meta
-    secret: tokens.TokenSecret
+    token: cluster_info.SigningToken
 
 
 class Tokens:
@@ -111,8 +110,9 @@ class Tokens:
     def __len__(self) -> int:
         return len(self._held)
 
-    def secrets(self) -> list[tokens.TokenSecret]:
-        return [held.secret for held in self._held.values()]
+    def signing(self) -> list[cluster_info.SigningToken]:
+        """Those that have expired included."""
+        return [held.token for held in self._held.values()]
 
     def meta(self, token_id: str) -> partial.Meta | None:
         held = self._held.get(tokens.secret_name(token_id))
@@ -133,13 +133,13 @@ class Tokens:
             "data": item.data,
         }
         fault = token_secrets.fault(document)
-        secret = _signing(document)
-        if fault is None and secret is None:
+        token = _signing(document)
+        if fault is None and token is None:
             self._known.pop(meta.key, None)
         else:
             self._known[meta.key] = meta
         self._complaints.note(SECRET_FAULT, meta, fault)
-        self._hold(meta.name, None if secret is None else _Held(meta, secret))
+        self._hold(meta.name, None if token is None else _Held(meta, token))
 
     def remove(self, item: partial.Viewed) -> None:
         meta = item.metadata
@@ -159,19 +159,15 @@ class Tokens:
         old = self._held.pop(name, None)
         if held is not None:
             self._held[name] = held
-        if (None if old is None else old.secret) != (None if held is None else held.secret):
+        if (None if old is None else old.token) != (None if held is None else held.token):
             self._changed()
 
 
-def _signing(document: objects.Document) -> tokens.TokenSecret | None:
-    """What signing needs to know of a token that signs, now or until it expired."""
+def _signing(document: objects.Document) -> cluster_info.SigningToken | None:
     try:
-        secret = tokens.read(document)
+        return cluster_info.signing_token(tokens.read(document))
     except errors.Refused:
         return None
-    if cluster_info.signs_until(secret) is None:
-        return None
-    return dataclasses.replace(secret, usages=(tokens.SIGNING,), extra_groups=None, old_groups=None, description="")
 
 
 class Strays:

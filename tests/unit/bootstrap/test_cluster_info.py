@@ -298,6 +298,12 @@ def at(hours: float) -> str:
     return (NOW + datetime.timedelta(hours=hours)).isoformat()
 
 
+def signatures(text: str, secrets: list[tokens.TokenSecret], *arguments: Any, **named: Any) -> cluster_info.Signatures:
+    """Of those that may sign."""
+    found = [each for each in map(cluster_info.signing_token, secrets) if each is not None]
+    return cluster_info.signatures(text, found, *arguments, **named)
+
+
 @pytest.mark.parametrize(
     ("given", "signs"),
     [
@@ -315,7 +321,7 @@ def at(hours: float) -> str:
     ],
 )
 def test_who_signs(given: tokens.TokenSecret, signs: bool):
-    found = cluster_info.signatures(CONTENT, [given], NOW, ROOM)
+    found = signatures(CONTENT, [given], NOW, ROOM)
     # The vector of Kubernetes for this content, id and secret.
     vector = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiYzEyMyJ9..QSxpUG7Q542CirTI2ECPSZjvBOJURUW5a7XqFpNI958"
     assert found.data == ({"jws-kubeconfig-abc123": vector} if signs else {})
@@ -325,12 +331,12 @@ def test_who_signs(given: tokens.TokenSecret, signs: bool):
 def test_a_token_that_is_being_deleted_does_not_sign():
     document = tokens.secret_document(tokens.Token("abcdef", "0123456789abcdef"), usages=["signing"])
     document["metadata"]["deletionTimestamp"] = "2026-11-15T11:00:00Z"
-    assert cluster_info.signatures(CONTENT, [tokens.read(document)], NOW, ROOM).data == {}
+    assert signatures(CONTENT, [tokens.read(document)], NOW, ROOM).data == {}
 
 
 def test_the_signatures_are_those_of_an_independent_implementation():
     text = WRITTEN + "# é\n"
-    found = cluster_info.signatures(text, [secret("000001"), secret("000002", token_secret="x" * 16)], NOW, ROOM).data
+    found = signatures(text, [secret("000001"), secret("000002", token_secret="x" * 16)], NOW, ROOM).data
     for key, key_text in (("000001", "tokenSecret"), ("000002", "x" * 16)):
         head, mac = found[f"jws-kubeconfig-{key}"].split("..")
         signed = f"{head}.{base64.urlsafe_b64encode(text.encode()).decode().rstrip('=')}"
@@ -342,16 +348,14 @@ def test_the_signatures_are_those_of_an_independent_implementation():
 def test_when_it_changes_next():
     given = [secret("000001"), secret("000002", expiration=at(2)), secret("000003", expiration=at(1))]
     given += [secret("000004", expiration=at(-1)), secret("000005", expiration=at(0.5), usage_bootstrap_signing=None)]
-    assert cluster_info.signatures(CONTENT, given, NOW, ROOM).next_change == NOW + datetime.timedelta(hours=1)
-    assert cluster_info.signatures(CONTENT, given[:1], NOW, ROOM).next_change is None
+    assert signatures(CONTENT, given, NOW, ROOM).next_change == NOW + datetime.timedelta(hours=1)
+    assert signatures(CONTENT, given[:1], NOW, ROOM).next_change is None
 
 
 def test_those_that_expire_last_keep_their_signatures():
     given = [secret(f"00000{hours}", expiration=at(hours)) for hours in (3, 1, 4, 2)]
     given += [secret("00000b"), secret("00000a")]
-    one = sum(
-        len(text) for pair in cluster_info.signatures(CONTENT, given[:1], NOW, ROOM).data.items() for text in pair
-    )
+    one = sum(len(text) for pair in signatures(CONTENT, given[:1], NOW, ROOM).data.items() for text in pair)
     for count, left_out in (
         (6, ()),
         (4, ("000002", "000001")),
@@ -359,12 +363,12 @@ def test_those_that_expire_last_keep_their_signatures():
         (1, ("00000b", "000004", "000003", "000002", "000001")),
         (0, ("00000a", "00000b", "000004", "000003", "000002", "000001")),
     ):
-        found = cluster_info.signatures(CONTENT, given, NOW, one * count)
+        found = signatures(CONTENT, given, NOW, one * count)
         assert (len(found.data), found.left_out) == (count, left_out)
         assert sum(len(key) + len(value) for key, value in found.data.items()) == one * count
         # One that is left out changes something when it expires, too.
         assert found.next_change == NOW + datetime.timedelta(hours=1)
-        short = cluster_info.signatures(CONTENT, given, NOW, one * count - 1)
+        short = signatures(CONTENT, given, NOW, one * count - 1)
         assert len(short.data) == max(0, count - 1)
 
 
@@ -375,9 +379,9 @@ def test_what_signs_may_remember():
         calls.append((content, token_id, secret))
         return jws.sign(content, token_id, secret)
 
-    made = cluster_info.signatures("é", [secret()], NOW, ROOM, sign=sign)
+    made = signatures("é", [secret()], NOW, ROOM, sign=sign)
     assert calls == [("é".encode(), "abc123", "tokenSecret")]
-    assert made == cluster_info.signatures("é", [secret()], NOW, ROOM)
+    assert made == signatures("é", [secret()], NOW, ROOM)
 
 
 def test_no_field_of_a_user_reaches_a_terminal_as_it_is():
