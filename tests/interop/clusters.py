@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import ssl
 import subprocess
 import urllib.error
@@ -60,40 +59,15 @@ class Cluster:
         ]
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [probe.getsockname()[1] for probe in probes]
-
-
-@contextlib.contextmanager
-def process(words: list[object], log: pathlib.Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that runs while the block does."""
-    with log.open("wb") as opened:
-        started = subprocess.Popen(
-            [str(word) for word in words], stdin=subprocess.DEVNULL, stdout=opened, stderr=opened
-        )
-    try:
-        yield started
-    finally:
-        started.terminate()
-        try:
-            started.wait(running.DEADLINE)
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.wait()
-
-
 @contextlib.contextmanager
 def handfast_server(home: pathlib.Path) -> Iterator[Cluster]:
     """`handfast serve apiserver`, and nothing else."""
-    with _prepared(home) as (directory, port):
-        audit = directory / "audit.jsonl"
-        words = [*tools.HANDFAST, "serve", "apiserver", "--dir", directory, "--listen", f"127.0.0.1:{port}"]
-        log = home / "apiserver.log"
-        with process([*words, "--audit-log-path", audit, "--enable-bootstrap-token-auth"], log) as started:
-            _wait(started, directory, port, log)
-            yield Cluster(directory, f"127.0.0.1:{port}", audit, stock=False)
+    directory, address = _prepared(home)
+    audit, log = directory / "audit.jsonl", home / "apiserver.log"
+    words = [*tools.HANDFAST, "serve", "apiserver", "--dir", directory, "--listen", address]
+    with running.process([*words, "--audit-log-path", audit, "--enable-bootstrap-token-auth"], log) as started:
+        _wait(started, directory, address, log)
+        yield Cluster(directory, address, audit, stock=False)
 
 
 @contextlib.contextmanager
@@ -102,53 +76,55 @@ def kube_apiserver(home: pathlib.Path) -> Iterator[Cluster]:
     binary = os.environ.get("KUBE_APISERVER") or shutil.which("kube-apiserver")
     if binary is None:
         pytest.skip("not run: there is no kube-apiserver; KUBE_APISERVER names one that was built from source")
-    with _prepared(home) as (directory, port):
-        audit, policy, log = home / "audit.log", home / "policy.yaml", home / "kube-apiserver.log"
-        policy.write_text(AUDIT_POLICY)
-        clients, peers = (f"http://127.0.0.1:{each}" for each in free_ports(2))
-        etcd: list[object] = ["etcd", "--data-dir", home / "etcd", "--listen-client-urls", clients]
-        etcd += ["--advertise-client-urls", clients, "--listen-peer-urls", peers]
-        pki = directory / "pki"
-        flags = {
-            "etcd-servers": clients,
-            "secure-port": port,
-            "bind-address": "127.0.0.1",
-            "tls-cert-file": pki / "apiserver.crt",
-            "tls-private-key-file": pki / "apiserver.key",
-            "client-ca-file": pki / "ca.crt",
-            "service-account-issuer": "https://kubernetes.default.svc",
-            "service-account-key-file": pki / "sa.pub",
-            "service-account-signing-key-file": pki / "sa.key",
-            "enable-bootstrap-token-auth": "true",
-            "enable-admission-plugins": "NodeRestriction",
-            "authorization-mode": "Node,RBAC",
-            "service-cluster-ip-range": "10.0.0.0/24",
-            "audit-policy-file": policy,
-            "audit-log-path": audit,
-        }
-        with (
-            process(etcd, home / "etcd.log"),
-            process([binary, *(f"--{name}={value}" for name, value in flags.items())], log) as started,
-        ):
-            _wait(started, directory, port, log)
-            yield Cluster(directory, f"127.0.0.1:{port}", audit, stock=True)
+    if shutil.which("etcd") is None:
+        pytest.skip("not run: kube-apiserver needs an etcd on the path")
+    directory, address = _prepared(home)
+    audit, policy, log = home / "audit.log", home / "policy.yaml", home / "kube-apiserver.log"
+    policy.write_text(AUDIT_POLICY)
+    clients, peers = (f"http://127.0.0.1:{each}" for each in running.free_ports(2))
+    etcd: list[object] = ["etcd", "--data-dir", home / "etcd", "--listen-client-urls", clients]
+    etcd += ["--advertise-client-urls", clients, "--listen-peer-urls", peers]
+    pki = directory / "pki"
+    flags = {
+        "etcd-servers": clients,
+        "secure-port": address.rpartition(":")[2],
+        "bind-address": "127.0.0.1",
+        "tls-cert-file": pki / "apiserver.crt",
+        "tls-private-key-file": pki / "apiserver.key",
+        "client-ca-file": pki / "ca.crt",
+        "service-account-issuer": "https://kubernetes.default.svc",
+        "service-account-key-file": pki / "sa.pub",
+        "service-account-signing-key-file": pki / "sa.key",
+        "enable-bootstrap-token-auth": "true",
+        "enable-admission-plugins": "NodeRestriction",
+        "authorization-mode": "Node,RBAC",
+        "service-cluster-ip-range": "10.0.0.0/24",
+        "audit-policy-file": policy,
+        "audit-log-path": audit,
+    }
+    with (
+        running.process(etcd, home / "etcd.log"),
+        running.process([binary, *(f"--{name}={value}" for name, value in flags.items())], log) as started,
+    ):
+        _wait(started, directory, address, log)
+        yield Cluster(directory, address, audit, stock=True)
 
 
-@contextlib.contextmanager
-def _prepared(home: pathlib.Path) -> Iterator[tuple[pathlib.Path, int]]:
-    directory, [port] = home / "data", free_ports(1)
-    words = ("init", "--dir", directory, "--listen", f"127.0.0.1:{port}", "--token", "")
-    tools.Tool(tools.HANDFAST)(*words)
-    yield directory, port
+def _prepared(home: pathlib.Path) -> tuple[pathlib.Path, str]:
+    """A data directory, and the address that it is to be served at."""
+    directory, [port] = home / "data", running.free_ports(1)
+    address = f"127.0.0.1:{port}"
+    tools.Tool(tools.HANDFAST)("init", "--dir", directory, "--listen", address, "--token", "")
+    return directory, address
 
 
-def _wait(started: subprocess.Popen[bytes], directory: pathlib.Path, port: int, log: pathlib.Path) -> None:
+def _wait(started: subprocess.Popen[bytes], directory: pathlib.Path, address: str, log: pathlib.Path) -> None:
     context = ssl.create_default_context(cafile=str(directory / "pki" / "ca.crt"))
 
     def ready() -> Any:
         assert started.poll() is None, log.read_text()
         try:
-            with urllib.request.urlopen(f"https://127.0.0.1:{port}/readyz", context=context, timeout=5) as answer:
+            with urllib.request.urlopen(f"https://{address}/readyz", context=context, timeout=5) as answer:
                 return answer.status == 200
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False

@@ -107,17 +107,8 @@ class Machine:
             "v": 2,
         }
         command = [self.binary, *(f"--{name}={value}" for name, value in words.items())]
-        with self.log.open("ab") as log:
-            process = subprocess.Popen([*self._apart(), *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
+        with running.process([*self._apart(), *command], self.log) as process:
             yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(running.DEADLINE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
     @contextlib.contextmanager
     def awaiting_runtime(self) -> Iterator[None]:
@@ -235,7 +226,7 @@ def container_runtime(command: str, machine: Machine) -> Iterator[None]:
 def modest() -> dict[str, Any]:
     """Settings with which a kubelet takes any machine as it is, and leaves it so."""
     return {
-        "port": free_port(),
+        "port": running.free_ports(1)[0],
         "failCgroupV1": False,
         "failSwapOn": False,
         "cgroupDriver": "cgroupfs",
@@ -245,12 +236,6 @@ def modest() -> dict[str, Any]:
         "localStorageCapacityIsolation": False,
         "resolvConf": "",
     }
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -41,6 +42,29 @@ def eventually(look: Callable[[], Found], what: str, seconds: float = DEADLINE) 
             return found
         assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
         time.sleep(0.03)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on, all different."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+@contextlib.contextmanager
+def process(words: Sequence[object], log: pathlib.Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that runs while the block does, and writes to `log`."""
+    with log.open("ab") as opened:
+        started = subprocess.Popen([*map(str, words)], stdin=subprocess.DEVNULL, stdout=opened, stderr=opened)
+    try:
+        yield started
+    finally:
+        started.terminate()
+        try:
+            started.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
 
 
 class ControlPlane:

@@ -296,7 +296,7 @@ class TestWithARuntime:
         kubeadm = tools.find_kubeadm(machine.home).words[0]
         patches = machine.home / "patches"
         patches.mkdir()
-        patch = {**kubelets.modest(), "healthzPort": kubelets.free_port()}
+        patch = {**kubelets.modest(), "healthzPort": running.free_ports(1)[0]}
         (patches / "kubeletconfiguration.yaml").write_text(json.dumps(patch))
         known = ("--token", token, "--discovery-token-ca-cert-hash", pin_of(plane), "--node-name", machine.node)
         places = ("--cri-socket", f"unix://{machine.socket}", "--patches", patches, "--ignore-preflight-errors=all")

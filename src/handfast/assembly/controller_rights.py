@@ -10,9 +10,11 @@ server has all of it from the start (`rules.rbac_default_roles`, `api.handfast_k
    wrong namespaces are not looked for there; the signer does without.
 4. A controller without a list does what a cluster's own controller manager does already.
 
-Who gets hold of a token of the account can do what the chosen controllers do: with signer or cleaner of tokens, read every
-Secret of `kube-system`; with the approver, approve a request that a rule would not, for whoever signs there. It takes the
-CA's key, which is no object, to make a certificate of it.
+Who gets hold of a token of the account can do what the chosen controllers do, and with all of them that is nearly what the
+CA's key can: read every Secret of `kube-system`; with a bootstrap token from there, file requests and approve them, also one for
+a serving certificate with the API server's names, which a running signer then signs; sign a `cluster-info` of their own; and
+take entries of the ledger away. Kubernetes' own controller manager is no less. What limits it is to run fewer controllers, or
+approver and signer as two.
 """
 
 from __future__ import annotations
@@ -53,65 +55,66 @@ def _within(namespace: str, *rules: rbac.PolicyRule) -> tuple[Right, ...]:
 
 _REQUESTS: Final = "certificatesigningrequests"
 _LOGS: Final = handfast_kinds.ISSUANCE_LOG.plural
-_FOLLOW: Final = "list watch"
-_INFO: Final = _within(cluster_info.NAMESPACE, roles.on("", "configmaps", "get list update watch", cluster_info.NAME))
-# What every process of controllers does: it takes turns with others, and says what it did.
-_COMMON: Final = (
-    *_within(
-        NAMESPACE,
-        roles.on(roles.COORDINATION, "leases", "create"),
-        roles.on(roles.COORDINATION, "leases", "get update", controller_names.LEASE),
-    ),
-    *_everywhere(roles.on("", "events", "create get update")),
+# Events are written where their object is, and those of certificate requests, which have no namespace, in `default`.
+_EVENTS: Final = roles.on("", "events", "create get update")
+_INFO: Final = _within(
+    cluster_info.NAMESPACE, roles.on("", "configmaps", "get list update watch", cluster_info.NAME), _EVENTS
+)
+# What every process of controllers does: it takes turns with others.
+_COMMON: Final = _within(
+    NAMESPACE,
+    roles.on(roles.COORDINATION, "leases", "create"),
+    roles.on(roles.COORDINATION, "leases", "get update", controller_names.LEASE),
 )
 
 # 1.
 RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "cluster-info-publisher-controller": (
-        *_everywhere(roles.on("", "namespaces", _FOLLOW)),
+        *_everywhere(roles.on("", "namespaces", "list watch")),
         *_INFO,
         *_within(cluster_info.NAMESPACE, roles.on("", "configmaps", "create")),
     ),
-    "bootstrap-signer-controller": (*_INFO, *_within(tokens.NAMESPACE, roles.on("", "secrets", _FOLLOW))),
+    "bootstrap-signer-controller": (*_INFO, *_within(tokens.NAMESPACE, roles.on("", "secrets", "list watch"), _EVENTS)),
     "token-cleaner-controller": _within(tokens.NAMESPACE, roles.on("", "secrets", "delete get list watch")),
     "certificatesigningrequest-approving-controller": (
         *_everywhere(
-            roles.on(roles.CERTIFICATES, _REQUESTS, _FOLLOW),
+            roles.on(roles.CERTIFICATES, _REQUESTS, "list watch"),
             roles.on(roles.CERTIFICATES, f"{_REQUESTS}/approval", "update"),
             roles.on(roles.CERTIFICATES, "signers", "approve", signers.KUBELET_CLIENT, signers.KUBELET_SERVING),
             roles.on(roles.AUTHORIZATION, "subjectaccessreviews", "create"),
             roles.on("", "nodes", "get list"),
         ),
         *_within(cluster_info.NAMESPACE, roles.on("", "configmaps", "get", cluster_info.NAME)),
-        *_within("default", roles.on("", "services", "get", "kubernetes")),
+        *_within("default", roles.on("", "services", "get", "kubernetes"), _EVENTS),
     ),
-    "certificatesigningrequest-signing-controller": _everywhere(
-        roles.on(roles.CERTIFICATES, _REQUESTS, _FOLLOW),
-        roles.on(roles.CERTIFICATES, f"{_REQUESTS}/status", "update"),
-        roles.on(roles.CERTIFICATES, "signers", "sign", *sorted(signers.SIGNERS)),
-        roles.on(roles.HANDFAST, _LOGS, "create get list patch"),
+    "certificatesigningrequest-signing-controller": (
+        *_everywhere(
+            roles.on(roles.CERTIFICATES, _REQUESTS, "list watch"),
+            roles.on(roles.CERTIFICATES, f"{_REQUESTS}/status", "update"),
+            roles.on(roles.CERTIFICATES, "signers", "sign", *sorted(signers.SIGNERS)),
+            roles.on(roles.HANDFAST, _LOGS, "create get list patch"),
+        ),
+        *_within("default", _EVENTS),
     ),
     "certificatesigningrequest-cleaner-controller": _everywhere(
-        roles.on(roles.CERTIFICATES, _REQUESTS, f"delete {_FOLLOW}")
+        roles.on(roles.CERTIFICATES, _REQUESTS, "delete list watch")
     ),
     "issuance-log-cleaner-controller": _everywhere(roles.on(roles.HANDFAST, _LOGS, "delete get list")),
 }
-_KEEPS_THE_LEDGER: Final = frozenset(
-    {"certificatesigningrequest-signing-controller", "issuance-log-cleaner-controller"}
-)
 
 
-def without(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of them that nothing is said of (4.)."""
+def unlisted(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of them that have no list (4.)."""
     return tuple(name for name in names if name not in RIGHTS)
 
 
 def documents(names: Sequence[str]) -> list[objects.Document]:
-    """The objects for these controllers, in an order in which they can be applied; nothing for those of `without`."""
+    """The objects for these controllers, in an order in which they can be applied; nothing for the `unlisted`."""
     rights = [right for name in names for right in RIGHTS.get(name, ())]
     if not rights:
         return []
-    ledger = [handfast_kinds.definition(handfast_kinds.ISSUANCE_LOG)] if _KEEPS_THE_LEDGER & set(names) else []
+    writes_ledger = any(handfast_kinds.GROUP in right.rule.api_groups for right in rights)
+    ledger = [handfast_kinds.definition(handfast_kinds.ISSUANCE_LOG)] if writes_ledger else []
     account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -136,16 +139,15 @@ def _merged(rules: Iterable[rbac.PolicyRule]) -> list[rbac.PolicyRule]:
 
 def _granted(namespace: str, rules: Sequence[rbac.PolicyRule]) -> tuple[objects.Document, objects.Document]:
     """A role in a namespace, or in the cluster, and its binding to the account."""
-    prefix = "" if namespace else "Cluster"
-    metadata = {"name": _NAME, **({"namespace": namespace} if namespace else {})}
-    head = {"apiVersion": f"{rbac.GROUP}/v1"}
-    role: dict[str, Any] = {**head, "kind": f"{prefix}Role", "metadata": metadata}
-    binding: dict[str, Any] = {**head, "kind": f"{prefix}RoleBinding", "metadata": dict(metadata)}
+    role = "Role" if namespace else "ClusterRole"
+    reference = {"apiGroup": rbac.GROUP, "kind": role, "name": _NAME}
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
     return (
-        {**role, "rules": [rule.document() for rule in rules]},
-        {
-            **binding,
-            "roleRef": {"apiGroup": rbac.GROUP, "kind": role["kind"], "name": _NAME},
-            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
-        },
+        _access(role, namespace, rules=[rule.document() for rule in rules]),
+        _access(f"{role}Binding", namespace, roleRef=reference, subjects=[subject]),
     )
+
+
+def _access(kind: str, namespace: str, **body: Any) -> objects.Document:
+    metadata = {"name": _NAME, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": f"{rbac.GROUP}/v1", "kind": kind, "metadata": metadata, **body}

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handfast import errors
 from handfast.assembly import config, endpoints, layout
 from handfast.cli import output, settings, signing_flags, supervised
 from handfast.runtime import clock, files
@@ -177,17 +176,16 @@ def _print_manifest(selection: Sequence[str]) -> None:
 
     names = controller_names.chosen(selection)
     found = controller_rights.documents(names)
-    others = controller_rights.without(names)
+    others = controller_rights.unlisted(names)
     if not found:
-        raise errors.Refused(
-            f"of {', '.join(others)} nothing is printed: a cluster has its own controllers for that",
-            reason="NoManifest",
+        raise output.Usage(
+            f"--print-manifest: there is none for {', '.join(others)}: every cluster has its own",
             hint=f"choose from: --controllers {','.join(controller_rights.RIGHTS)}",
         )
     output.result("---\n" + "\n---\n".join(output.document(each, "yaml") for each in found))
     if others:
         output.note(
-            f"nothing is printed for {', '.join(others)}, which a cluster has of its own: "
+            f"nothing is printed for {', '.join(others)}, since every cluster has its own: "
             f"start with --controllers {','.join(name for name in names if name not in others)}"
         )
 

@@ -310,12 +310,12 @@ class Client:
 def _decoded(at: str, body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except partial.UNREADABLE as error:
         raise errors.Unavailable(f"{at} cannot be decoded: {error}", reason="BadAnswer") from error
 
 
 def _document(at: str, body: bytes) -> objects.Document:
     try:
         return _documents.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except partial.UNREADABLE as error:
         raise errors.Unavailable(f"{at}: the answer is no object: {error}", reason="BadAnswer") from error

@@ -114,10 +114,7 @@ async def obtain(
     """The certificate in PEM, or an error: see `KEY_IS_SPENT`; Unavailable with reason Timeout after `seconds`."""
     asking = _Asking(client, key, wanted, clock)
     if not await tasks.within(asking.run(), clock, seconds):
-        raise StillPending(
-            f'csr "{asking.name}" {asking.lacks} within {seconds:.0f} seconds',
-            hint=f"look at it with: handfast csr explain {asking.name}",
-        )
+        raise asking.out_of_time(seconds)
     return asking.certificate
 
 
@@ -129,7 +126,7 @@ class _Asking:
     ) -> None:
         self.name = certificate_wishes.name_of(key.public, wanted)
         # What is said of it should the time run out.
-        self.lacks = "was not accepted"
+        self._lacks = "was not accepted"
         self.certificate = b""
         self._client = client
         self._key = key
@@ -138,6 +135,15 @@ class _Asking:
         self._uid = ""
         self._version = ""
         self._backoff = backoff.Backoff(_RETRY)
+
+    def out_of_time(self, seconds: float) -> errors.Unavailable:
+        """What to say of it then. That a server is there is known only of one that has the request."""
+        kind = StillPending if self._uid else errors.Unavailable
+        return kind(
+            f'csr "{self.name}" {self._lacks} within {round(seconds, 1):g} seconds',
+            reason=StillPending.reason,
+            hint=f"look at it with: handfast csr explain {self.name}",
+        )
 
     async def run(self) -> None:
         """Until there is a certificate."""
@@ -195,11 +201,11 @@ class _Asking:
         if (failed := conditions.get("Failed")) is not None:
             raise _ended("failed", "RequestFailed", failed)
         if (approved := conditions.get("Approved")) is None:
-            self.lacks = "was not approved"
+            self._lacks = "was not approved"
             return False
         issued = found.certificate()
         if not issued:
-            self.lacks = f"was approved ({approved.reason}), and not signed by {self._wanted.signer}"
+            self._lacks = f"was approved ({approved.reason}), and not signed by {self._wanted.signer}"
             return False
         self.certificate = certificate_wishes.granted(issued, self._key.public, self._wanted, self._clock.now())
         return True
@@ -282,7 +288,7 @@ async def _lines(body: transports.Body) -> AsyncGenerator[bytes, None]:
 def _decoded(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except partial.UNREADABLE as error:
         raise errors.Unavailable(f"a watch event cannot be decoded: {error}", reason="BadAnswer") from error
 
 

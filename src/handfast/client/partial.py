@@ -92,13 +92,15 @@ class _AnyObject(msgspec.Struct, gc=False):
 
 
 _any_objects = msgspec.json.Decoder(_AnyObject)
+# What decoding raises of what a server may send: not only what it is for, also octets that are no text, and depth.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def identify(body: bytes | msgspec.Raw) -> Partial:
     """Who an object is that does not fit its view, as far as it tells; what it does not tell is empty."""
     try:
         meta = _any_objects.decode(body).metadata
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return Partial()
     words = (meta.name, meta.namespace, meta.uid, meta.resource_version)
     return Partial(Meta(*(word if isinstance(word, str) else "" for word in words)))
@@ -110,7 +112,7 @@ class Oddities:
     def __init__(self, size: int = _REMEMBERED) -> None:
         self._told = memory.Memory(size)
 
-    def skip(self, plural: str, found: Partial, error: msgspec.DecodeError) -> None:
+    def skip(self, plural: str, found: Partial, error: Exception) -> None:
         """Warn of an object that is not seen, unless that was done."""
         meta = found.metadata
         key = (plural, meta.namespace, meta.name)

@@ -4,8 +4,8 @@
 A key added while it is being worked on is handed out again afterwards, so no change is missed and none is handled
 twice at a time. It does not know what the keys mean.
 
-What is promised for later is promised on the monotonic clock, and is often about an instant of the wall clock. When that one
-is set, or the machine has slept, every promise is kept at once: whoever gets the key looks what time it is.
+What is promised for later is promised on the monotonic clock. Of a queue whose promises are about instants of the wall clock,
+every promise is kept at once when that one is set, or the machine has slept: whoever gets the key looks what time it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from handfast.runtime import clock as clocks
 K = TypeVar("K", bound=Hashable)
 
 RETRY = backoff.Schedule(initial=0.05, cap=300.0)
-# How often it is looked whether the wall clock was set, while something is promised; and by how much it may have drifted.
+# How often it is looked whether the wall clock was set, while something is promised; and by how much it may be, unnoticed.
 _LOOK_SECONDS = 60.0
 _DRIFT_SECONDS = 1.0
 
@@ -38,8 +38,10 @@ class WorkQueue(Generic[K]):
         clock: clocks.Clock,
         schedule: backoff.Schedule = RETRY,
         random: Callable[[], float] = randomness.random,
+        wall: bool = False,
     ) -> None:
         self._clock = clock
+        self._wall = wall
         self._schedule = schedule
         self._random = random
         self._ready: asyncio.Queue[K] = asyncio.Queue()
@@ -107,17 +109,21 @@ class WorkQueue(Generic[K]):
         ahead = self._ahead()
         while True:
             self._sooner.clear()
-            was, ahead = ahead, self._ahead()
             now = self._clock.monotonic()
-            self._release(now if abs(ahead - was) < _DRIFT_SECONDS else math.inf)
+            if self._wall and abs(self._ahead() - ahead) >= _DRIFT_SECONDS:
+                ahead = self._ahead()
+                self._release(math.inf)
+            else:
+                self._release(now)
             if self._heap:
-                left = min(self._heap[0][0] - now, _LOOK_SECONDS)
+                left = self._heap[0][0] - now
+                left = min(left, _LOOK_SECONDS) if self._wall else left
                 await tasks.wait_for_event(self._sooner, self._clock, left)
             else:
                 await self._sooner.wait()
 
     def _ahead(self) -> float:
-        """By how much the wall clock is ahead of the monotonic one: always the same, unless it is set."""
+        """By how much the wall clock is ahead of the monotonic one: that changes when it is set, or the machine slept."""
         return self._clock.now().timestamp() - self._clock.monotonic()
 
     def _release(self, now: float) -> None:

@@ -170,10 +170,10 @@ class Reflector(Generic[V]):
                 version = page.metadata.resource_version
                 for item in page.items:
                     sink.put(item)
-        except msgspec.DecodeError as error:
+        except partial.UNREADABLE as error:
             raise errors.Unavailable(f"the list cannot be decoded: {error}", reason="BadAnswer") from error
         sink.end()
-        self._version = version
+        self._version, self._told_without = version, False
 
     async def _watch(self) -> None:
         """One watch until it closes."""
@@ -212,14 +212,13 @@ class Reflector(Generic[V]):
 
     def _take(self, lines: list[bytes]) -> None:
         decode, put, remove = self._events.decode, self._sink.put, self._sink.remove
-        last: partial.Viewed | None = None
+        version = ""
         try:
             for line in lines:
                 try:
                     event = decode(line)
-                except msgspec.DecodeError as error:
-                    if (skipped := self._skip(line, error)).metadata.resource_version:
-                        last = skipped
+                except partial.UNREADABLE as error:
+                    version = self._skip(line, error) or version
                     continue
                 kind = event.type
                 if kind in {"ADDED", "MODIFIED"}:
@@ -228,22 +227,21 @@ class Reflector(Generic[V]):
                     remove(event.object)
                 elif kind != "BOOKMARK":
                     raise _failure(line)
-                last = event.object
+                version = event.object.metadata.resource_version or version
         finally:
             # Of what arrived together only the last version matters.
-            if last is not None and last.metadata.resource_version:
-                self._version = last.metadata.resource_version
+            self._version = version or self._version
 
-    def _skip(self, line: bytes, error: msgspec.DecodeError) -> partial.Partial:
-        """5, 6: an event of an object that cannot be seen; anything else that is no event of ours is a failure."""
+    def _skip(self, line: bytes, error: Exception) -> str:
+        """5, 6: the version of an event whose object cannot be seen; what is no event of ours is a failure."""
         try:
             event = _raw_events.decode(line)
-        except msgspec.DecodeError:
+        except partial.UNREADABLE:
             raise _failure(line) from error
         found = partial.identify(event.object)
         # 6.
         if event.type == "BOOKMARK" and found.metadata.resource_version:
-            return found
+            return found.metadata.resource_version
         # A Status does not look like the objects watched for.
         if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
             raise _failure(line) from error
@@ -251,13 +249,13 @@ class Reflector(Generic[V]):
         if event.type == "DELETED":
             # Whoever removes looks at nothing but the identity.
             self._sink.remove(cast("V", found))
-        return found
+        return found.metadata.resource_version
 
 
 def _failure(line: bytes) -> errors.HandfastError:
     try:
         event = _raw_events.decode(line)
-    except msgspec.DecodeError as error:
+    except partial.UNREADABLE as error:
         return errors.Unavailable(f"a watch event cannot be decoded: {error}", reason="BadAnswer")
     if event.type == "ERROR":
         return transports.status_error(bytes(event.object), 500)

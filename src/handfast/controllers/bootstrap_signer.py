@@ -158,7 +158,9 @@ def build(context: loop.Context) -> loop.Controller[str]:
     complaints = signing_tokens.Complaints(lambda: controller.queue.add(TELL))
     held = signing_tokens.Tokens(complaints, lambda: controller.queue.add(SIGN))
     handler = BootstrapSigner(context.client, context.clock, config_maps, held, complaints)
-    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
+    controller: loop.Controller[str] = loop.Controller(
+        NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
+    )
     context.informers.follow(signing_tokens.TOKENS, held)
     context.informers.follow(signing_tokens.ELSEWHERE, signing_tokens.Strays(complaints, token_secrets.WRONG_NAMESPACE))
     context.informers.follow(

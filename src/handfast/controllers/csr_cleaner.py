@@ -85,7 +85,9 @@ def _left(at: datetime.datetime, now: datetime.datetime) -> float:
 def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Controller[str]:
     requests = feed.of(context)
     handler = CsrCleaner(context.client, context.clock)
-    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
+    controller: loop.Controller[str] = loop.Controller(
+        NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
+    )
 
     def told(item: certificate_requests.Request) -> None:
         seconds = handler.see(item)

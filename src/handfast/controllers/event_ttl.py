@@ -112,7 +112,9 @@ class EventTTL:
 
 def build(context: loop.Context) -> loop.Controller[partial.Key]:
     handler = EventTTL(context.client, context.clock)
-    controller: loop.Controller[partial.Key] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
+    controller: loop.Controller[partial.Key] = loop.Controller(
+        NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
+    )
     timers = Timers(context.clock, controller.queue.add_after)
     context.informers.follow(watch.Source(resource=EVENTS, view=Event), timers)
     controller.needs(timers)

@@ -62,7 +62,10 @@ class Context:
 
 
 class Controller(Generic[K]):
-    """One controller. `reconcile(key)` returns None, or the seconds after which to call it again."""
+    """One controller. `reconcile(key)` returns None, or the seconds after which to call it again.
+
+    Where that is until an instant of the wall clock (`wall`), it is called as well when somebody sets that one.
+    """
 
     def __init__(
         self,
@@ -72,9 +75,10 @@ class Controller(Generic[K]):
         clock: clocks.Clock,
         workers: int = 1,
         schedule: backoff.Schedule = queue.RETRY,
+        wall: bool = False,
     ) -> None:
         self.name = name
-        self.queue: queue.WorkQueue[K] = queue.WorkQueue(clock=clock, schedule=schedule)
+        self.queue: queue.WorkQueue[K] = queue.WorkQueue(clock=clock, schedule=schedule, wall=wall)
         self._reconcile = reconcile
         self._clock = clock
         self._workers = workers

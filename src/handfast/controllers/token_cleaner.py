@@ -121,7 +121,9 @@ def _is_token(document: object, name: str) -> bool:
 
 def build(context: loop.Context) -> loop.Controller[str]:
     handler = TokenCleaner(context.client, context.clock)
-    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
+    controller: loop.Controller[str] = loop.Controller(
+        NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
+    )
     timers = Timers(context.clock, controller.queue.add_after)
     context.informers.follow(_SOURCE, timers)
     controller.needs(timers)

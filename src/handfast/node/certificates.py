@@ -45,6 +45,8 @@ ATTEMPT_SECONDS = 900.0
 LOOK_SECONDS = 60.0
 # A signer whose own certificate is about to end hands out ones that are due at once.
 _REST_SECONDS = 30.0
+# What an attempt needs to be worth it.
+_SHORTEST_SECONDS = 1.0
 
 _log = structlog.get_logger("handfast.node")
 
@@ -154,8 +156,11 @@ class CertificateManager:
     async def hold(self, seconds: float) -> pairs.Pair:
         """A usable pair, asked for if there is none, also with rotation off; Unavailable after so many seconds."""
         end = self._clock.monotonic() + seconds
-        # An attempt is given what is left and no more, so that it can say itself what it waited for.
-        while not self.usable() and (left := end - self._clock.monotonic()) > 0:
+        # An attempt is given what is left and no more, so that it can say itself what it waited for. One that has hardly any
+        # time could say nothing that is not known.
+        while not self.usable() and (left := end - self._clock.monotonic()) > (
+            _SHORTEST_SECONDS if self.last_error else 0.0
+        ):
             if wait := await self._attempt("there is no certificate that can be used", min(left, ATTEMPT_SECONDS)):
                 await self._rest(min(wait, max(end - self._clock.monotonic(), 0.0)))
         if self._pair is None or not self.usable():

@@ -89,7 +89,6 @@ class TestManifest:
         out, err = capsys.readouterr()
         assert [each["kind"] for each in yaml.safe_load_all(out)] == [
             "ServiceAccount",
-            *("ClusterRole", "ClusterRoleBinding"),
             *("Role", "RoleBinding") * 2,
         ]
         assert err == ""
@@ -104,11 +103,11 @@ class TestManifest:
 
     def test_of_nothing(self, tmp_path, capsys):
         names = "namespace-controller,event-ttl-controller"
-        assert run("controllers", "--dir", tmp_path, "--print-manifest", "--controllers", names) == 1
+        assert run("controllers", "--dir", tmp_path, "--print-manifest", "--controllers", names) == 2
         out, err = capsys.readouterr()
         assert out == ""
-        assert err.splitlines()[0].startswith("error: of namespace-controller, event-ttl-controller nothing is printed")
-        assert err.splitlines()[-1] == "reason: NoManifest"
+        assert "there is none for namespace-controller, event-ttl-controller: every cluster has its own" in err
+        assert "hint: choose from: --controllers cluster-info-publisher-controller," in err
 
     def test_of_a_controller_that_there_is_not(self, tmp_path, capsys):
         assert run("controllers", "--dir", tmp_path, "--print-manifest", "--controllers", "nope") == 2

@@ -15,9 +15,9 @@ SCHEDULE = backoff.Schedule(initial=1.0, cap=4.0)
 
 
 @contextlib.asynccontextmanager
-async def running() -> AsyncIterator[tuple[queue.WorkQueue[str], MovableClock]]:
+async def running(*, wall: bool = False) -> AsyncIterator[tuple[queue.WorkQueue[str], MovableClock]]:
     clock = MovableClock()
-    work: queue.WorkQueue[str] = queue.WorkQueue(clock=clock, schedule=SCHEDULE, random=lambda: 0.0)
+    work: queue.WorkQueue[str] = queue.WorkQueue(clock=clock, schedule=SCHEDULE, random=lambda: 0.0, wall=wall)
     timer = asyncio.create_task(work.run())
     await settle()
     yield work, clock
@@ -102,7 +102,7 @@ async def test_retries_wait_longer_until_forgotten():
 
 @pytest.mark.parametrize("seconds", [7200.0, -7200.0, 1.0])
 async def test_what_was_promised_is_looked_at_when_the_wall_clock_is_set(seconds: float):
-    async with running() as (work, clock):
+    async with running(wall=True) as (work, clock):
         work.add_after("a", 3600)
         work.add_after("b", 86400)
         await settle()
@@ -117,13 +117,28 @@ async def test_what_was_promised_is_looked_at_when_the_wall_clock_is_set(seconds
         assert await taken(work) == ["a"]
 
 
-async def test_a_clock_that_is_disciplined_disturbs_nobody():
+async def test_small_steps_add_up():
+    async with running(wall=True) as (work, clock):
+        work.add_after("a", 3600)
+        await settle()
+        for _ in range(3):
+            clock.set_wall(0.3)
+            await clock.advance(queue._LOOK_SECONDS)
+        assert await taken(work) == []
+        clock.set_wall(0.3)
+        await clock.advance(queue._LOOK_SECONDS)
+        assert await taken(work) == ["a"]
+
+
+async def test_what_is_promised_on_the_monotonic_clock_alone_waits():
     async with running() as (work, clock):
         work.add_after("a", 3600)
-        for _ in range(50):
-            clock.set_wall(0.03)
-            await clock.advance(60)
+        await settle()
+        clock.set_wall(86400)
+        await clock.advance(3599)
         assert await taken(work) == []
+        await clock.advance(2)
+        assert await taken(work) == ["a"]
 
 
 async def test_many_timers_cost_no_tasks():

@@ -337,9 +337,16 @@ async def test_what_is_forbidden_and_not_optional_is_asked_for_again_and_again()
 
 @pytest.mark.parametrize(
     "line",
-    [{"type": "BOOKMARK", "object": {"metadata": 5}}, {"type": "NEWS", "object": {"metadata": 5}}, {"object": 1}],
+    [
+        {"type": "BOOKMARK", "object": {"metadata": 5}},
+        {"type": "NEWS", "object": {"metadata": 5}},
+        {"object": 1},
+        b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"\xff"}}}\n',
+        b'{"type":"\xff","object":{}}\n',
+        b'{"type":"NEWS","object":' + b"[" * 100_000 + b"\n",
+    ],
 )
-async def test_an_odd_event_that_is_of_no_object_is_a_failure(line: object):
+async def test_an_odd_event_that_is_of_no_object_is_a_failure(line: object | bytes):
     async with (
         scripted.serving(scripted.listing("10"), scripted.stream(line), scripted.stream(then="hold")) as server,
         following(server) as follower,
