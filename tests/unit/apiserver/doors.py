@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 import ipaddress
@@ -61,6 +62,19 @@ async def tell(http: web.BaseRequest) -> web.StreamResponse:
     """The peer, as JSON."""
     seen = cast("connection.Connection", http.protocol).peer
     return web.json_response({"chain": [part.hex() for part in seen.chain], "address": seen.address, "via": seen.via})
+
+
+class Held:
+    """A pipeline that tells what it saw once it is let go."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
+        self.started.set()
+        await self.go.wait()
+        return await tell(http)
 
 
 Opener = Callable[..., contextlib.AbstractAsyncContextManager[Door]]

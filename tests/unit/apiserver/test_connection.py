@@ -16,7 +16,7 @@ from aiohttp import web
 
 from handfast.apiserver import answers, connection, limits
 from tests.scenarios import wire
-from tests.unit.apiserver.doors import LIFTED, Opener, client, tell
+from tests.unit.apiserver.doors import LIFTED, Held, Opener, client, tell
 from tests.world import leftovers
 
 
@@ -114,23 +114,17 @@ class TestRequests:
                 assert await line.rest() == b""
 
     async def test_a_client_that_leaves_before_its_answer_leaves_nothing(self, door: Opener) -> None:
-        started, go = asyncio.Event(), asyncio.Event()
-
-        async def waits(http: web.BaseRequest) -> web.StreamResponse:
-            started.set()
-            await go.wait()
-            return await tell(http)
-
-        async with door(LIFTED, waits) as opened:
+        held = Held()
+        async with door(LIFTED, held) as opened:
             with leftovers.without_collector(connection.Connection) as left:
                 async with opened.line(client()) as line:
                     await line.send(wire.request("GET", "/"))
-                    await started.wait()
+                    await held.started.wait()
                 async with asyncio.timeout(5):
                     while any(found.transport for found in opened.listener._server.connections):
                         await asyncio.sleep(0.01)
-                    go.set()
-                    # No timer, no task: nothing waits for its next request.
+                    held.go.set()
+                    # No timer, no task: nothing held for its next request.
                     while left():
                         await asyncio.sleep(0.01)
 

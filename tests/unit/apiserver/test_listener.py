@@ -11,7 +11,6 @@ import ssl
 from typing import Any
 
 import pytest
-from aiohttp import web
 from cryptography import x509
 
 from handfast.apiserver import limits
@@ -23,11 +22,11 @@ from tests.unit.apiserver.doors import (
     NOW_VALID,
     PAST,
     ROOT,
+    Held,
     Opener,
     client,
     key_pem,
     seen_by,
-    tell,
 )
 from tests.unit.pki.making import CLIENT, SERVER, leaf
 
@@ -180,21 +179,15 @@ class TestGates:
 
 class TestStop:
     async def test_requests_in_flight_end_and_nobody_new_comes(self, door: Opener) -> None:
-        started, go = asyncio.Event(), asyncio.Event()
-
-        async def waits(http: web.BaseRequest) -> web.StreamResponse:
-            started.set()
-            await go.wait()
-            return await tell(http)
-
-        async with door(LIFTED, waits) as opened, opened.line(client()) as line:
+        held = Held()
+        async with door(LIFTED, held) as opened, opened.line(client()) as line:
             await line.send(wire.request("GET", "/"))
-            await started.wait()
+            await held.started.wait()
             stopping = asyncio.ensure_future(opened.listener.stop(5.0))
             await asyncio.sleep(0)
             with pytest.raises(OSError):
                 await seen_by(opened, client())
-            go.set()
+            held.go.set()
             assert (await line.reply()).status == 200
             await stopping
 
