@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,9 +58,13 @@ def controllers(cluster: clusters.Cluster, kubectl: running.Kubectl) -> Iterator
     kubectl("apply", "--filename", "-", stdin=yaml.safe_dump_all(documents))
     if cluster.stock:
         kubectl("wait", "--for", "condition=Established", "crd/issuancelogs.handfast.dev")
+    token = kubectl(
+        "create", "token", controller_rights.ACCOUNT, "--namespace", controller_rights.NAMESPACE
+    ).out.strip()
+    place = account_kubeconfig(cluster, cluster.directory.parent / "account.conf", token)
     log = cluster.directory.parent / "controllers.log"
     words: list[object] = [*tools.HANDFAST, "serve", "controllers", "--dir", cluster.directory.parent / "none"]
-    words += ["--kubeconfig", account_kubeconfig(cluster, kubectl), "--controllers", TRUST, "--leader-elect"]
+    words += ["--kubeconfig", place, "--controllers", TRUST, "--leader-elect"]
     words += ["--advertise", cluster.address, "--admin-listen", "127.0.0.1:0"]
     words += [
         "--cluster-signing-cert-file",
@@ -74,25 +80,16 @@ def controllers(cluster: clusters.Cluster, kubectl: running.Kubectl) -> Iterator
     assert [line for line in cluster.refused() if not line.startswith("list /api/v1/secrets?")] == []
 
 
-def account_kubeconfig(cluster: clusters.Cluster, kubectl: running.Kubectl) -> pathlib.Path:
-    """With a token of the account, in a file beside it."""
-    place = cluster.directory.parent / "account.conf"
-    token = place.with_suffix(".token")
-    token.touch(mode=0o600)
-    token.write_text(
-        kubectl("create", "token", controller_rights.ACCOUNT, "--namespace", controller_rights.NAMESPACE).out.strip()
+def account_kubeconfig(cluster: clusters.Cluster, place: pathlib.Path, token: str) -> pathlib.Path:
+    """With the token in a file beside it."""
+    file = place.with_suffix(".token")
+    file.touch(mode=0o600)
+    file.write_text(token)
+    found = kubeconfig.Cluster(
+        name="c", server=f"https://{cluster.address}", certificate_authority=str(cluster.pki / "ca.crt")
     )
-    place.write_text(
-        kubeconfig.render(
-            kubeconfig.Kubeconfig(
-                context="account",
-                cluster=kubeconfig.Cluster(
-                    name="c", server=f"https://{cluster.address}", certificate_authority=str(cluster.pki / "ca.crt")
-                ),
-                user=kubeconfig.User(name="u", token_file=token.name),
-            )
-        )
-    )
+    user = kubeconfig.User(name="u", token_file=file.name)
+    place.write_text(kubeconfig.render(kubeconfig.Kubeconfig(context="account", cluster=found, user=user)))
     return place
 
 
@@ -141,6 +138,22 @@ class TestInit:
         done = cluster.handfast("init", "-o", "json")
         made = [row["object"] for row in json.loads(done.stdout)["objects"] if row["outcome"] == "created"]
         assert made == ["ClusterRoleBinding kubeadm:kubelet-bootstrap"]
+
+
+def test_a_credential_that_is_none(cluster: clusters.Cluster, tmp_path: pathlib.Path) -> None:
+    """Who waits for a turn that never comes says why, in its log and when it is asked."""
+    place, log = account_kubeconfig(cluster, tmp_path / "bad.conf", "nobody"), tmp_path / "log"
+    [port] = running.free_ports(1)
+    words: list[object] = [*tools.HANDFAST, "serve", "controllers", "--dir", tmp_path / "none", "--kubeconfig", place]
+    words += ["--controllers", "tokencleaner", "--leader-elect", "--admin-listen", f"127.0.0.1:{port}"]
+    with running.process(words, log):
+        running.eventually(lambda: "the lease cannot be taken" in log.read_text(), f"a warning: {log}")
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
+        with caught.value:
+            assert caught.value.code == 500
+            assert "the lease cannot be taken: Unauthorized" in caught.value.read().decode()
+    assert '"reason":"Unauthorized"' in log.read_text()
 
 
 @pytest.mark.usefixtures("controllers")

@@ -409,7 +409,7 @@ async def test_nobody_answers_and_the_next_start_goes_on(node: Node) -> None:
     [name] = node.certifier.requests
     assert caught.value.reason == "BootstrapTimeout"
     assert f'csr "{name}" was not approved within 300 seconds' in caught.value.message
-    assert caught.value.hint == f"look at it with: handfast csr explain {name}"
+    assert caught.value.hint == f"look at it on a control plane with: handfast csr explain {name}"
     await node.stop()
     again = asyncio.create_task(node.boot().hold())
     await node.pass_until(lambda: node.manager.last_error is None)

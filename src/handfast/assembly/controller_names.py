@@ -41,6 +41,14 @@ ALIASES: Final[Mapping[str, str]] = {
     "csrsigning": "certificatesigningrequest-signing-controller",
     "tokencleaner": "token-cleaner-controller",
 }
+# What some cannot do without.
+_CA: Final = "a CA to sign with: --cluster-signing-cert-file and --cluster-signing-key-file, or one in --dir"
+NEEDS: Final[Mapping[str, str]] = {
+    "certificatesigningrequest-signing-controller": _CA,
+    "issuance-log-cleaner-controller": _CA,
+    "serviceaccount-token-controller": "a key to sign tokens with, which is pki/sa.key in --dir",
+    "cluster-info-publisher-controller": "--advertise, and a CA in the kubeconfig or in --dir",
+}
 # `*` does not mean these: a cluster that is not joined with tokens does not want them, and another may have its own.
 OPT_IN: Final = frozenset({"bootstrap-signer-controller", "token-cleaner-controller"})
 
@@ -48,19 +56,24 @@ OPT_IN: Final = frozenset({"bootstrap-signer-controller", "token-cleaner-control
 def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[str]:
     """The controllers that `*,name,-name` chooses of those that can run, in their order.
 
-    1. Every name, with or without a minus, must be one of them, or another name for it.
+    1. Every name, with or without a minus, must be one that there is, or another name for it; and one that can run here.
     2. `-name` takes one out, whatever else is said of it; `name` takes it in; `*` takes in all the others but those of
        `OPT_IN`, which have to be named.
     3. At least one must be left.
     """
     # 1.
-    unknown = [word for word in selection if word != "*" and _named(word.removeprefix("-")) not in able]
+    unknown = [word for word in selection if word != "*" and _named(word.removeprefix("-")) not in NAMES]
     if unknown:
         raise errors.Refused(
-            f"there is no controller {', '.join(map(repr, unknown))} here; there are: {', '.join(able)}",
+            f"there is no controller {', '.join(map(repr, unknown))}; there are: {', '.join(map(_shown, NAMES))}",
             reason="UnknownController",
             hint="write names separated by commas; * means all, -NAME all but that one",
         )
+    for word in selection:
+        if not word.startswith(("*", "-")) and _named(word) not in able:
+            raise errors.Refused(
+                f"the controller {word!r} cannot run here: it needs {NEEDS[_named(word)]}", reason="ControllerUnable"
+            )
     # 2.
     out = {_named(word[1:]) for word in selection if word.startswith("-")}
     named = {_named(word) for word in selection}
@@ -73,6 +86,11 @@ def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[st
             hint="write * before -NAME to run all but that one",
         )
     return found
+
+
+def _shown(name: str) -> str:
+    other = next((short for short, named in ALIASES.items() if named == name), None)
+    return name if other is None else f"{name} ({other})"
 
 
 def _named(word: str) -> str:

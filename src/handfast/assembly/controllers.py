@@ -151,7 +151,8 @@ class _Role:
     def not_ready(self) -> str | None:
         """What keeps the role from being ready; one that waits for its turn is ready."""
         if self.lock is not None and not self.lock.leading:
-            return None
+            trouble = self.lock.trouble
+            return None if trouble is None else f"the lease cannot be taken: {trouble.reason}: {trouble.message}"
         waiting = [controller.name for controller in self._controllers if not controller.ready]
         if waiting or not self._controllers:
             return f"not synced: {', '.join(waiting) or 'nothing has started'}"

@@ -42,6 +42,7 @@ SKEW: Final = datetime.timedelta(minutes=1)
 PATIENCE: Final[Mapping[str, float]] = {
     "UnknownTokenID": 30.0,
     "AnonymousRefused": 30.0,
+    "UsageMissing": 10.0,
     "SignatureMismatch": 10.0,
     "ClusterInfoChanged": 10.0,
 }
@@ -226,7 +227,12 @@ def decoded(body: bytes, where: str) -> str:
 def asked_unsigned(token: tokens.Token, code: int, challenge: str) -> errors.Refused:
     """Why a token does not sign, by what a pinned server answered to it."""
     if code != 401:
-        return _not_for(token, tokens.SIGNING, "the cluster accepts it for logging in, but it signs nothing")
+        return errors.Refused(
+            f"token {token.id!r} has no signature in the cluster-info ConfigMap, though the cluster accepts it for logging "
+            "in: it is not for signing, or the bootstrapsigner controller does not run",
+            reason="UsageMissing",
+            hint=f"`handfast token explain {token.id}` on a control plane says what it is for; or {_MAKE_ANEW}",
+        )
     return expired(token) if _says_expired(challenge) else unknown_token(token)
 
 
@@ -237,7 +243,11 @@ def login(token: tokens.Token, code: int, challenge: str, *, signs: bool) -> err
     if _says_expired(challenge):
         return expired(token)
     if signs:
-        return _not_for(token, tokens.AUTHENTICATION, _NO_LOGIN)
+        return errors.Refused(
+            f"token {token.id!r} is not for authentication: {_NO_LOGIN}",
+            reason="UsageMissing",
+            hint=f"{_MAKE_ANEW}, with --usages {tokens.SIGNING},{tokens.AUTHENTICATION}",
+        )
     return errors.Refused(
         f"the cluster does not accept token {token.id!r} for logging in: it is unknown, expired, or not for that",
         reason="TokenRefused",
@@ -248,14 +258,6 @@ def login(token: tokens.Token, code: int, challenge: str, *, signs: bool) -> err
 def expired(token: tokens.Token) -> errors.Refused:
     """As the server says."""
     return errors.Refused(f"token {token.id!r} has expired", reason="TokenExpired", hint=_MAKE_ANEW)
-
-
-def _not_for(token: tokens.Token, usage: str, why: str) -> errors.Refused:
-    return errors.Refused(
-        f"token {token.id!r} is not for {usage}: {why}",
-        reason="UsageMissing",
-        hint=f"{_MAKE_ANEW}, with --usages {tokens.SIGNING},{tokens.AUTHENTICATION}",
-    )
 
 
 def _says_expired(challenge: str) -> bool:

@@ -178,13 +178,15 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
     """Say why a certificate request stands where it stands: each check with what was compared, and what would turn it."""
     import asyncio
 
-    found = asyncio.run(_explain(connecting.chosen(ctx, kubeconfig, directory), name))
+    found, told = asyncio.run(_explain(connecting.chosen(ctx, kubeconfig, directory), name))
     due = found.due.at
     if form != "text":
         rows = [{"check": row.name, "ok": row.passed, "compared": row.compared} for row in found.checks]
         facts: dict[str, Any] = {"name": name, "verdict": found.verdict, "checks": rows, "change": found.flip}
         if due is not None:
             facts["deleted"] = {"at": _instant(due), "rule": found.due.rule}
+        if told:
+            facts["events"] = [dict(zip(("at", "reason", "message"), row, strict=True)) for row in told]
         output.result(output.document(facts, form))
         return
     if found.checks:
@@ -192,6 +194,8 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
         output.result(output.table(("CHECK", "RESULT", "COMPARED"), lines) + "\n")
     # Much of both was chosen by whoever sent the request: it gets no lines of its own.
     output.result(f"{output.printable(found.sentence)}\nto change that: {output.printable(found.flip)}")
+    if told:
+        output.result("\n" + output.table(("LAST SEEN", "EVENT", "MESSAGE"), told) + "\n")
     if due is not None:
         output.result(f"as it is, it is deleted at {_instant(due)} (rule: {found.due.rule})")
 
@@ -202,7 +206,8 @@ def _instant(at: datetime.datetime) -> str:
     return objects.timestamp(at)
 
 
-async def _explain(kubeconfig: str, name: str) -> request_explanation.Explanation:
+async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Explanation, list[tuple[str, str, str]]]:
+    """What the rules say of it, and what controllers have said."""
     from handfast.rules import kubelet_csr, request_explanation
     from handfast.runtime import clock
 
@@ -218,8 +223,29 @@ async def _explain(kubeconfig: str, name: str) -> request_explanation.Explanatio
             facts = None
         if facts is not None:
             answers, addresses, reserved = await _asked(reached.client, facts)
+        told = await _told(reached.client, document)
     now = clock.SystemClock().now()
-    return request_explanation.explain(document, now, asked=answers, node_addresses=addresses, reserved=reserved)
+    found = request_explanation.explain(document, now, asked=answers, node_addresses=addresses, reserved=reserved)
+    return found, told
+
+
+async def _told(client: api.Client, document: objects.Document) -> list[tuple[str, str, str]]:
+    """The Events about a request, oldest first: when each was last so, its reason and its message."""
+    from handfast.api import jsonpath, status
+    from handfast.client import api as over_api
+
+    events = over_api.Resource("", "v1", "events", namespaced=True)
+    # Where those about objects without a namespace lie.
+    about = over_api.Scope(namespace="default", field_selector=f"involvedObject.uid={document['metadata']['uid']}")
+    try:
+        found = await client.list(events, about)
+    except status.StatusError as error:
+        if error.reason != "Forbidden":
+            raise
+        output.note(f"the Events about it were not read: {error.message}")
+        return []
+    rows = [tuple(jsonpath.text(each, key) for key in ("lastTimestamp", "reason", "message")) for each in found]
+    return sorted((at, output.printable(reason), output.printable(message)) for at, reason, message in rows)
 
 
 async def _asked(

@@ -51,11 +51,12 @@ def command(
         _require_good(asked)
         if kubeconfig is not None:
             # The settings of a directory are none of that cluster.
-            _show(None, _in_cluster(kubeconfig, settings.from_flags(flags).advertise, asked), (), form)
+            outcome = _in_cluster(kubeconfig, settings.from_flags(flags).advertise, asked)
+            _show(None, outcome, (), form, ("--kubeconfig", kubeconfig))
             return
         place = layout.Layout.at(directory)
         outcome, done = _in_directory(place, settings.load(place, flags, config_file), config_file, asked)
-        _show(place, outcome, done, form)
+        _show(place, outcome, done, form, ("--dir", str(place.root)))
 
 
 def _require_good(asked: dict[str, Any]) -> None:
@@ -177,8 +178,13 @@ def facts(outcome: introduction.Outcome) -> dict[str, Any]:
 
 
 def _show(
-    place: layout.Layout | None, outcome: introduction.Outcome, done: Sequence[tuple[str, str]], form: str
+    place: layout.Layout | None,
+    outcome: introduction.Outcome,
+    done: Sequence[tuple[str, str]],
+    form: str,
+    reached_by: tuple[str, str],
 ) -> None:
+    """`reached_by` is the flag by which other commands find the same cluster."""
     found = facts(outcome)
     if form != "text":
         where = {} if place is None else {"directory": str(place.root), "kubeconfig": str(place.admin_kubeconfig)}
@@ -186,7 +192,7 @@ def _show(
         output.result(output.document({**where, **files_made, **found}, form))
     else:
         _progress(place, outcome, done)
-        output.result(_text(place, outcome))
+        output.result(_text(place, outcome, reached_by))
     _tell_of_another_cluster_info(place, outcome)
     if outcome.token is not None:
         output.warn(token_input.holder_warning(outcome.token.id, found["expires"] or ""))
@@ -209,7 +215,7 @@ def _tell_of_another_cluster_info(place: layout.Layout | None, outcome: introduc
         )
 
 
-def _text(place: layout.Layout | None, outcome: introduction.Outcome) -> str:
+def _text(place: layout.Layout | None, outcome: introduction.Outcome, reached_by: tuple[str, str]) -> str:
     parts = []
     if place is not None:
         # Of another cluster this program is not the one to start it.
@@ -217,7 +223,9 @@ def _text(place: layout.Layout | None, outcome: introduction.Outcome) -> str:
     if outcome.token is not None:
         parts.append(f"To join a machine, there:\n\n  {outcome.join_command}")
     else:
-        parts.append("No token was made. To make one: handfast token create --print-join-command")
+        flag, value = reached_by
+        command = f"handfast token create --print-join-command {flag} {output.quoted(value)}"
+        parts.append(f"No token was made. To make one: {command}")
     return "\n\n".join(parts)
 
 

@@ -199,7 +199,8 @@ async def _fetch(kubeconfig: str) -> Sequence[Any]:
             raise errors.Refused(
                 f"this API server does not serve {logs.plural}.{logs.group}",
                 reason="NoLedger",
-                hint="only a Handfast API server has a ledger; choose its kubeconfig with --kubeconfig",
+                hint="choose the kubeconfig of a Handfast API server with --kubeconfig, or define the kind there: "
+                "handfast serve controllers --print-manifest",
             ) from None
 
 

@@ -186,7 +186,8 @@ def _print_manifest(selection: Sequence[str]) -> None:
     if others:
         output.note(
             f"nothing is printed for {', '.join(others)}, since every cluster has its own: "
-            f"start with --controllers {','.join(name for name in names if name not in others)}"
+            f"start with --controllers {','.join(name for name in names if name not in others)}; "
+            "bootstrapsigner and tokencleaner run only where they are named"
         )
 
 

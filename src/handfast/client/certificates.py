@@ -142,7 +142,7 @@ class _Asking:
         return kind(
             f'csr "{self.name}" {self._lacks} within {round(seconds, 1):g} seconds',
             reason=StillPending.reason,
-            hint=f"look at it with: handfast csr explain {self.name}",
+            hint=f"look at it on a control plane with: handfast csr explain {self.name}",
         )
 
     async def run(self) -> None:

@@ -127,7 +127,7 @@ class CsrSigner:
         if error.reason in _RACES or self._told.get(item.metadata.name) == said:
             return
         self._told[item.metadata.name] = said
-        message = f"cannot be signed now: {error.message}"
+        message = f"cannot be signed now: {error.message}" + (f"; {error.hint}" if error.hint else "")
         await self._recorder.record(item.regarding(), error.reason, message, severity=events.WARNING)
 
 

@@ -3,6 +3,8 @@
 
 It saves work and nothing more: every controller is right without it. Whether a holder is alive is judged by how long
 its record has stood unchanged on our own clock, so that clocks need not agree.
+
+Whoever cannot even ask, for want of a right, a credential or a server, is told of: it waits for nobody, and would for ever.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from handfast.runtime import tasks
 
 _log = structlog.get_logger("handfast.leader")
 
+# Another candidate was faster.
+_RACES = frozenset({"Conflict", "AlreadyExists"})
 LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
 
 
@@ -55,6 +59,8 @@ class Lock:
         self._seen: tuple[Any, ...] = ()
         self._seen_at = 0.0
         self.leading = False
+        # Why the lease could not be asked for, as long as that is so.
+        self.trouble: errors.HandfastError | None = None
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `work` whenever and as long as the lock is held; returns when `work` does."""
@@ -91,19 +97,31 @@ class Lock:
     async def _try(self) -> bool:
         """One attempt to take or renew the lease; False if it is another's or cannot be reached."""
         try:
-            lease = await self._client.find(LEASES, self._name, namespace=self._namespace)
-            if lease is None:
-                document = self._record({"metadata": {"name": self._name, "namespace": self._namespace}}, {})
-                self._observe(await self._client.create(LEASES, document, namespace=self._namespace))
-                return True
-            self._observe(lease)
-            spec = lease.get("spec") or {}
-            if not self._mine_or_expired(spec):
-                return False
-            self._observe(await self._client.update(LEASES, self._record(lease, spec)))
+            taken = await self._taken()
         except (errors.Refused, errors.Unavailable) as error:
-            _log.debug("lease not taken", lease=self._name, reason=error.reason, error=error.message)
+            self._troubled(error)
             return False
+        self.trouble = None
+        return taken
+
+    def _troubled(self, error: errors.HandfastError) -> None:
+        """Told of once, until it is something else; of a lost race nobody needs to know."""
+        told = self.trouble is not None and self.trouble.reason == error.reason
+        self.trouble = None if error.reason in _RACES else error
+        write = _log.debug if told or self.trouble is None else _log.warning
+        write("the lease cannot be taken", lease=self._name, reason=error.reason, error=error.message)
+
+    async def _taken(self) -> bool:
+        lease = await self._client.find(LEASES, self._name, namespace=self._namespace)
+        if lease is None:
+            document = self._record({"metadata": {"name": self._name, "namespace": self._namespace}}, {})
+            self._observe(await self._client.create(LEASES, document, namespace=self._namespace))
+            return True
+        self._observe(lease)
+        spec = lease.get("spec") or {}
+        if not self._mine_or_expired(spec):
+            return False
+        self._observe(await self._client.update(LEASES, self._record(lease, spec)))
         return True
 
     def _observe(self, lease: objects.Document) -> None:

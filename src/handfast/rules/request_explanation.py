@@ -110,7 +110,8 @@ def _open(
     permission, checks = min(runs, key=lambda run: sum(not check.passed for check in run[1]))
     failed = [check.name for check in checks if not check.passed]
     if not failed:
-        return APPROVING, checks, f"it would stay pending if {facts.username} lost the permission {_words(permission)}"
+        lost = f"it would stay pending if {facts.username} lost the permission {_words(permission)}"
+        return APPROVING, checks, f"{lost}; if it does all the same, see whether the approving controller runs"
     # 4.
     if permission not in asked and len(failed) > 1:
         failed.remove(PERMISSION)

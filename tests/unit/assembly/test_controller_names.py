@@ -49,10 +49,28 @@ def test_nothing_is_left(selection):
 
 def test_unknown():
     with pytest.raises(
-        errors.Refused, match=r"no controller 'd', '-e' here; there are: namespace-controller, "
+        errors.Refused, match=r"no controller 'd', '-e'; there are: namespace-controller, .* \(tokencleaner\)$"
     ) as caught:
         controller_names.chosen(["*", "d", "-e"], ABLE)
     assert caught.value.reason == "UnknownController"
-    # There is one of that name; here it cannot run.
-    with pytest.raises(errors.Refused, match="no controller 'clusterinfo' here"):
-        controller_names.chosen(["clusterinfo"], ABLE)
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("clusterinfo", "--advertise, and a CA"),
+        ("csrsigning", "--cluster-signing-cert-file and"),
+        ("issuance-log-cleaner-controller", "--cluster-signing-cert-file and"),
+        ("serviceaccount-token-controller", "pki/sa.key"),
+    ],
+)
+def test_unable(name, needs):
+    """There is one of that name; here it cannot run. That it should not is no mistake."""
+    with pytest.raises(errors.Refused, match=f"the controller '{name}' cannot run here: it needs .*{needs}") as caught:
+        controller_names.chosen(["*", name], ABLE)
+    assert caught.value.reason == "ControllerUnable"
+    assert controller_names.chosen(["*", f"-{name}"], ABLE) == [NAMESPACE, ENDPOINTS]
+
+
+def test_whoever_may_be_unable_has_its_need_named():
+    assert set(controllers.known(b"")) | set(controller_names.NEEDS) == set(controller_names.NAMES)

@@ -120,7 +120,7 @@ ROWS = [
     (
         "not for signing",
         raised(diagnosis.asked_unsigned(TOKEN, 403, "")),
-        *("UsageMissing", 1, "not for signing", "--usages signing,authentication"),
+        *("UsageMissing", 1, "not for signing, or the bootstrapsigner controller does not run", "token explain abcdef"),
     ),
     (
         "not for authentication",

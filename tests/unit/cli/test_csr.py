@@ -220,6 +220,41 @@ def test_who_may_not_ask_is_told(reached: Reached, capsys: pytest.CaptureFixture
     assert run("explain", "x") == 1
 
 
+def event(reached: Reached, name: str, at: str, message: str) -> None:
+    about = {"uid": reached.stored()["metadata"]["uid"]}
+    reached.client.put(
+        "events", name, "default", involvedObject=about, reason="NoLedger", message=message, lastTimestamp=at
+    )
+
+
+def test_what_controllers_said_of_it_is_shown(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.add("x", "Approved")
+    event(reached, "b", "2030-01-01T00:00:02Z", "later")
+    event(reached, "a", "2030-01-01T00:00:01Z", "not\nsigned")
+    assert run("explain", "x") == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("LAST SEEN              EVENT      MESSAGE")
+    assert lines[at + 1 : at + 3] == [
+        "2030-01-01T00:00:01Z   NoLedger   not\\u000asigned",
+        "2030-01-01T00:00:02Z   NoLedger   later",
+    ]
+    assert run("explain", "x", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)["events"]
+    assert found[1] == {"at": "2030-01-01T00:00:02Z", "reason": "NoLedger", "message": "later"}
+
+
+def test_without_the_right_to_read_events(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.add("x")
+
+    def refuse(verb: str, plural: str, _: str) -> None:
+        if plural == "events":
+            raise status.StatusError("Forbidden", "cannot list events")
+
+    reached.client.before = refuse
+    assert run("explain", "x") == 0
+    assert "note: the Events about it were not read: cannot list events\n" in capsys.readouterr().err
+
+
 def test_one_that_is_not_there(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("explain", "x") == 1
     assert capsys.readouterr().err.endswith("reason: NotFound\n")

@@ -70,7 +70,7 @@ def test_a_certificate_and_its_key_come_together(tmp_path, capsys, given):
 
 def test_an_unknown_controller(tmp_path, capsys):
     assert run("controllers", "--dir", tmp_path, "--controllers", "nope") == 2
-    assert "there is no controller 'nope' here" in capsys.readouterr().err
+    assert "there is no controller 'nope'; there are: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kubeconfig", [[], ["--kubeconfig", "/nonexistent/kubeconfig"]])
@@ -111,4 +111,4 @@ class TestManifest:
 
     def test_of_a_controller_that_there_is_not(self, tmp_path, capsys):
         assert run("controllers", "--dir", tmp_path, "--print-manifest", "--controllers", "nope") == 2
-        assert "there is no controller 'nope' here" in capsys.readouterr().err
+        assert "there is no controller 'nope'; there are: " in capsys.readouterr().err

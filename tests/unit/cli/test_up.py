@@ -116,7 +116,7 @@ def test_a_bad_flag_leaves_no_directory(started, tmp_path, capsys):
 def test_an_unknown_controller_is_refused_before_anything_starts(started, tmp_path, capsys):
     assert run("--dir", tmp_path / "d", *FREE, "--controllers", "*,bootstrap-singer-controller") == 2
     err = capsys.readouterr().err
-    assert "there is no controller 'bootstrap-singer-controller' here; there are: namespace-controller, " in err
+    assert "there is no controller 'bootstrap-singer-controller'; there are: namespace-controller, " in err
     assert not (tmp_path / "d").exists()
     assert not started
 

@@ -169,3 +169,41 @@ async def test_what_the_work_raises_is_raised():
     lock = leader.Lock(FakeClient(), MovableClock(), name="lease", identity="x")
     with capture_logs(), pytest.raises(RuntimeError, match="broken"):
         await asyncio.wait_for(lock.run(broken), 1)
+
+
+async def test_who_cannot_ask_is_told_of_once():
+    """Without a right or a credential nobody else leads, and nobody would say why."""
+    client, clock = FakeClient(), MovableClock()
+    reasons = iter(["Unauthorized"] * 3 + ["Forbidden"] * 2)
+
+    def refuse(*_: str) -> None:
+        if (reason := next(reasons, None)) is not None:
+            raise errors.Refused(f"no: {reason}", reason=reason)
+
+    client.before = refuse
+    candidate = Candidate(client, clock, "a")
+    with capture_logs() as logs:
+        task = asyncio.create_task(candidate.lock.run(candidate.work))
+        await settle(20)
+        assert str(candidate.lock.trouble) == "no: Unauthorized"
+        await passes(clock, 12)
+        assert (candidate.lock.leading, str(candidate.lock.trouble)) == (True, "None")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    told = [(log["reason"], log["error"]) for log in logs if log["log_level"] == "warning"]
+    assert told == [("Unauthorized", "no: Unauthorized"), ("Forbidden", "no: Forbidden")]
+
+
+async def test_a_lost_race_is_no_trouble():
+    client, clock = FakeClient(), MovableClock()
+
+    def lose(verb: str, *_: str) -> None:
+        if verb == "create":
+            raise errors.Refused("another was faster", reason="AlreadyExists")
+
+    client.before = lose
+    candidate = Candidate(client, clock, "a")
+    with capture_logs() as logs:
+        assert not await candidate.lock._try()
+    assert candidate.lock.trouble is None
+    assert [log["log_level"] for log in logs] == ["debug"]
