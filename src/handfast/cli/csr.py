@@ -195,7 +195,8 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
     # Much of both was chosen by whoever sent the request: it gets no lines of its own.
     output.result(f"{output.printable(found.sentence)}\nto change that: {output.printable(found.flip)}")
     if told:
-        output.result("\n" + output.table(("LAST SEEN", "EVENT", "MESSAGE"), told) + "\n")
+        shown = [tuple(map(output.printable, row)) for row in told]
+        output.result("\n" + output.table(("LAST SEEN", "EVENT", "MESSAGE"), shown) + "\n")
     if due is not None:
         output.result(f"as it is, it is deleted at {_instant(due)} (rule: {found.due.rule})")
 
@@ -244,8 +245,10 @@ async def _told(client: api.Client, document: objects.Document) -> list[tuple[st
             raise
         output.note(f"the Events about it were not read: {error.message}")
         return []
-    rows = [tuple(jsonpath.text(each, key) for key in ("lastTimestamp", "reason", "message")) for each in found]
-    return sorted((at, output.printable(reason), output.printable(message)) for at, reason, message in rows)
+    return sorted(
+        (jsonpath.text(each, "lastTimestamp"), jsonpath.text(each, "reason"), jsonpath.text(each, "message"))
+        for each in found
+    )
 
 
 async def _asked(

@@ -240,7 +240,7 @@ def test_what_controllers_said_of_it_is_shown(reached: Reached, capsys: pytest.C
     ]
     assert run("explain", "x", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)["events"]
-    assert found[1] == {"at": "2030-01-01T00:00:02Z", "reason": "NoLedger", "message": "later"}
+    assert found[0] == {"at": "2030-01-01T00:00:01Z", "reason": "NoLedger", "message": "not\nsigned"}
 
 
 def test_without_the_right_to_read_events(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
