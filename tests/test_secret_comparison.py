@@ -72,7 +72,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("controllers/bootstrap_signer.py", "token_id not in now"): _ID,
     (
         "controllers/signing_tokens.py",
-        "(None if old is None else old.secret) != (None if held is None else held.secret)",
+        "(None if old is None else old.token) != (None if held is None else held.token)",
     ): "what two versions of a Secret say: the Tokens in them are compared by hmac.compare_digest",
     ("controllers/token_cleaner.py", "tokens.parse_secret_name(name) == tokens.read(document).token.id"): _ID,
     (

@@ -103,7 +103,7 @@ async def test_only_what_was_asked_for(tmp_path: pathlib.Path):
         await role.stop()
         refused = Role(world, tmp_path, selection=["*", "-service-account"])
         with pytest.raises(
-            errors.Refused, match=r"there is no controller '-service-account' here; there are: namespace-controller, "
+            errors.Refused, match=r"there is no controller '-service-account'; there are: namespace-controller, "
         ):
             await refused.task
 
