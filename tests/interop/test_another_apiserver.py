@@ -251,6 +251,6 @@ class TestJoining:
         expire(kubectl, token)
         running.eventually(lambda: is_gone(kubectl, token), "that the signature goes")
         running.eventually(lambda: is_deleted(kubectl, token), "that the cleaner deletes it")
-        done = tools.Tool(tools.HANDFAST)(*command, "--timeout", "3s", code=1)
+        done = tools.Tool(tools.HANDFAST)(*command, "--timeout", "12s", code=1)
         assert done.stderr.splitlines()[-1] == "reason: UnknownTokenID"
         assert not (tmp_path / "bootstrap.conf").exists()

@@ -152,6 +152,19 @@ class TestToken:
         await closed.open_to_all()
         assert (await refusal(closed.search())).reason == "NoClusterInfo"
 
+    async def test_a_signature_that_comes_after_those_of_others(self, joinable):
+        """The token is known, and the signer has just not been there yet: that is no fault of the token."""
+        await joinable.publish(joinable.info, OTHER)
+        await joinable.add(TOKEN, "signing", "authentication")
+
+        async def later() -> None:
+            await joinable.world.clock.sleep(20)
+            await joinable.publish(joinable.info, OTHER, TOKEN)
+
+        signing = asyncio.ensure_future(later())
+        assert (await joinable.search()).info == joinable.info
+        await signing
+
     async def test_a_signature_that_comes_late(self, joinable):
         await joinable.add(TOKEN, "signing", "authentication")
         await joinable.world.request("DELETE", f"{CLUSTER_INFO}/cluster-info")

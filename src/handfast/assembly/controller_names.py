@@ -69,13 +69,13 @@ def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[st
             reason="UnknownController",
             hint="write names separated by commas; * means all, -NAME all but that one",
         )
+    out = {_named(word[1:]) for word in selection if word.startswith("-")}
     for word in selection:
-        if not word.startswith(("*", "-")) and _named(word) not in able:
+        if not word.startswith(("*", "-")) and _named(word) not in {*able, *out}:
             raise errors.Refused(
                 f"the controller {word!r} cannot run here: it needs {NEEDS[_named(word)]}", reason="ControllerUnable"
             )
     # 2.
-    out = {_named(word[1:]) for word in selection if word.startswith("-")}
     named = {_named(word) for word in selection}
     found = [name for name in able if name not in out and (name in named or ("*" in named and name not in OPT_IN))]
     # 3.

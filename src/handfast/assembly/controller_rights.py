@@ -13,8 +13,7 @@ server has all of it from the start (`rules.rbac_default_roles`, `api.handfast_k
 Who gets hold of a token of the account can do what the chosen controllers do, and with all of them that is nearly what the
 CA's key can: read every Secret of `kube-system`; with a bootstrap token from there, file requests and approve them, also one for
 a serving certificate with the API server's names, which a running signer then signs; sign a `cluster-info` of their own; and
-take entries of the ledger away. Kubernetes' own controller manager is no less. What limits it is to run fewer controllers, or
-approver and signer as two.
+take entries of the ledger away. Kubernetes' own controller manager is no less. What limits it is to run fewer controllers.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ SKEW: Final = datetime.timedelta(minutes=1)
 PATIENCE: Final[Mapping[str, float]] = {
     "UnknownTokenID": 30.0,
     "AnonymousRefused": 30.0,
-    "UsageMissing": 10.0,
+    "UsageMissing": 30.0,
     "SignatureMismatch": 10.0,
     "ClusterInfoChanged": 10.0,
 }

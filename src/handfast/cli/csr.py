@@ -232,7 +232,7 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
 
 async def _told(client: api.Client, document: objects.Document) -> list[tuple[str, str, str]]:
     """The Events about a request, oldest first: when each was last so, its reason and its message."""
-    from handfast.api import jsonpath, status
+    from handfast.api import jsonpath
     from handfast.client import api as over_api
 
     events = over_api.Resource("", "v1", "events", namespaced=True)
@@ -240,9 +240,7 @@ async def _told(client: api.Client, document: objects.Document) -> list[tuple[st
     about = over_api.Scope(namespace="default", field_selector=f"involvedObject.uid={document['metadata']['uid']}")
     try:
         found = await client.list(events, about)
-    except status.StatusError as error:
-        if error.reason != "Forbidden":
-            raise
+    except (errors.Refused, errors.Unavailable) as error:
         output.note(f"the Events about it were not read: {error.message}")
         return []
     return sorted(

@@ -138,12 +138,10 @@ class _Asking:
 
     def out_of_time(self, seconds: float) -> errors.Unavailable:
         """What to say of it then. That a server is there is known only of one that has the request."""
-        kind = StillPending if self._uid else errors.Unavailable
-        return kind(
-            f'csr "{self.name}" {self._lacks} within {round(seconds, 1):g} seconds',
-            reason=StillPending.reason,
-            hint=f"look at it on a control plane with: handfast csr explain {self.name}",
-        )
+        said = f'csr "{self.name}" {self._lacks} within {round(seconds, 1):g} seconds'
+        if not self._uid:
+            return errors.Unavailable(said, reason=StillPending.reason)
+        return StillPending(said, hint=f"look at it on a control plane with: handfast csr explain {self.name}")
 
     async def run(self) -> None:
         """Until there is a certificate."""

@@ -124,7 +124,7 @@ class TestRequests:
                     while any(found.transport for found in opened.listener._server.connections):
                         await asyncio.sleep(0.01)
                     held.go.set()
-                    # No timer, no task: nothing held for its next request.
+                    # No timer, no task: nothing waits for its next request.
                     while left():
                         await asyncio.sleep(0.01)
 

@@ -69,7 +69,8 @@ def test_unable(name, needs):
     with pytest.raises(errors.Refused, match=f"the controller '{name}' cannot run here: it needs .*{needs}") as caught:
         controller_names.chosen(["*", name], ABLE)
     assert caught.value.reason == "ControllerUnable"
-    assert controller_names.chosen(["*", f"-{name}"], ABLE) == [NAMESPACE, ENDPOINTS]
+    for selection in (["*", f"-{name}"], ["*", name, f"-{name}"]):
+        assert controller_names.chosen(selection, ABLE) == [NAMESPACE, ENDPOINTS]
 
 
 def test_whoever_may_be_unable_has_its_need_named():

@@ -274,6 +274,8 @@ def test_clocks_are_named_where_they_may_be_the_cause():
         (errors.Refused("x", reason="WrongPin"), 0.0, False),
         (errors.Refused("x", reason="UnknownTokenID"), 29.0, True),
         (errors.Refused("x", reason="UnknownTokenID"), 30.0, False),
+        (errors.Refused("x", reason="UsageMissing"), 29.0, True),
+        (errors.Refused("x", reason="UsageMissing"), 30.0, False),
         (errors.Refused("x", reason="SignatureMismatch"), 10.0, False),
     ],
 )

@@ -261,7 +261,7 @@ class TestTheEnd:
         assert caught.value.message == f'csr "{NAME}" {lacks} within 10 seconds'
         assert (caught.value.reason, caught.value.hint) == (
             "Timeout",
-            f"look at it on a control plane with: handfast csr explain {NAME}",
+            None if document is None else f"look at it on a control plane with: handfast csr explain {NAME}",
         )
 
 
