@@ -20,9 +20,9 @@ import pytest
 import yaml
 
 from handfast import errors
-from handfast.assembly import controller_rights
 from handfast.bootstrap import cluster_info, jws, kubeconfig, tokens
 from handfast.pki import pairs
+from handfast.rules import controller_rights
 from tests.interop import clusters, running, tools
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

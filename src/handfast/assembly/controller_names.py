@@ -30,8 +30,6 @@ NAMES: Final = (
     "bootstrap-signer-controller",
     "token-cleaner-controller",
 )
-# What processes of controllers take turns by.
-LEASE: Final = "handfast-controllers"
 # Names from before controllers were called controllers, which kubeadm still uses.
 ALIASES: Final[Mapping[str, str]] = {
     "bootstrapsigner": "bootstrap-signer-controller",

@@ -43,6 +43,7 @@ from handfast.controllers import (
 )
 from handfast.controllers import endpoints as classic_endpoints
 from handfast.pki import jwt, keys
+from handfast.rules import controller_rights
 from handfast.runtime import clock as clocks
 from handfast.runtime import collector, files, tasks
 from handfast.telemetry import admin, health
@@ -219,7 +220,7 @@ async def run(
 
 async def _take_turns(role: _Role, client: api.Client, clock: clocks.Clock) -> None:
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
-    lock = leader.Lock(client, clock, name=controller_names.LEASE, identity=identity)
+    lock = leader.Lock(client, clock, name=controller_rights.LEASE, identity=identity)
     role.lock = lock
     try:
         await lock.run(role.work)

@@ -234,12 +234,12 @@ async def _told(client: api.Client, document: objects.Document) -> list[tuple[st
     """The Events about a request, oldest first: when each was last so, its reason and its message."""
     from handfast.api import jsonpath
     from handfast.client import api as over_api
+    from handfast.controllers import events
 
-    events = over_api.Resource("", "v1", "events", namespaced=True)
     # Where those about objects without a namespace lie.
     about = over_api.Scope(namespace="default", field_selector=f"involvedObject.uid={document['metadata']['uid']}")
     try:
-        found = await client.list(events, about)
+        found = await client.list(events.EVENTS, about)
     except (errors.Refused, errors.Unavailable) as error:
         output.note(f"the Events about it were not read: {error.message}")
         return []

@@ -172,7 +172,8 @@ def controllers_command(
 
 def _print_manifest(selection: Sequence[str]) -> None:
     """For `kubectl apply --filename -`."""
-    from handfast.assembly import controller_names, controller_rights
+    from handfast.assembly import controller_names
+    from handfast.rules import controller_rights
 
     names = controller_names.chosen(selection)
     found = controller_rights.documents(names)

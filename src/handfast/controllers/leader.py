@@ -18,13 +18,12 @@ import structlog
 from handfast import errors
 from handfast.api import objects
 from handfast.client import api
+from handfast.controllers import loop
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
 _log = structlog.get_logger("handfast.leader")
 
-# Another candidate was faster.
-_RACES = frozenset({"Conflict", "AlreadyExists"})
 LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
 
 
@@ -107,7 +106,7 @@ class Lock:
     def _troubled(self, error: errors.HandfastError) -> None:
         """Told of once, until it is something else; of a lost race nobody needs to know."""
         told = self.trouble is not None and self.trouble.reason == error.reason
-        self.trouble = None if error.reason in _RACES else error
+        self.trouble = None if error.reason in loop.RACES else error
         write = _log.debug if told or self.trouble is None else _log.warning
         write("the lease cannot be taken", lease=self._name, reason=error.reason, error=error.message)
 

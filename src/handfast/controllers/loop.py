@@ -37,7 +37,7 @@ SECONDS = prometheus_client.Histogram(
 DEPTH = prometheus_client.Gauge("handfast_controller_queue_depth", "Keys waiting to be handled.", ["controller"])
 
 # What a lost race looks like: someone else was faster, and looking again settles it. Not worth a warning.
-_RACES = frozenset({"Conflict", "AlreadyExists"})
+RACES = frozenset({"Conflict", "AlreadyExists"})
 
 
 class NotYet(errors.Unavailable):
@@ -135,7 +135,7 @@ class Controller(Generic[K]):
         try:
             again = await self._reconcile(key)
         except errors.HandfastError as error:
-            self._failed(key, error.reason, error.message, quiet=error.reason in _RACES or isinstance(error, NotYet))
+            self._failed(key, error.reason, error.message, quiet=error.reason in RACES or isinstance(error, NotYet))
             return
         except Exception as error:  # noqa: BLE001 - a bug over one object must not stop the work on all others
             self._failed(key, "InternalError", repr(error), quiet=False, trace=error)

@@ -45,7 +45,7 @@ OF_ANOTHER_TYPE = watch.Source(
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type!={tokens.SECRET_TYPE}"),
     metadata=True,
 )
-# It takes the right to read every Secret of a cluster, which a signer is better without (`assembly.controller_rights`).
+# It takes the right to read every Secret of a cluster, which a signer is better without (`rules.controller_rights`).
 ELSEWHERE = watch.Source(
     resource=SECRETS,
     view=partial.Partial,

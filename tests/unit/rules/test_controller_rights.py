@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from handfast.api import defaults, kinds, validation
-from handfast.assembly import controller_names, controller_rights
+from handfast.assembly import controller_names
+from handfast.rules import controller_rights
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"
 EVERY = tuple(controller_rights.RIGHTS)

@@ -25,13 +25,14 @@ from typing import Any, Final
 import msgspec
 
 from handfast.api import handfast_kinds, objects
-from handfast.assembly import controller_names
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules import rbac, signers
 from handfast.rules import rbac_default_roles as roles
 
 ACCOUNT: Final = "handfast-controllers"
 NAMESPACE: Final = "kube-system"
+# What processes of controllers take turns by.
+LEASE: Final = "handfast-controllers"
 _NAME: Final = "handfast:controllers"
 _EVERYWHERE: Final = ""
 
@@ -63,7 +64,7 @@ _INFO: Final = _within(
 _COMMON: Final = _within(
     NAMESPACE,
     roles.on(roles.COORDINATION, "leases", "create"),
-    roles.on(roles.COORDINATION, "leases", "get update", controller_names.LEASE),
+    roles.on(roles.COORDINATION, "leases", "get update", LEASE),
 )
 
 # 1.
