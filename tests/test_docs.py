@@ -96,9 +96,10 @@ def attack_tables() -> Iterator[tuple[pathlib.Path, list[list[str]]]]:
 
 
 def shown(room: str, what: str) -> bool:
-    """Whether a test of that name, or a case of that title, is among the unit tests of the room."""
+    """Whether a test of that name, or a case of that title, is among the unit tests of the room; or an attack told as a story."""
     wanted = f"def {what}(" if what.startswith("test_") else f'"{what}"'
-    return any(wanted in text(path) for path in (ROOT / "tests" / "unit" / room).glob("*.py"))
+    places = (ROOT / "tests" / "unit" / room, ROOT / "tests" / "scenarios")
+    return any(wanted in text(path) for place in places for path in place.glob("*.py"))
 
 
 def test_there_are_pages():

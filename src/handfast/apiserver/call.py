@@ -22,6 +22,9 @@ class Call(msgspec.Struct):
     impersonator: identity.User | None = None
     kind: kinds.Kind | None = None
     decision: str = ""
+    # When the caller was last judged, and how much had been taken from callers by then: see `standing`.
+    judged: float = 0.0
+    losses: int = -1
     # What the operator should know of this request and the caller should not: it goes to the audit line.
     noted: str = ""
     # What webhooks want said there, by key; and the name of an object that got it only here.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from handfast.api import decode, kinds, objects, status
-from handfast.apiserver import admission, admitting, bodies, call, envelope, states, storage, writes
+from handfast.apiserver import admission, admitting, bodies, call, envelope, standing, states, storage, writes
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -95,10 +95,17 @@ def _grace(value: object) -> int | None:
 class Deleter:
     """Carries out deletes that were authorised."""
 
-    def __init__(self, store: storage.Storage, clock: clock_module.Clock, admitter: admitting.Admitter) -> None:
+    def __init__(
+        self,
+        store: storage.Storage,
+        clock: clock_module.Clock,
+        admitter: admitting.Admitter,
+        standing_: standing.Standing,
+    ) -> None:
         self._storage = store
         self._clock = clock
         self._admitter = admitter
+        self._standing = standing_
 
     async def delete(
         self, asked: call.Call, kind: kinds.Kind, namespace: str, name: str, wanted: DeleteOptions
@@ -113,6 +120,7 @@ class Deleter:
             # An Eviction was admitted as what it is.
             if asked.info.subresource != "eviction":
                 await self._admit(asked, kind, old, wanted)
+            self._standing.require(asked)
             marked = self._marked(kind, old, wanted)
             dry = wanted.dry_run
             try:

@@ -16,6 +16,7 @@
     10 store     storage        … write it
     11 encode    encode         … answer in the shape they asked for
 
+After 7 and right before 10, `standing` makes 2, 3 and 5 anew for whoever waited, or when something was taken from anybody.
 Every error becomes a Status here, through the one mapping (`status.from_error`), and nowhere else.
 """
 
@@ -46,6 +47,7 @@ from handfast.apiserver import (
     nonresources,
     request,
     resources,
+    standing,
 )
 from handfast.apiserver import connection as connection_module
 from handfast.apiserver import peer as peer_module
@@ -70,6 +72,7 @@ class Pipeline:
         *,
         authenticator: authn.Authenticator,
         authorizers: access.Authorizers,
+        standing_: standing.Standing,
         resources_: resources.Resources,
         nonresources_: nonresources.NonResources,
         auditor: audit.Audit,
@@ -78,6 +81,7 @@ class Pipeline:
     ) -> None:
         self._authenticator = authenticator
         self._authorizers = authorizers
+        self._standing = standing_
         self._resources = resources_
         self._nonresources = nonresources_
         self._audit = auditor
@@ -153,6 +157,7 @@ class Pipeline:
         # 5 authorise
         facts = authz.attributes(asked.user, asked.info)
         asked.decision = authz.require(self._authorizers, facts).sentence
+        self._standing.judged(asked, started)
         if asked.info.verb == "watch":
             self._audit.started(asked, 200, 0.0)
         # 6 to 11

@@ -27,6 +27,7 @@ from handfast.apiserver import (
     patches,
     reads,
     reviews,
+    standing,
     states,
     strategies,
     watch,
@@ -67,6 +68,7 @@ class Resources:
         *,
         definitions_: customs.Customs,
         verbs: Verbs,
+        standing_: standing.Standing,
         limits_: limits.Limits,
         clock: clock_module.Clock,
     ) -> None:
@@ -79,6 +81,7 @@ class Resources:
         self._actions = verbs.actions
         self._reviews = verbs.questions
         self._hub = verbs.hub
+        self._standing = standing_
         self._limits = limits_
         self._room = bodies.Room(limits_)
         self._questions: dict[tuple[tuple[str, str], str, str, bytes], objects.Document] = {}
@@ -186,7 +189,9 @@ class Resources:
     async def _body(self, asked: call.Call) -> bytes:
         # Whoever acts as others pays for it.
         payer = asked.impersonator or asked.user
-        return await bodies.read(asked.http, self._limits, self._room, payer.name)
+        body = await bodies.read(asked.http, self._limits, self._room, payer.name)
+        self._standing.require(asked)
+        return body
 
     async def _create(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         body = await self._body(asked)

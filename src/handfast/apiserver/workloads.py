@@ -14,6 +14,7 @@ from handfast.apiserver import (
     call,
     deletes,
     reads,
+    standing,
     states,
     strategies,
     token_requests,
@@ -32,6 +33,7 @@ class Workloads:
         deleter: deletes.Deleter,
         admitter: admitting.Admitter,
         tokens: token_requests.TokenRequests,
+        standing_: standing.Standing,
         clock: clock_module.Clock,
     ) -> None:
         self._reader = reader
@@ -39,6 +41,7 @@ class Workloads:
         self._deleter = deleter
         self._admitter = admitter
         self._tokens = tokens
+        self._standing = standing_
         self._clock = clock
 
     async def get_scale(self, asked: call.Call, kind: kinds.Kind) -> objects.Document:
@@ -94,6 +97,7 @@ class Workloads:
             "authentication.v1.TokenRequest",
         )
         await self._admit(asked, kind, wanted)
+        self._standing.require(asked)
         answer, warnings = self._tokens.answer(wanted, asked.info.namespace, asked.info.name)
         asked.warnings.extend(warnings)
         return answer

@@ -26,6 +26,7 @@ from handfast.apiserver import (
     call,
     custom_strategies,
     envelope,
+    standing,
     states,
     storage,
     strategies,
@@ -48,11 +49,13 @@ class Writer:
         clock: clock_module.Clock,
         admitter: admitting.Admitter,
         authorizers: access.Authorizers,
+        standing_: standing.Standing,
     ) -> None:
         self._storage = store
         self._clock = clock
         self._admitter = admitter
         self._authorizers = authorizers
+        self._standing = standing_
 
     async def create(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> states.Item:
         """Store a new object."""
@@ -89,6 +92,7 @@ class Writer:
         causes = [*validation.create(kinds.stored_row(kind), document), *custom_strategies.problems(kind, document)]
         _require(kind, document, causes)
         await self._admitter.validate(asked, write)
+        self._standing.require(asked, "create")
         if is_dry_run(asked):
             return self._pretend_create(kind, document)
         return await self._storage.create(kind, document)
@@ -249,6 +253,7 @@ class Writer:
     async def _store(
         self, asked: call.Call, kind: kinds.Kind, document: objects.Document, old: states.Item
     ) -> states.Item:
+        self._standing.require(asked)
         if is_dry_run(asked):
             return self._pretend(kind, document, old.version)
         if is_finished(kind, document):

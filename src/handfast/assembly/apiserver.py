@@ -149,14 +149,14 @@ class ApiServer:
     def _pipeline(self, limits_: limits.Limits) -> pipeline.Pipeline:
         guard, clock = self.guard, self._clock
         reader = reads.Reader(self.storage, clock, limits_.write_seconds)
-        writer = writes.Writer(self.storage, clock, guard.admitter, guard.authorizers)
-        deleter = deletes.Deleter(self.storage, clock, guard.admitter)
+        writer = writes.Writer(self.storage, clock, guard.admitter, guard.authorizers, guard.standing)
+        deleter = deletes.Deleter(self.storage, clock, guard.admitter, guard.standing)
         verbs = resources.Verbs(
             reader=reader,
             writer=writer,
             patcher=patches.Patcher(writer, clock),
             deleter=deleter,
-            actions=workloads.Workloads(reader, writer, deleter, guard.admitter, guard.tokens, clock),
+            actions=workloads.Workloads(reader, writer, deleter, guard.admitter, guard.tokens, guard.standing, clock),
             questions=reviews.Reviews(guard.authenticator, guard.authorizers, guard.policy.policy, clock),
             hub=self.hub,
         )
@@ -164,7 +164,10 @@ class ApiServer:
         return pipeline.Pipeline(
             authenticator=guard.authenticator,
             authorizers=guard.authorizers,
-            resources_=resources.Resources(definitions_=self.customs, verbs=verbs, limits_=limits_, clock=clock),
+            standing_=guard.standing,
+            resources_=resources.Resources(
+                definitions_=self.customs, verbs=verbs, standing_=guard.standing, limits_=limits_, clock=clock
+            ),
             nonresources_=nonresources.NonResources(self.discovery, self.health, self.metrics, guard.openid, version),
             auditor=audit.Audit(self.metrics, self.audit),
             limits_=limits_,

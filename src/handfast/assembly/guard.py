@@ -33,6 +33,7 @@ from handfast.apiserver import (
     revocations,
     service_account_admission,
     service_account_tokens,
+    standing,
     storage,
     token_limits,
     token_requests,
@@ -133,6 +134,9 @@ class Guard:
                 self.policy.policy,
             )
         )
+        self.standing = standing.Standing(self.authenticator, self.authorizers, clock)
+        self.authenticator.changed.append(self.standing.lost)
+        self.revocations.changed.append(self.standing.lost)
         self.webhooks = webhooks.Webhooks(copy, clock, table=table, count=count)
         self.tokens = token_requests.TokenRequests(
             jwt.Signer(signing_key),
@@ -160,6 +164,7 @@ class Guard:
         self._nodes.load()
         self.webhooks.load()
         self.client_cas.load()
+        self.standing.load(self._storage.replica)
 
     async def ensure(self) -> None:
         """Make what must be there before anybody can be judged."""
@@ -170,6 +175,7 @@ class Guard:
         """Believe service account tokens of these keys, tell the world so, and sign with this one, from now on."""
         key_set = jwt.KeySet(token_keys)
         self._accounts.trust(key_set)
+        self.standing.lost()
         self.openid.publish(key_set)
         self.tokens.sign_with(jwt.Signer(signing_key))
 

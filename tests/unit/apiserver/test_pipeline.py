@@ -16,7 +16,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from handfast import errors
 from handfast.api import status
-from handfast.apiserver import answers, audit, authn, call, identity, limits, peer, pipeline
+from handfast.apiserver import answers, audit, authn, call, identity, limits, peer, pipeline, standing
 from handfast.pki import bundles
 from handfast.rules import access
 from handfast.telemetry import metrics
@@ -44,9 +44,11 @@ class Line:
         async def answer_later(asked: Any) -> answers.Answer:
             return answer(asked)
 
+        authenticator, authorizers = authn.Authenticator(bundles.TrustBundle.of([ca().der])), access.Authorizers(())
         self.pipeline = pipeline.Pipeline(
-            authenticator=authn.Authenticator(bundles.TrustBundle.of([ca().der])),
-            authorizers=access.Authorizers(()),
+            authenticator=authenticator,
+            authorizers=authorizers,
+            standing_=standing.Standing(authenticator, authorizers, self.clock),
             resources_=mock.Mock(answer=answer_later),
             nonresources_=mock.Mock(answer=answer),
             auditor=audit.Audit(self.metrics),
