@@ -85,7 +85,7 @@ async def test_a_role_too_large_to_gather_does_not_keep_the_server_from_starting
                 "apiGroups": [""],
                 "resources": ["configmaps"],
                 "verbs": ["get"],
-                "resourceNames": [f"{name}-{number:06}" for number in range(80_000)],
+                "resourceNames": [f"{name}-{number:06}" for number in range(20_000)],
             }
             labels = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
             body = {"metadata": {"name": name, "labels": labels}, "rules": [rule]}
@@ -180,7 +180,7 @@ async def test_a_huge_rule_is_refused_and_said_briefly(world: worlds.World, held
     }
     assert (await world.request("POST", ROLES, role)).status == 201
     await callers.bind(world, "writer", "User", "jane")
-    for count in (4_000, 50_000):
+    for count in (4_000, 20_000):
         many = {**rule, "resourceNames": [str(number) for number in range(count)]}
         body = {"metadata": {"name": f"huge-{count}"}, "rules": [many]}
         answer = await world.request("POST", ROLES, body, context=world.context_for("jane"))

@@ -305,6 +305,7 @@ class FieldSelector:
 
 
 EVERY_FIELD = FieldSelector()
+MAX_TERMS = 128
 # A comma ends a term unless a backslash stands before it.
 _TERM = re.compile(r"(?:\\.|[^\\,]|\\\Z)+", re.DOTALL)
 _OPERATOR = re.compile(r"!=|==|=")
@@ -316,6 +317,9 @@ def parse_fields(text: str) -> FieldSelector:
     if not text:
         return EVERY_FIELD
     terms = set()
+    # A kind has a handful of fields to select by; only attackers ask about hundreds.
+    if text.count("=") > MAX_TERMS:
+        raise status.bad_request(f"invalid field selector: it has more than {MAX_TERMS} terms")
     for part in _TERM.findall(text):
         operator = _OPERATOR.search(part)
         if operator is None:

@@ -13,6 +13,9 @@ from typing import Any
 
 from handfast import errors
 
+# Causes that are shown. A refusal should not outgrow the request, and nobody reads more.
+MAX_CAUSES = 100
+
 # reason -> HTTP code, as in k8s.io/apimachinery/pkg/apis/meta/v1
 CODES = {
     "BadRequest": 400,
@@ -134,8 +137,11 @@ def forbidden(plural: str, group: str, name: str, why: str) -> StatusError:
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:
-    """422 with every cause; `kind` is the Kind, as Kubernetes has it for this reason only."""
-    texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
+    """422 with the first `MAX_CAUSES` causes; `kind` is the Kind, as Kubernetes has it for this reason only."""
+    shown = causes[:MAX_CAUSES]
+    texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in shown]
+    if len(causes) > MAX_CAUSES:
+        texts.append(f"and more: only the first {MAX_CAUSES} are shown")
     body = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     return StatusError(
         "Invalid",
@@ -143,7 +149,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Status
         name=name,
         group=group,
         kind=kind,
-        causes=causes,
+        causes=shown,
     )
 
 

@@ -153,11 +153,13 @@ def certificatesigningrequest(document: dict[str, Any]) -> fields.Causes:
     usages = jsonpath.sequence(spec, "usages")
     if not usages:  # 2.
         yield fields.required("spec.usages")
+    seen = set()
     for index, usage in enumerate(usages):
         if usage not in USAGES:
             yield fields.not_supported(f"spec.usages[{index}]", usage, USAGES)
-        if usage in usages[:index]:
+        if usage in seen:
             yield fields.duplicate(f"spec.usages[{index}]", usage)
+        seen.add(usage)
     yield from signer_name("spec.signerName", jsonpath.text(spec, "signerName"))  # 3.
     seconds = spec.get("expirationSeconds")
     if isinstance(seconds, int) and seconds < _SHORTEST:  # 4.

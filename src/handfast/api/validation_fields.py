@@ -65,8 +65,21 @@ def too_many(field: str, count: int, limit: int) -> status.Cause:
     return status.Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
 
 
+# Of a value that is wrong, so much is quoted: it may be as long as the body.
+_SHOWN = 512
+_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=str)
+
+
 def _shown(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        text = _encoder.encode(value[: _SHOWN + 1])
+        return text if len(value) <= _SHOWN else text[: _SHOWN + 1] + "…"
+    text = ""
+    for part in _encoder.iterencode(value):
+        text += part[: _SHOWN + 1]
+        if len(text) > _SHOWN:
+            return text[:_SHOWN] + "…"
+    return text
 
 
 def named(field: str, value: str, rule: Callable[[str], str | None]) -> Causes:

@@ -68,7 +68,7 @@ def update(kind: kinds.Kind, document: dict[str, Any], old: dict[str, Any]) -> f
     # 7.
     if not old_metadata.get("deletionTimestamp"):
         return
-    before = jsonpath.texts(old_metadata, "finalizers")
+    before = frozenset(jsonpath.texts(old_metadata, "finalizers"))
     added = [name for name in jsonpath.texts(new_metadata, "finalizers") if name not in before]
     if added:
         names = ", ".join(f'"{name}"' for name in added)

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request on its way through the stations: what is known of it so far. It does nothing."""
+"""One request on its way through the stations: what is known of it so far, and where its work is done."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from handfast.api import kinds
+from handfast.api import bounds, kinds
 from handfast.apiserver import identity, request
+from handfast.runtime import aside as aside_module
+
+T = TypeVar("T")
 
 
 class Call(msgspec.Struct):
@@ -31,6 +37,9 @@ class Call(msgspec.Struct):
     annotations: dict[str, str] = {}
     created: str = ""
     warnings: list[str] = []
+    # Who does the work once the body, or an object that it changes, is known to be heavy (`api.bounds`).
+    aside: aside_module.Aside | None = None
+    is_heavy: bool = False
 
     @property
     def users(self) -> tuple[identity.User, ...]:
@@ -39,3 +48,17 @@ class Call(msgspec.Struct):
 
     def header(self, name: str) -> str:
         return self.http.headers.get(name, "")
+
+    def weigh(self, data: bytes) -> None:
+        """From here on, work aside, if `data` is heavy."""
+        if len(data) > bounds.LIGHT_BYTES and not bounds.is_light(data):
+            self.is_heavy = True
+
+    async def work(self, do: Callable[..., T], *arguments: Any) -> T:
+        """Do what costs in proportion to a document: here, or aside where that is heavy.
+
+        `do` may touch this call and its arguments, and nothing that others change.
+        """
+        if not self.is_heavy or self.aside is None:
+            return do(*arguments)
+        return await self.aside.run(self.user.name, do, *arguments)

@@ -115,13 +115,14 @@ class Deleter:
             found = await self._storage.find(kind, namespace, name)
             if found is None:
                 raise status.not_found(kind.plural, kind.group, name)
-            old = found.document()
+            asked.weigh(found.body)
+            old = await asked.work(found.document)
             _check_preconditions(kind, old, wanted)
             # An Eviction was admitted as what it is.
             if asked.info.subresource != "eviction":
                 await self._admit(asked, kind, old, wanted)
+            marked = await asked.work(self._marked, kind, old, wanted)
             self._standing.require(asked)
-            marked = self._marked(kind, old, wanted)
             dry = wanted.dry_run
             try:
                 if marked is None or writes.is_finished(kind, marked):

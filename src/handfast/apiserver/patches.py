@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from handfast.api import apply, conversion, decode, definitions, kinds, objects, patch, status, strategic
-from handfast.apiserver import bodies, call, states, strategies, writes
+from handfast.apiserver import bodies, call, states, strategies, write_steps, writes
 from handfast.runtime import clock as clock_module
 
 JSON_PATCH = "application/json-patch+json"
@@ -39,7 +39,7 @@ class Patcher:
         if media == APPLY:
             return await self._apply(asked, kind, body)
         change = _change(media, kind, body)
-        checked = self._checked(asked, kind, change, body)
+        checked = await asked.work(self._checked, asked, kind, change, body)
         return await self._writer.change(asked, kind, checked), False
 
     def _checked(
@@ -62,13 +62,14 @@ class Patcher:
         return patched
 
     async def _apply(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> tuple[states.Item, bool]:
-        manager = writes.field_manager(asked)
+        manager = write_steps.field_manager(asked)
         if not asked.info.query.get("fieldManager"):
             cause = status.Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
             raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
         if asked.info.subresource == "scale":
             return await self._apply_scale(asked, kind, body, manager), False
-        applied, asked.warnings = bodies.for_kind(body, decode.YAML, kind, bodies.validation_mode(asked.info))
+        mode = bodies.validation_mode(asked.info)
+        applied, asked.warnings = await asked.work(bodies.for_kind, body, decode.YAML, kind, mode)
         applied["metadata"].setdefault("name", asked.info.name)
         _require_place(applied["metadata"], asked.info.name, asked.info.space(kind))
 
@@ -82,7 +83,7 @@ class Patcher:
         except status.StatusError as error:
             if error.reason != "NotFound" or asked.info.subresource:
                 raise
-        return await self._writer.create(asked, kind, merged(None)), True
+        return await self._writer.create(asked, kind, await asked.work(merged, None)), True
 
     async def _apply_scale(self, asked: call.Call, kind: kinds.Kind, body: bytes, manager: str) -> states.Item:
         """Apply a Scale: its replicas are set, and owned, where the kind has them."""

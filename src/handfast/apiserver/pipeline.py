@@ -52,6 +52,7 @@ from handfast.apiserver import (
 from handfast.apiserver import connection as connection_module
 from handfast.apiserver import peer as peer_module
 from handfast.rules import access
+from handfast.runtime import aside as aside_module
 from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
@@ -77,6 +78,7 @@ class Pipeline:
         nonresources_: nonresources.NonResources,
         auditor: audit.Audit,
         limits_: limits.Limits,
+        aside: aside_module.Aside,
         clock: clock_module.Clock,
     ) -> None:
         self._authenticator = authenticator
@@ -86,6 +88,7 @@ class Pipeline:
         self._nonresources = nonresources_
         self._audit = auditor
         self._limits = limits_
+        self._aside = aside
         self._clock = clock
         self._flows = limits.Flows(limits_)
         self._ids = itertools.count(1)
@@ -100,6 +103,7 @@ class Pipeline:
             f"{self._boot}-{next(self._ids):x}",
             request.RequestInfo(http.method.lower(), ""),
             connection.peer.address,
+            aside=self._aside,
         )
         refusal: status.StatusError | None = None
         try:
@@ -138,8 +142,9 @@ class Pipeline:
             _require(self._flows.worn_out(peer.address, started), _STRANGER)
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
-        asked.info = request.parse(http.method, http._message.path)
-        # 2 authenticate
+        # 2 authenticate. Only the path is read before it: what stands in a query is the callers' who are known.
+        path, question, _ = http._message.path.partition("?")
+        asked.info = request.parse(http.method, path)
         try:
             asked.user = self._authenticator.authenticate(peer, authorization, self._clock.now(), asked.info)
         except identity.Unauthorized:
@@ -147,6 +152,8 @@ class Pipeline:
             if peer.chain or authorization is not None:
                 _require(self._flows.failed(peer.address, started), _STRANGER)
             raise
+        if question:
+            asked.info = request.parse(http.method, http._message.path)
         # 3 impersonate
         if impersonation.named(http.headers):
             self._impersonate(asked)

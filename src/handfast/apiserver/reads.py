@@ -15,7 +15,8 @@ Large lists leave in chunks, so that no list holds the loop. It does not authori
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterable, Iterator
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +25,11 @@ from aiohttp import web
 
 from handfast import errors
 from handfast.api import kinds, objects, status
-from handfast.apiserver import answers, encode, options, request, sending, states, storage, watch
+from handfast.apiserver import answers, encode, options, request, sending, states, storage, turns, watch
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
 CHUNK = 256 << 10
-# Items looked at between two turns of the loop when most do not match.
-_STRIDE = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,9 @@ class Reader:
             items: list[states.Item] = (
                 collection.snapshot(namespace) if after is None else list(collection.iterate(namespace, after))
             )
-            return Page(_matching(items, asked.selection), {"resourceVersion": str(version)})
+            if not asked.selection.everything:
+                items = await self._matching(items, asked.selection)
+            return Page(items, {"resourceVersion": str(version)})
         total = collection.count(namespace)
         found = await self._first(collection.iterate(namespace, after), asked)
         metadata: dict[str, Any] = {"resourceVersion": str(version)}
@@ -127,14 +128,20 @@ class Reader:
         """One more than the limit of those that match."""
         if asked.selection.everything:
             return list(itertools.islice(items, asked.limit + 1))
-        # Few may match: look at a stable copy, in steps between which others get their turn.
+        return await self._matching(list(items), asked.selection, asked.limit + 1)
+
+    async def _matching(
+        self, items: Sequence[states.Item], wanted: options.Selection, most: int = sys.maxsize
+    ) -> list[states.Item]:
+        """Those that match, at most so many; `items` is a stable copy, since others get their turns meanwhile."""
+        turn = turns.Turns()
         found: list[states.Item] = []
-        for looked, item in enumerate(list(items), 1):
-            if asked.selection.matches(item):
+        for item in items:
+            if wanted.matches(item):
                 found.append(item)
-                if len(found) > asked.limit:
+                if len(found) == most:
                     break
-            if looked % _STRIDE == 0:
+            if turn.spent(len(item.body)):
                 await self._clock.sleep(0)
         return found
 
@@ -147,7 +154,7 @@ class Reader:
         try:
             while more and (not asked.limit or len(found) <= asked.limit):
                 items, more = await self._storage.page_at(kind, version, namespace, after, asked.limit or 1000)
-                found.extend(_matching(items, asked.selection))
+                found.extend(items if asked.selection.everything else await self._matching(items, asked.selection))
                 if items:
                     after = kind.key(items[-1].namespace, items[-1].name)
         except protocol.Compacted:
@@ -182,7 +189,8 @@ class Reader:
         gathered = [shape.open(page.metadata)]
         size = 0
         comma = b""
-        for looked, item in enumerate(page.items, 1):
+        turn = turns.Turns()
+        for item in page.items:
             shown = shape.item(item)
             gathered.append(comma)
             gathered.append(shown)
@@ -192,7 +200,7 @@ class Reader:
                 yield b"".join(gathered), False
                 gathered, size = [], 0
                 await self._clock.sleep(0)
-            elif looked % _STRIDE == 0:
+            elif turn.spent(len(item.body)):
                 await self._clock.sleep(0)
         gathered.append(encode.CLOSE)
         yield b"".join(gathered), True
@@ -204,9 +212,3 @@ async def _begin(http: web.BaseRequest) -> web.StreamResponse:
         response.enable_chunked_encoding()
     await response.prepare(http)
     return response
-
-
-def _matching(items: Iterable[states.Item], wanted: options.Selection) -> Iterable[states.Item]:
-    if wanted.everything:
-        return items
-    return (item for item in items if wanted.matches(item))

@@ -14,7 +14,7 @@ from typing import Any, cast
 import aiohttp
 import msgspec
 
-from handfast.api import definitions, kinds, objects, status
+from handfast.api import bounds, decode, definitions, kinds, objects, status
 from handfast.apiserver import (
     answers,
     bodies,
@@ -26,6 +26,7 @@ from handfast.apiserver import (
     options,
     patches,
     reads,
+    request,
     reviews,
     standing,
     states,
@@ -186,15 +187,17 @@ class Resources:
         with self._customs.following(kind, connection.closed_hooks):
             return await self._hub.serve(asked.http, kind, asked.info.space(kind), shape, wanted, asked.users)
 
-    async def _body(self, asked: call.Call) -> bytes:
+    async def _body(self, asked: call.Call, kind: kinds.Kind) -> bytes:
         # Whoever acts as others pays for it.
         payer = asked.impersonator or asked.user
         body = await bodies.read(asked.http, self._limits, self._room, payer.name)
         self._standing.require(asked)
+        if len(body) > bounds.LIGHT_BYTES:
+            await _weigh(asked, kind, body)
         return body
 
     async def _create(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
-        body = await self._body(asked)
+        body = await self._body(asked, kind)
         if asked.info.subresource == "binding":
             await self._actions.bind(asked, kind, body)
             return _document(_success(kind, asked.info.name, ""), 201)
@@ -204,21 +207,20 @@ class Resources:
         if asked.info.subresource == "token":
             return _document(await self._actions.token(asked, kind, body), 201)
         if kind.resource in self._reviews.handlers:
-            document = self._question(asked, kind, body)
+            document = await self._question(asked, kind, body)
             return _document(self._reviews.answer(asked, kind.resource, document), 201)
-        mode = bodies.validation_mode(asked.info)
-        document, asked.warnings = bodies.for_kind(body, asked.header("Content-Type"), kind, mode)
+        document = await _decoded(asked, kind, body)
         item = await self._writer.create(asked, kind, document)
         asked.created = item.name
         return self._show(asked, kind, item, 201)
 
-    def _question(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> objects.Document:
+    async def _question(self, asked: call.Call, kind: kinds.Kind, body: bytes) -> objects.Document:
         """The document of a review. Kubelets and webhooks ask the same few things over and over, in the same words."""
         mode, media = bodies.validation_mode(asked.info), asked.header("Content-Type")
         key = (kind.resource, mode, media, body)
         known = self._questions.get(key)
         if known is None:
-            document, warnings = bodies.for_kind(body, media, kind, mode)
+            document, warnings = await asked.work(bodies.for_kind, body, media, kind, mode)
             # Tokens are not kept.
             if not warnings and len(body) <= _QUESTION_BYTES and "token" not in (document.get("spec") or ()):
                 if len(self._questions) >= _QUESTIONS:
@@ -230,23 +232,22 @@ class Resources:
         return dict(known)
 
     async def _update(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
-        body = await self._body(asked)
+        body = await self._body(asked, kind)
         if asked.info.subresource == "scale":
             return _document(await self._actions.put_scale(asked, kind, body))
-        mode = bodies.validation_mode(asked.info)
-        document, asked.warnings = bodies.for_kind(body, asked.header("Content-Type"), kind, mode)
+        document = await _decoded(asked, kind, body)
         item, created = await self._writer.update(asked, kind, document)
         return self._show(asked, kind, item, 201 if created else 200)
 
     async def _patch(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
-        body = await self._body(asked)
+        body = await self._body(asked, kind)
         item, created = await self._patcher.patch(asked, kind, body)
         if asked.info.subresource == "scale":
             return _document(strategies.scale_of(kind, item.document()))
         return self._show(asked, kind, item, 201 if created else 200)
 
     async def _delete(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
-        body = await self._body(asked)
+        body = await self._body(asked, kind)
         wanted = deletes.parse_options(asked, body)
         space = asked.info.space(kind)
         item, gone = await self._deleter.delete(asked, kind, space, asked.info.name, wanted)
@@ -255,13 +256,44 @@ class Resources:
         return self._show(asked, kind, item)
 
     async def _delete_collection(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
-        body = await self._body(asked)
+        body = await self._body(asked, kind)
         wanted = deletes.parse_options(asked, body)
         page = await self._reader.page(kind, asked.info.space(kind), options.parse(kind, asked.info, watch=False))
         items = list(page.items)
         await self._deleter.delete_collection(asked, kind, items, wanted)
         shape = self._shape(asked, kind)
         return await self._reader.send(asked.http, reads.Page(items, page.metadata), shape)
+
+
+async def _weigh(asked: call.Call, kind: kinds.Kind, body: bytes) -> None:
+    """Have a heavy body worked on aside; 413 if it is too heavy for what it is."""
+    media = decode.media_type(asked.header("Content-Type"))
+    if media in {decode.PROTOBUF, decode.YAML, patches.APPLY}:
+        # Read in Python, and bounded there.
+        asked.is_heavy = True
+    else:
+        asked.weigh(body)
+    if asked.is_heavy and media != decode.PROTOBUF:
+        most, what = _most(asked.info, kind, media)
+        bounds.require(await asked.work(bounds.values, body, most), most, what)
+
+
+def _most(info: request.RequestInfo, kind: kinds.Kind, media: str) -> tuple[int, str]:
+    """How many values a body may have, and what it is."""
+    if info.verb in {"delete", "deletecollection"}:
+        return bounds.FEW, "DeleteOptions"
+    sub = kind.subresource(info.subresource) if info.subresource else None
+    if sub is not None and sub.kind != kind.kind:
+        return bounds.FEW, sub.kind
+    if media == patches.JSON_PATCH:
+        return bounds.PATCH, "JSON patch"
+    return bounds.limit(kind), kind.kind
+
+
+async def _decoded(asked: call.Call, kind: kinds.Kind, body: bytes) -> objects.Document:
+    mode = bodies.validation_mode(asked.info)
+    document, asked.warnings = await asked.work(bodies.for_kind, body, asked.header("Content-Type"), kind, mode)
+    return document
 
 
 def _document(document: objects.Document, code: int = 200) -> answers.Answer:

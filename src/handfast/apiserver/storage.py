@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from handfast.api import kinds, objects, status
+from handfast.api import bounds, kinds, objects, status
 from handfast.apiserver import envelope, replica, states
 from handfast.store import protocol
 
@@ -35,6 +35,18 @@ def _says_the_same(one: bytes, other: bytes) -> bool:
     return bool(first == second) and _canonical(first) == _canonical(second)
 
 
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """A write that is ready: what to store where, and in place of which state."""
+
+    namespace: str
+    name: str
+    payload: bytes
+    key: str
+    value: bytes
+    old: states.Item | None
+    is_changed: bool = True
+
+
 class Storage:
     """The only writer to the store in this process."""
 
@@ -52,18 +64,45 @@ class Storage:
 
     async def create(self, kind: kinds.Kind, document: objects.Document) -> states.Item:
         """Store a new object; Mismatch if the key is taken."""
-        namespace, name, key, payload, value = self._prepare(kind, document)
-        revision = await self._write(self._store.create(key, value))
-        return states.Item(namespace, name, revision + self._store.epoch_offset, payload)
+        return await self.write(self.prepare(kind, document))
 
     async def replace(self, kind: kinds.Kind, document: objects.Document, old: states.Item) -> states.Item:
         """Store a new state of an object; the old item itself if nothing changed; Mismatch if it is not current."""
-        namespace, name, key, payload, value = self._prepare(kind, document)
-        if _says_the_same(payload, envelope.without_resource_version(old.body, old.at)):
+        return await self.write(self.prepare(kind, document, old))
+
+    def prepare(self, kind: kinds.Kind, document: objects.Document, old: states.Item | None = None) -> Prepared:
+        """A new object, or a new state of `old`, encoded and sealed; 413 if it is too large to be stored."""
+        metadata = document["metadata"]
+        namespace, name = metadata.get("namespace", "") if kind.namespaced else "", metadata["name"]
+        payload = envelope.encode_document(document)
+        if len(payload) > OBJECT_LIMIT:
+            # The words in which Kubernetes passes etcd's refusal on.
+            raise status.StatusError(
+                "RequestEntityTooLarge",
+                f"etcdserver: request is too large ({len(payload)} bytes; an object may have {OBJECT_LIMIT})",
+            )
+        if len(payload) > bounds.LIGHT_BYTES:
+            # However it came to be that large: see `bounds`, 4.
+            most = bounds.limit(kind)
+            bounds.require(bounds.values(payload, most), most, f"{kind.kind} to be stored")
+        if old is not None and _says_the_same(payload, envelope.without_resource_version(old.body, old.at)):
+            return Prepared(namespace, name, payload, "", b"", old, is_changed=False)
+        key = kind.key(namespace, name)
+        value = self._envelopes.wrap(key, kind.storage_api_version, payload)
+        return Prepared(namespace, name, payload, key, value, old)
+
+    async def write(self, prepared: Prepared) -> states.Item:
+        """The object as it is stored now; the old item itself if nothing changed; Mismatch if somebody was faster."""
+        old = prepared.old
+        if old is None:
+            writing = self._store.create(prepared.key, prepared.value)
+        elif prepared.is_changed:
+            expected = old.version - self._store.epoch_offset
+            writing = self._store.update(prepared.key, prepared.value, expected=expected)
+        else:
             return old
-        expected = old.version - self._store.epoch_offset
-        revision = await self._write(self._store.update(key, value, expected=expected))
-        return states.Item(namespace, name, revision + self._store.epoch_offset, payload)
+        revision = await self._write(writing)
+        return states.Item(prepared.namespace, prepared.name, revision + self._store.epoch_offset, prepared.payload)
 
     async def delete(self, kind: kinds.Kind, old: states.Item) -> states.Item:
         """Remove an object; its last state under the version of the removal."""
@@ -97,16 +136,3 @@ class Storage:
 
     async def compact(self, version: int) -> None:
         await self._store.compact(version - self._store.epoch_offset)
-
-    def _prepare(self, kind: kinds.Kind, document: objects.Document) -> tuple[str, str, str, bytes, bytes]:
-        metadata = document["metadata"]
-        namespace, name = metadata.get("namespace", "") if kind.namespaced else "", metadata["name"]
-        payload = envelope.encode_document(document)
-        if len(payload) > OBJECT_LIMIT:
-            # The words in which Kubernetes passes etcd's refusal on.
-            raise status.StatusError(
-                "RequestEntityTooLarge",
-                f"etcdserver: request is too large ({len(payload)} bytes; an object may have {OBJECT_LIMIT})",
-            )
-        key = kind.key(namespace, name)
-        return namespace, name, key, payload, self._envelopes.wrap(key, kind.storage_api_version, payload)

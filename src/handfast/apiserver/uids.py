@@ -16,15 +16,17 @@ class Uids:
     """An endless supply."""
 
     def __init__(self) -> None:
-        self._bytes = b""
-        self._at = 0
+        self._drawn: list[bytes] = []
 
     def new(self) -> str:
-        if self._at + 16 > len(self._bytes):
-            self._bytes = secrets.token_bytes(_POOL)
-            self._at = 0
-        value = bytearray(self._bytes[self._at : self._at + 16])
-        self._at += 16
+        # One step, whatever another thread does at this moment: nothing is handed out twice.
+        try:
+            value = bytearray(self._drawn.pop())
+        except IndexError:
+            drawn = secrets.token_bytes(_POOL)
+            mine = [drawn[at : at + 16] for at in range(0, _POOL, 16)]
+            value = bytearray(mine.pop())
+            self._drawn.extend(mine)
         # Version and variant, RFC 9562 section 5.4.
         value[6] = value[6] & 0x0F | 0x40
         value[8] = value[8] & 0x3F | 0x80

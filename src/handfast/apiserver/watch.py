@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -23,7 +23,7 @@ import structlog
 from aiohttp import web
 
 from handfast.api import kinds, status
-from handfast.apiserver import bonds, encode, identity, options, replica, sending, states
+from handfast.apiserver import bonds, encode, identity, options, replica, sending, states, turns
 from handfast.apiserver import collection as collection_module
 from handfast.apiserver import connection as connection_module
 from handfast.runtime import clock as clock_module
@@ -272,22 +272,22 @@ class Hub:
         version = asked.version or self._replica.version
         if send_state:
             version = self._replica.version
-            for part in _parts(watcher, collection.snapshot(watcher.namespace)):
-                if watcher.done.done():
-                    return
-                await sending.send(http, response, part, self._write_seconds)
+            await self._send_state(http, response, watcher, collection)
+            if watcher.done.done():
+                return
         # Large states take a while to send: catch up with what happened meanwhile, in memory-sized steps.
         while True:
             if version < collection.window:
                 raise status.expired(f"too old resource version: {version} ({collection.window})")
             changes = collection.since(version)
-            if len(changes) < 256:
+            behind = _first_turn(changes)
+            if len(behind) == len(changes):
                 break
-            for change in changes:
+            for change in behind:
                 found = watcher.event(change)
                 if found is not None:
                     watcher.write(found)
-            version = changes[-1].version
+            version = behind[-1].version
             await self._clock.sleep(0)
         for change in changes:
             watcher.offer(change)
@@ -297,6 +297,22 @@ class Hub:
         collection.listen(watcher, watcher.offer, _index(watcher.namespace, watcher.wanted))
         if asked.bookmarks:
             self._bookmarked.add(watcher)
+
+    async def _send_state(
+        self,
+        http: web.BaseRequest,
+        response: web.StreamResponse,
+        watcher: Watcher,
+        collection: collection_module.Collection,
+    ) -> None:
+        """The current objects, unless the watch ends meanwhile."""
+        for part in _parts(watcher, collection.snapshot(watcher.namespace)):
+            if watcher.done.done():
+                return
+            if part:
+                await sending.send(http, response, part, self._write_seconds)
+            else:
+                await self._clock.sleep(0)
 
     async def _run(
         self,
@@ -352,18 +368,30 @@ def _bookmark_kind(kind: kinds.Kind, shape: encode.Shape) -> bytes:
     return b'"kind":"%s","apiVersion":"%s"' % (kind.kind.encode(), kind.api_version.encode())
 
 
+def _first_turn(changes: Sequence[states.Change]) -> Sequence[states.Change]:
+    """So many of the changes as may be told before others get their turn."""
+    turn = turns.Turns()
+    for told, change in enumerate(changes, 1):
+        after = change.after or change.before
+        if turn.spent(0 if after is None else len(after.body)):
+            return changes[:told]
+    return changes
+
+
 def _parts(watcher: Watcher, items: list[states.Item]) -> Iterator[bytes]:
-    """ADDED events of the current state, gathered into writes of moderate size."""
+    """ADDED events of the current state, gathered into writes of moderate size; an empty one lets others have a turn."""
     gathered: list[bytes] = []
     size = 0
+    turn = turns.Turns()
     for item in items:
-        if not watcher.wanted.everything and not watcher.wanted.matches(item):
-            continue
-        gathered.append(watcher.initial(item))
-        size += len(gathered[-1])
+        if watcher.wanted.everything or watcher.wanted.matches(item):
+            gathered.append(watcher.initial(item))
+            size += len(gathered[-1])
         if size >= _CHUNK:
             yield b"".join(gathered)
             gathered, size = [], 0
+        elif turn.spent(len(item.body)):
+            yield b""
     if gathered:
         yield b"".join(gathered)
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
 from handfast import errors
-from handfast.api import apply, conversion, defaults, definitions, kinds, objects, status, validation
+from handfast.api import conversion, definitions, kinds, objects, status
 from handfast.apiserver import (
     admission,
     admitting,
@@ -30,13 +30,13 @@ from handfast.apiserver import (
     states,
     storage,
     strategies,
+    write_steps,
 )
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
 _TRIES = 8
-_MANAGER_BYTES = 128
 Change = Callable[[objects.Document], objects.Document]
 
 
@@ -65,12 +65,9 @@ class Writer:
         if asked.info.verb != "create":
             self._require_create(asked)
         custom_strategies.require_creatable(kind)
-        custom_strategies.conform(asked, kind, document)
         # Whether the server draws the name: asked before it does.
         prefix = "" if metadata.get("name") else str(metadata.get("generateName") or "")
-        strategies.prepare_create(kind, document, namespace, asked.user, self._clock.now())
-        document = conversion.to_stored(kind, document)
-        defaults.apply(kinds.stored_row(kind), document)
+        document = await asked.work(write_steps.completed, asked, kind, document, namespace, self._clock.now())
         # The copy must be current before admission looks at it (is the namespace there?).
         await self._storage.replica.fresh()
         self._prepare_definition(asked, kind, document)
@@ -80,7 +77,8 @@ class Writer:
                 name = document["metadata"]["name"] = strategies.generated_name(prefix)
                 asked.warnings = list(told)
             try:
-                return await self._admit_and_create(asked, kind, copy.deepcopy(document) if prefix else document)
+                mine = await asked.work(copy.deepcopy, document) if prefix else document
+                return await self._admit_and_create(asked, kind, mine)
             except protocol.Mismatch:
                 continue
         raise status.already_exists(kind.plural, kind.group, str(name))
@@ -88,14 +86,14 @@ class Writer:
     async def _admit_and_create(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> states.Item:
         """Have a complete document admitted and validated, and store it under the name it has; Mismatch if it is taken."""
         write = _attributes(admission.CREATE, asked, kind, document, None)
-        await self._mutate(asked, write, lambda: strategies.settle_create(kind, document, asked.user))
-        causes = [*validation.create(kinds.stored_row(kind), document), *custom_strategies.problems(kind, document)]
-        _require(kind, document, causes)
+        await self._mutate(asked, write)
+        await asked.work(write_steps.require_valid, kind, document)
         await self._admitter.validate(asked, write)
+        prepared = await asked.work(self._storage.prepare, kind, document)
         self._standing.require(asked, "create")
         if is_dry_run(asked):
             return self._pretend_create(kind, document)
-        return await self._storage.create(kind, document)
+        return await self._storage.write(prepared)
 
     async def update(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> tuple[states.Item, bool]:
         """Replace an object (or a part of it); the second value tells that it was created."""
@@ -139,7 +137,8 @@ class Writer:
             found = await self._storage.find(kind, namespace, info.name)
             if found is None:
                 raise status.not_found(kind.plural, kind.group, info.name)
-            old = custom_strategies.stored(kind, found.document())
+            asked.weigh(found.body)
+            old = await asked.work(write_steps.started_from, kind, found)
             if version and version != str(found.version):
                 raise status.conflict(kind.plural, kind.group, info.name)
             if uid and uid != old["metadata"].get("uid"):
@@ -148,7 +147,7 @@ class Writer:
                 )
                 raise status.conflict(kind.plural, kind.group, info.name, why)
             # Decoding it again is quicker than copying it.
-            wanted = change(custom_strategies.stored(kind, found.document()))
+            wanted = await asked.work(_changed, change, kind, found)
             named = str(wanted["metadata"].get("resourceVersion") or "")
             if named and named != str(found.version):
                 raise status.conflict(kind.plural, kind.group, info.name)
@@ -164,85 +163,40 @@ class Writer:
         facts = authz.attributes(asked.user, asked.info)
         authz.require(self._authorizers, msgspec.structs.replace(facts, verb="create", name=""))
 
-    async def _mutate(
-        self, asked: call.Call, write: admission.Attributes, settle: Callable[[], None]
-    ) -> objects.Document:
-        """Let admission change the document; returns it as it was sent, for the record of who owns which field.
-
-        A webhook knows neither what only the server decides (`settle`), nor defaults, nor which fields a custom kind has.
-        """
+    async def _mutate(self, asked: call.Call, write: admission.Attributes) -> objects.Document:
+        """Let admission change the document; returns it as it was sent, for the record of who owns which field."""
         kind, document = write.kind, write.document
         if document is None:
             raise errors.Misuse("a create or update has a document")
         if not self._admitter.may_change(write):
             await self._admitter.mutate(asked, write)
             return document
-        sent = copy.deepcopy(document)
+        sent: objects.Document = await asked.work(copy.deepcopy, document)
+        now = self._clock.now()
         if await self._admitter.mutate(asked, write):
-            custom_strategies.conform(asked, kind, document)
-            settle()
-            defaults.apply(kinds.stored_row(kind), document)
-        if write.old is None and document != sent and not document["metadata"].get("managedFields"):
-            document["metadata"]["managedFields"] = apply.record_create(
-                sent,
-                manager=field_manager(asked),
-                types=kind.message or kind.schema,
-                api_version=kind.api_version,
-                now_text=objects.timestamp(self._clock.now()),
-            )
+            await asked.work(write_steps.completed_again, asked, kind, document, write.old, now)
+        if write.old is None:
+            await asked.work(write_steps.record_changed_create, asked, kind, document, sent, now)
         return sent
 
     async def _prepared(
         self, asked: call.Call, kind: kinds.Kind, wanted: objects.Document, old: objects.Document
     ) -> objects.Document:
         subresource = asked.info.subresource
-        if subresource == "scale":
-            wanted = custom_strategies.place_replicas(kind, wanted, old)
-        custom_strategies.conform(asked, kind, wanted)
-        strategy = strategies.strategy(subresource, self._clock.now())
-        document = strategy(kind, wanted, old)
-        document["metadata"].pop("resourceVersion", None)
-        stored = kinds.stored_row(kind)
-        defaults.apply(stored, document)
+        document = await asked.work(write_steps.replaced, asked, kind, wanted, old, self._clock.now())
         self._prepare_definition(asked, kind, document)
         write = _attributes(admission.UPDATE, asked, kind, document, old)
         # A Binding is admitted as what it is, before it becomes an update of its Pod.
         admitted = subresource == "binding"
-        sent = document
-        if not admitted:
-
-            def settle() -> None:
-                # In place: plugins and what follows hold this very document.
-                settled = strategy(kind, copy.deepcopy(document), old)
-                settled["metadata"].pop("resourceVersion", None)
-                document.clear()
-                document.update(settled)
-
-            sent = await self._mutate(asked, write, settle)
+        sent = document if admitted else await self._mutate(asked, write)
         if subresource in strategies.COUNTED:
             strategies.count_generation(kind, document, old)
         if subresource not in strategies.SERVER_MADE:
-            causes = [*validation.update(stored, document, old), *custom_strategies.problems(kind, document, old)]
-            _require(kind, document, causes)
-        _keep_finalizers_closed(kind, document, old)
+            await asked.work(write_steps.require_valid, kind, document, old)
+        write_steps.keep_finalizers_closed(kind, document, old)
         if not admitted:
             await self._admitter.validate(asked, write)
-        # An apply wrote the record itself; `track_update` finds nothing changed by others then.
-        if "managedFields" in old["metadata"] and not _is_apply(asked):
-            managed = apply.track_update(
-                old,
-                sent,
-                manager=field_manager(asked),
-                types=kind.message or kind.schema,
-                api_version=kind.api_version,
-                now_text=objects.timestamp(self._clock.now()),
-                subresource=subresource,
-            )
-            if managed:
-                document["metadata"]["managedFields"] = managed
-            else:
-                document["metadata"].pop("managedFields", None)
-        _keep_times(document, old)
+        await asked.work(write_steps.record_update, asked, kind, document, sent, old, self._clock.now())
         return document
 
     def _prepare_definition(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> None:
@@ -253,15 +207,17 @@ class Writer:
     async def _store(
         self, asked: call.Call, kind: kinds.Kind, document: objects.Document, old: states.Item
     ) -> states.Item:
+        finished = is_finished(kind, document)
+        prepared = None if finished else await asked.work(self._storage.prepare, kind, document, old)
         self._standing.require(asked)
         if is_dry_run(asked):
             return self._pretend(kind, document, old.version)
-        if is_finished(kind, document):
+        if prepared is None:
             # The last finalizer is gone: what was only marked for deletion is deleted, in one write, so that no crash
             # can leave it behind with nobody to finish it.
             gone = await self._storage.delete(kind, old)
             return self._pretend(kind, document, gone.version)
-        return await self._storage.replace(kind, document, old)
+        return await self._storage.write(prepared)
 
     def _pretend_create(self, kind: kinds.Kind, document: objects.Document) -> states.Item:
         metadata = document["metadata"]
@@ -274,6 +230,10 @@ class Writer:
         metadata = document["metadata"]
         namespace = metadata.get("namespace", "") if kind.namespaced else ""
         return states.Item(namespace, metadata["name"], version, envelope.encode_document(document))
+
+
+def _changed(change: Change, kind: kinds.Kind, found: states.Item) -> objects.Document:
+    return change(write_steps.started_from(kind, found))
 
 
 def _attributes(
@@ -295,22 +255,6 @@ def is_dry_run(asked: call.Call) -> bool:
     return bool(value)
 
 
-def field_manager(asked: call.Call) -> str:
-    """Who a write belongs to: the parameter, else the first word of the User-Agent, as Kubernetes has it."""
-    given = asked.info.query.get("fieldManager", "")
-    if len(given.encode()) > _MANAGER_BYTES:
-        text = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
-        _refuse_manager(status.Cause("FieldValueTooLong", text, "fieldManager"))
-    if not given.isprintable():
-        text = f"Invalid value: {given!a}: should only contain printable characters"
-        _refuse_manager(status.Cause("FieldValueInvalid", text, "fieldManager"))
-    return given or asked.header("User-Agent").partition("/")[0][:_MANAGER_BYTES] or "unknown"
-
-
-def _refuse_manager(cause: status.Cause) -> NoReturn:
-    raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
-
-
 def is_finished(kind: kinds.Kind, document: objects.Document) -> bool:
     """Whether an object marked for deletion has nothing left to wait for."""
     metadata = document["metadata"]
@@ -319,27 +263,6 @@ def is_finished(kind: kinds.Kind, document: objects.Document) -> bool:
     if kind.resource == ("", "namespaces") and (document.get("spec") or {}).get("finalizers"):
         return False
     return not metadata.get("deletionGracePeriodSeconds")
-
-
-def _keep_times(document: objects.Document, old: objects.Document) -> None:
-    """A write that changes nothing but the times in the record of owners is no change: the old times stay."""
-    written, before = (each["metadata"].get("managedFields") for each in (document, old))
-    if written and before and written != before and _without_times(document) == _without_times(old):
-        document["metadata"]["managedFields"] = before
-
-
-def _without_times(document: objects.Document) -> tuple[objects.Document, dict[str, Any], list[Any]]:
-    metadata = {
-        key: value for key, value in document["metadata"].items() if key not in {"managedFields", "resourceVersion"}
-    }
-    rows = [
-        {key: value for key, value in row.items() if key != "time"} for row in document["metadata"]["managedFields"]
-    ]
-    return {**document, "metadata": None}, metadata, sorted(rows, key=str)
-
-
-def _is_apply(asked: call.Call) -> bool:
-    return asked.header("Content-Type").startswith("application/apply-patch")
 
 
 def _check_url(asked: call.Call, kind: kinds.Kind, metadata: dict[str, Any], namespace: str) -> None:
@@ -351,22 +274,3 @@ def _check_url(asked: call.Call, kind: kinds.Kind, metadata: dict[str, Any], nam
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     bodies.validation_mode(asked.info)
-
-
-def _require(kind: kinds.Kind, document: objects.Document, causes: list[status.Cause]) -> None:
-    if causes:
-        raise status.invalid(kind.kind, kind.group, str(document["metadata"].get("name") or ""), causes)
-
-
-def _keep_finalizers_closed(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> None:
-    """Once an object is being deleted, nobody may give it new finalizers to wait for."""
-    if not old["metadata"].get("deletionTimestamp"):
-        return
-    added = sorted(set(document["metadata"].get("finalizers") or ()) - set(old["metadata"].get("finalizers") or ()))
-    if added:
-        shown = ", ".join(f'"{name}"' for name in added)
-        text = (
-            f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers [{shown}]"
-        )
-        cause = status.Cause("FieldValueForbidden", text, "metadata.finalizers")
-        raise status.invalid(kind.kind, kind.group, str(document["metadata"]["name"]), [cause])

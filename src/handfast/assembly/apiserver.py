@@ -48,8 +48,8 @@ from handfast.apiserver import (
 from handfast.assembly import guard as guard_module
 from handfast.assembly import layout, renewal, served_files
 from handfast.pki import seal
+from handfast.runtime import aside, collector, files, tasks
 from handfast.runtime import clock as clock_module
-from handfast.runtime import collector, files, tasks
 from handfast.store import protocol, sqlite
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
@@ -112,6 +112,7 @@ class ApiServer:
         self._advertise = options.advertise
         self._group = tasks.Group("apiserver")
         self._stopping = False
+        self._aside = aside.Aside("aside")
         self.replica = replica.Replica(store, envelopes)
         self.storage = storage.Storage(store, envelopes, self.replica)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
@@ -162,6 +163,7 @@ class ApiServer:
         )
         version = discovery.version_document(importlib.metadata.version("handfast"))
         return pipeline.Pipeline(
+            aside=self._aside,
             authenticator=guard.authenticator,
             authorizers=guard.authorizers,
             standing_=guard.standing,
@@ -230,6 +232,7 @@ class ApiServer:
         await self.listener.stop(GRACE)
         await self._group.stop(timeout=2.0)
         await self.guard.webhooks.close()
+        self._aside.close()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.writer.close)
         await self._store.close()
@@ -303,6 +306,7 @@ async def run(options: ApiServerOptions, renew: Callable[[], float] | None = Non
     if renew is not None:
         server.also(renewal.keep_renewed(renew, clock), name="renewal")
     collector.calm()
+    aside.share_the_interpreter()
     _log.info("serving", address=f"{server.address[0]}:{server.address[1]}")
     try:
         await server.wait()

@@ -19,6 +19,7 @@ from handfast.api import status
 from handfast.apiserver import answers, audit, authn, call, identity, limits, peer, pipeline, standing
 from handfast.pki import bundles
 from handfast.rules import access
+from handfast.runtime import aside
 from handfast.telemetry import metrics
 from tests.unit.pki.making import NOW, ca
 from tests.world import leftovers
@@ -53,6 +54,7 @@ class Line:
             nonresources_=mock.Mock(answer=answer),
             auditor=audit.Audit(self.metrics),
             limits_=limit or limits.Limits(lifted=True),
+            aside=aside.Aside("test"),
             clock=self.clock,
         )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import uuid
 
 from handfast.apiserver import uids
@@ -28,9 +29,17 @@ def test_never_the_same_twice() -> None:
 def test_the_pool_is_used_up_before_it_is_filled_again() -> None:
     supply = uids.Uids()
     supply.new()
-    pool = supply._bytes
-    for _ in range(len(pool) // 16 - 1):
+    left = len(supply._drawn)
+    assert left == 4096 // 16 - 1
+    for _ in range(left):
         supply.new()
-        assert supply._bytes is pool
+    assert not supply._drawn
     supply.new()
-    assert supply._bytes is not pool
+    assert len(supply._drawn) == left
+
+
+def test_threads_share_a_supply() -> None:
+    supply = uids.Uids()
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        made = [text for each in threads.map(lambda _: [supply.new() for _ in range(2000)], range(4)) for text in each]
+    assert len(set(made)) == 8000
