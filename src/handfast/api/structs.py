@@ -5,6 +5,9 @@ It does not decide whether values make sense (names, ranges, required fields): t
 right, which nearly all are, costs one conversion in C: a msgspec type made from the schema, strict about fields. The
 type accepts nothing that the walk below would refuse; what it refuses, the walk looks at again and has the last word.
 
+An unknown field is named, up to `MAX_UNKNOWN` of them, and can be dropped (`drop_unknown`). What it holds is never
+looked at, so that it costs the same whatever that is.
+
 A null in place of a field says nothing and stays. A null inside a list or a map would be met by everybody who reads
 the object later, so that it becomes the zero value of its type, as Go's decoder makes it: `settle_nulls`.
 
@@ -62,12 +65,14 @@ _TYPES: Final[dict[str, Any]] = {}
 class Findings:
     """What is wrong with a document: unknown fields as paths, and the first type error in Go's words.
 
-    `nulls` are its lists and maps that hold nulls, each with the type of its elements.
+    `nulls` are its lists and maps that hold nulls, each with the type of its elements; `extra` its objects that hold
+    unknown fields, each with their keys: all of them, not only those that `unknown` names.
     """
 
     unknown: tuple[str, ...] = ()
     type_error: str | None = None
     nulls: tuple[tuple[dict[str, Any] | list[Any], str], ...] = ()
+    extra: tuple[tuple[dict[str, Any], list[str]], ...] = ()
 
 
 _CLEAN: Final = Findings()
@@ -95,7 +100,7 @@ def walk(message_name: str, document: Any) -> Findings:
         )
     walker = _Walker()
     walker.fields(document, message, "", None)
-    return Findings(tuple(walker.unknown), walker.type_error or None, tuple(walker.nulls))
+    return Findings(tuple(walker.unknown), walker.type_error or None, tuple(walker.nulls), tuple(walker.extra))
 
 
 def settle_nulls(findings: Findings) -> None:
@@ -105,6 +110,13 @@ def settle_nulls(findings: Findings) -> None:
         for step, child in children:
             if child is None:
                 cast("dict[str | int, Any]", container)[step] = _zero(type_name)
+
+
+def drop_unknown(findings: Findings) -> None:
+    """Remove, from the document that was checked, every field that its message does not have."""
+    for container, keys in findings.extra:
+        for key in keys:
+            del container[key]
 
 
 def _zero(type_name: str) -> Any:
@@ -178,9 +190,10 @@ def _is_number(value: Any) -> bool:
 class _Walker:
     """Collects; `where` is the dotted path without indices that Go's texts have, `path` the one with them."""
 
-    __slots__ = ("nulls", "type_error", "unknown")
+    __slots__ = ("extra", "nulls", "type_error", "unknown")
 
     def __init__(self) -> None:
+        self.extra: list[tuple[dict[str, Any], list[str]]] = []
         self.nulls: list[tuple[dict[str, Any] | list[Any], str]] = []
         self.unknown: dict[str, None] = {}
         self.type_error = ""
@@ -197,6 +210,7 @@ class _Walker:
     def fields(self, value: dict[str, Any], message: schema.Message, where: str, path: Path | None) -> None:
         """An object with the fields of a message."""
         struct = message.name.rpartition(".")[2]
+        extra: list[str] = []
         for key, child in value.items():
             field = message.fields.get(key)
             below = f"{where}.{key}"
@@ -206,8 +220,12 @@ class _Walker:
             elif key in _TYPE_META and schema.has_type_meta(message.name):
                 if not isinstance(child, str | None):
                     self.mismatch(child, "string", struct + below)
-            elif len(self.unknown) < MAX_UNKNOWN:
-                self.unknown[str(Path(key, path))] = None
+            else:
+                extra.append(key)
+                if len(self.unknown) < MAX_UNKNOWN:
+                    self.unknown[str(Path(key, path))] = None
+        if extra:
+            self.extra.append((value, extra))
 
     def field(self, value: Any, field: schema.Field, struct: str, where: str, path: Path) -> None:
         """The value of a field: one, a list or a map."""

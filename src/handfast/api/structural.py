@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import msgspec
 
-from handfast.api import schema as api_schema
 from handfast.api import structs
 from handfast.api.field_path import Path
 
@@ -97,11 +96,10 @@ class _Pruner:
     def _metadata(self, metadata: Any, path: Path) -> None:
         if not isinstance(metadata, dict):
             return
-        for unknown in structs.check(OBJECT_META, metadata).unknown:
+        findings = structs.check(OBJECT_META, metadata)
+        for unknown in findings.unknown:
             self._report(f"{path}.{unknown}")
-        # What is odd deeper down, in an owner reference, is reported and kept, as in built-in kinds.
-        for key in metadata.keys() - api_schema.message(OBJECT_META).fields.keys():
-            del metadata[key]
+        structs.drop_unknown(findings)
 
     def _report(self, path: str) -> None:
         if len(self.unknown) < MAX_UNKNOWN:

@@ -5,7 +5,8 @@
 2. Its content type is one we read (415), it parses, and it is an object (400): `api.decode`.
 3. Its apiVersion and kind are those of the URL; absent ones are filled in (400).
 4. Fields have the types of the schema (400).
-5. Unknown and duplicate fields are refused, warned about or ignored, as `fieldValidation` says; the default is Warn.
+5. Unknown fields are dropped, and of duplicate ones the last is taken: with a warning, in silence, or not at all but
+   refused, as `fieldValidation` says. The default is Warn.
 
 Whether the values make sense is validation's question, later.
 """
@@ -177,7 +178,7 @@ def _wrong_type(field: str, value: object, kind: str, api_version: str) -> statu
 def check_fields(found: objects.Document, message: str, mode: str, repeated: Sequence[str] = ()) -> list[str]:
     """Steps 4 and 5: raises for wrong types and, in Strict mode, odd fields; returns the warnings to send.
 
-    Unknown fields that are not refused are kept, unlike in Kubernetes: a client newer than our schema loses nothing.
+    Afterwards `found` has no field that the message does not have.
     """
     # Of a custom object only the metadata is known here; its odd fields are pruned, and told of, by its strategy.
     name, judged = (message, found) if message else (structural.OBJECT_META, found.get("metadata", {}))
@@ -185,6 +186,8 @@ def check_fields(found: objects.Document, message: str, mode: str, repeated: Seq
     if findings.type_error is not None:
         raise status.bad_request(findings.type_error)
     structs.settle_nulls(findings)
+    if message:
+        structs.drop_unknown(findings)
     if mode == IGNORE:
         return []
     problems = [f'unknown field "{path}"' for path in findings.unknown if message]

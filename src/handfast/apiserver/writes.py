@@ -138,7 +138,8 @@ class Writer:
             if found is None:
                 raise status.not_found(kind.plural, kind.group, info.name)
             asked.weigh(found.body)
-            old = await asked.work(write_steps.started_from, kind, found)
+            aged = found.version <= self._storage.replica.start
+            old = await asked.work(write_steps.started_from, kind, found, aged)
             if version and version != str(found.version):
                 raise status.conflict(kind.plural, kind.group, info.name)
             if uid and uid != old["metadata"].get("uid"):
@@ -147,7 +148,7 @@ class Writer:
                 )
                 raise status.conflict(kind.plural, kind.group, info.name, why)
             # Decoding it again is quicker than copying it.
-            wanted = await asked.work(_changed, change, kind, found)
+            wanted = await asked.work(_changed, change, kind, found, aged)
             named = str(wanted["metadata"].get("resourceVersion") or "")
             if named and named != str(found.version):
                 raise status.conflict(kind.plural, kind.group, info.name)
@@ -232,8 +233,8 @@ class Writer:
         return states.Item(namespace, metadata["name"], version, envelope.encode_document(document))
 
 
-def _changed(change: Change, kind: kinds.Kind, found: states.Item) -> objects.Document:
-    return change(write_steps.started_from(kind, found))
+def _changed(change: Change, kind: kinds.Kind, found: states.Item, aged: bool) -> objects.Document:
+    return change(write_steps.started_from(kind, found, aged))
 
 
 def _attributes(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -63,7 +63,47 @@ def test_right_documents_have_no_findings(message, document):
     ],
 )
 def test_unknown_fields(message, document, unknown):
-    assert structs.check(message, document) == structs.Findings(tuple(unknown), None)
+    findings = structs.check(message, document)
+    assert (findings.unknown, findings.type_error, findings.nulls) == (tuple(unknown), None, ())
+    structs.drop_unknown(findings)
+    assert structs.check(message, document) == structs.Findings()
+
+
+class Unopened(list[Any]):
+    """A value that nobody may look into."""
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("somebody looked")
+
+
+def test_unknown_fields_are_dropped_and_nothing_else():
+    document = {
+        "metadata": {"name": "a", "labels": {"colour": "x"}, "managedFields": [{"fieldsV1": {"f:odd": {}}, "odd": 1}]},
+        "odd": Unopened([[]]),
+        "spec": {"containers": [{"name": "c", "odd": {"deep": 1}}, None], "hostNetwork": None},
+    }
+    findings = structs.check("core.v1.Pod", document)
+    assert findings.unknown == ("metadata.managedFields[0].odd", "odd", "spec.containers[0].odd")
+    structs.settle_nulls(findings)
+    structs.drop_unknown(findings)
+    assert document == {
+        "metadata": {"name": "a", "labels": {"colour": "x"}, "managedFields": [{"fieldsV1": {"f:odd": {}}}]},
+        "spec": {"containers": [{"name": "c"}, {}], "hostNetwork": None},
+    }
+
+
+def test_what_is_free_form_is_kept():
+    free = {"any": [{"thing": None}]}
+    document = crd({"default": free, "example": free, "enum": [free], "properties": {"odd": {"odd": 1}}, "odd": free})
+    structs.drop_unknown(structs.check(CRD, document))
+    assert document == crd({"default": free, "example": free, "enum": [free], "properties": {"odd": {}}})
+
+
+def test_more_fields_are_dropped_than_named():
+    document = {"metadata": {}, **{f"x{number}": 1 for number in range(1000)}}
+    findings = structs.check("core.v1.Pod", document)
+    structs.drop_unknown(findings)
+    assert (len(findings.unknown), document) == (structs.MAX_UNKNOWN, {"metadata": {}})
 
 
 @pytest.mark.parametrize(

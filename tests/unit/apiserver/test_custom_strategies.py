@@ -37,6 +37,7 @@ WIDGET = kinds.Kind(
     },
 )
 CONFIG_MAP = next(row for row in kinds.builtin() if row.plural == "configmaps")
+NEWER_EVENT = next(row for row in kinds.builtin() if row.resource == ("events.k8s.io", "events"))
 DEFINITION = next(row for row in kinds.builtin() if row.resource == definitions.RESOURCE)
 
 
@@ -82,11 +83,20 @@ def test_nulls_in_metadata_become_what_go_makes_of_them() -> None:
     assert document["metadata"]["labels"] == {"a": ""}
 
 
+def test_odd_fields_anywhere_in_metadata_are_dropped() -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}
+    document, request_ = widget(), asked()
+    document["metadata"] = {"name": "w", "odd": 1, "ownerReferences": [{**owner, "odd": {}}]}
+    custom_strategies.conform(request_, WIDGET, document)
+    assert document["metadata"] == {"name": "w", "ownerReferences": [owner]}
+    assert request_.warnings == ['unknown field "metadata.odd"', 'unknown field "metadata.ownerReferences[0].odd"']
+
+
 def test_built_in_kinds_pass_untouched() -> None:
     document = {"metadata": {"name": "c", "odd": 1}, "odd": 1}
     custom_strategies.conform(asked("Strict"), CONFIG_MAP, document)
     custom_strategies.prepare_definition(asked(), CONFIG_MAP, document, cast("replica.Replica", None), NOW)
-    assert custom_strategies.stored(CONFIG_MAP, document) is document
+    assert custom_strategies.stored(CONFIG_MAP, document, aged=False) is document
     assert custom_strategies.problems(CONFIG_MAP, document) == []
     assert custom_strategies.place_replicas(CONFIG_MAP, document, {}) is document
     assert document == {"metadata": {"name": "c", "odd": 1}, "odd": 1}
@@ -102,7 +112,16 @@ def test_a_row_without_a_schema_keeps_everything() -> None:
 
 def test_a_stored_object_is_brought_up_to_date() -> None:
     old = {**widget(count=1, gone=True), "apiVersion": "example.com/v2"}
-    assert custom_strategies.stored(WIDGET, old) == {**widget(count=1), "apiVersion": "example.com/v1"}
+    assert custom_strategies.stored(WIDGET, old, aged=False) == {**widget(count=1), "apiVersion": "example.com/v1"}
+
+
+def test_what_an_older_server_stored_loses_its_unknown_fields() -> None:
+    old = {"metadata": {"name": "c", "odd": 1}, "odd": 1, "data": {"a": "b"}}
+    assert custom_strategies.stored(CONFIG_MAP, old, aged=True) == {"metadata": {"name": "c"}, "data": {"a": "b"}}
+    # Stored as an Event of core, which has fields that the one asked for calls otherwise.
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "count": 1, "message": "m", "odd": 1}
+    kept = {key: value for key, value in event.items() if key != "odd"}
+    assert custom_strategies.stored(NEWER_EVENT, event, aged=True) == kept
 
 
 def test_what_was_wrong_before_may_stay() -> None:

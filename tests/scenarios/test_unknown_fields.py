@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields that the schema does not have, sent to a real server in every way there is.
+
+Proves: whichever way they come, they are not stored, not shown and owned by nobody, and the answer names them; Strict
+refuses them; what an older server kept is shown until the next write, which drops it and blames nobody.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from handfast.api import defaults, objects
+from tests.scenarios import hooked, refusals
+from tests.scenarios.refusals import APPLY, CONFIG_MAPS, DEPLOYMENTS, JSON_PATCH, MERGE, PODS, STRATEGIC, YAML, Row
+from tests.unit.apiserver import hooking
+from tests.world import world as worlds
+from tests.world.clock import START
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+ODD: dict[str, Any] = {"colour": [[], {}]}
+WARNED = ['299 - "unknown field \\"colour\\""']
+NAMED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+
+
+@pytest.fixture
+async def world(tmp_path: pathlib.Path) -> AsyncIterator[worlds.World]:
+    async with worlds.world(tmp_path / "world") as made:
+        yield made
+
+
+def stored(world: worlds.World, prefix: str, name: str, namespace: str = "default") -> Any:
+    item = world.server.replica.collection(prefix).get(namespace, name)
+    assert item is not None
+    return item.document()
+
+
+async def sent(world: worlds.World, row: Row, code: int = 200) -> worlds.Answer:
+    answer = await refusals.send(world, row)
+    assert answer.status == code, answer.body
+    await world.server.replica.fresh()
+    return answer
+
+
+async def test_every_way_to_write(world: worlds.World) -> None:
+    path = f"{CONFIG_MAPS}/x"
+    yaml = b"metadata: {name: yaml}\ncolour: [[], {}]\n"
+    ways = [
+        (Row("POST", CONFIG_MAPS, {"metadata": {"name": "x"}, **ODD}), 201),
+        (Row("POST", CONFIG_MAPS, yaml, media=YAML), 201),
+        (Row("PUT", path, {**NAMED, "data": {"a": "1"}, **ODD}), 200),
+        (Row("PATCH", path, {"data": {"a": "2"}, **ODD}, media=MERGE), 200),
+        (Row("PATCH", path, {"data": {"a": "3"}, **ODD}, media=STRATEGIC), 200),
+        (Row("PATCH", path, [{"op": "add", "path": "/colour", "value": ODD}], media=JSON_PATCH), 200),
+        (Row("PATCH", path + "?fieldManager=m", {**NAMED, "data": {"b": "1"}, **ODD}, media=APPLY), 200),
+        (
+            Row("PATCH", f"{CONFIG_MAPS}/z?fieldManager=m", {**NAMED, "metadata": {"name": "z"}, **ODD}, media=APPLY),
+            201,
+        ),
+    ]
+    for row, code in ways:
+        answer = await sent(world, row, code)
+        assert answer.headers.getall("Warning") == WARNED, row
+        document = answer.json()
+        assert "colour" not in document, row
+        kept = stored(world, "core/configmaps/", document["metadata"]["name"])
+        assert "colour" not in kept, row
+        # Nobody owns what is not there.
+        assert "colour" not in str(kept["metadata"].get("managedFields")), row
+        strict = row._replace(path=row.path + ("&" if "?" in row.path else "?") + "fieldValidation=Strict")
+        refusal = await refusals.send(world, strict)
+        assert (refusal.status, 'unknown field "colour"' in refusal.message) == (400, True), row
+        silent = row._replace(path=strict.path.replace("Strict", "Ignore") + "&dryRun=All")
+        assert "Warning" not in (await refusals.send(world, silent)).headers, row
+
+
+async def test_subresources_and_questions(world: worlds.World) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await sent(world, Row("POST", PODS, pod), 201)
+    await sent(world, Row("POST", DEPLOYMENTS, {"metadata": {"name": "d"}, "spec": spec}), 201)
+    status = await sent(world, Row("PATCH", f"{PODS}/p/status", {"status": {"phase": "Running", **ODD}}, media=MERGE))
+    assert status.json()["status"]["phase"] == "Running"
+    assert "colour" not in str(stored(world, "core/pods/", "p"))
+    scale = {"metadata": {"name": "d"}, "spec": {"replicas": 2, **ODD}, **ODD}
+    await sent(world, Row("PUT", f"{DEPLOYMENTS}/d/scale", scale))
+    assert "colour" not in str(stored(world, "apps/deployments/", "d"))
+    binding = {"metadata": {"name": "p"}, "target": {"name": "n", **ODD}, **ODD}
+    await sent(world, Row("POST", f"{PODS}/p/binding", binding), 201)
+    assert "colour" not in str(stored(world, "core/pods/", "p"))
+    question = {"spec": {"nonResourceAttributes": {"path": "/x", "verb": "get"}, **ODD}}
+    reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = await sent(world, Row("POST", reviews, question), 201)
+    assert "colour" not in str(answer.json())
+    assert answer.headers.getall("Warning") == ['299 - "unknown field \\"spec.colour\\""']
+
+
+async def test_what_a_webhook_adds(world: worlds.World) -> None:
+    async with hooked.serving(hooking.patches(hooked.add("/colour", ODD), hooked.add("/data", {"a": "b"}))) as server:
+        await hooked.install(world, hooked.MUTATING, hooking.webhook("hook.example.com", server.config()))
+        answer = await sent(world, Row("POST", CONFIG_MAPS, {"metadata": {"name": "x"}}), 201)
+        assert (answer.json()["data"], "colour" in answer.json()) == ({"a": "b"}, False)
+        assert "colour" not in str(stored(world, "core/configmaps/", "x"))
+
+
+async def test_what_an_older_server_kept(tmp_path: pathlib.Path) -> None:
+    """It wrote the objects below; this one is started on its store."""
+    now = objects.timestamp(START)
+    async with worlds.world(tmp_path / "world") as older:
+        kind = next(row for row in older.server.table if row.resource == ("", "pods"))
+        for name in ("patched", "reported", "read", "applied"):
+            metadata = {"name": name, "namespace": "default", "uid": name, "creationTimestamp": now, **ODD}
+            spec = {"containers": [{"name": "c", "image": "i", **ODD}], **ODD}
+            document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+            defaults.apply(kind, document)
+            await older.server.storage.create(kind, document)
+    async with worlds.world(tmp_path / "world") as world:
+        assert "colour" in (await world.get(f"{PODS}/read")).json()["spec"]
+        # Strict is about what was sent, and that was right.
+        label = {"metadata": {"labels": {"a": "b"}}}
+        patched = await sent(world, Row("PATCH", f"{PODS}/patched?fieldValidation=Strict", label, media=MERGE))
+        assert "Warning" not in patched.headers
+        await sent(world, Row("PATCH", f"{PODS}/reported/status", {"status": {"phase": "Running"}}, media=MERGE))
+        applied = {"apiVersion": "v1", "kind": "Pod", **label}
+        await sent(world, Row("PATCH", f"{PODS}/applied?fieldManager=m", applied, media=APPLY))
+        for name in ("patched", "reported", "applied"):
+            assert "colour" not in str(stored(world, "core/pods/", name)), name
