@@ -86,6 +86,11 @@ async def test_ready_at_work_and_stopped(tmp_path: pathlib.Path):
             'handfast_controller_reconciles_total{controller="root-ca-certificate-publisher-controller",result="ok"}'
             in metrics
         )
+
+        async def measured() -> bool:
+            return "handfast_event_loop_lateness_seconds_count 0.0" not in (await role.get("/metrics"))[1]
+
+        await story.eventually(measured)
         await role.stop()
         assert await role.get("/livez") == (0, "")
         assert not [task for task in asyncio.all_tasks() if "controllers/" in task.get_name()]

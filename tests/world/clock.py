@@ -39,6 +39,10 @@ class MovableClock:
         """Somebody sets the wall clock, ahead or back; no time passes, and nobody wakes."""
         self._start += datetime.timedelta(seconds=seconds)
 
+    def hold(self, seconds: float) -> None:
+        """Somebody holds the event loop for so long: time passes, and nobody wakes before the next `advance`."""
+        self._elapsed += seconds
+
     async def advance(self, seconds: float) -> None:
         """Move time on, waking sleepers in order, each at its own instant."""
         until = self._elapsed + seconds

@@ -17,7 +17,8 @@
     11 encode    encode         … answer in the shape they asked for
 
 After 7 and right before 10, `standing` makes 2, 3 and 5 anew for whoever waited, or when something was taken from anybody.
-Every error becomes a Status here, through the one mapping (`status.from_error`), and nowhere else.
+Every error becomes a Status here, through the one mapping (`status.from_error`), and nowhere else. All of it is timed step by
+step: whoever holds the event loop is named (`loop_holds`).
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from handfast.apiserver import (
     identity,
     impersonation,
     limits,
+    loop_holds,
     nonresources,
     request,
     resources,
@@ -54,6 +56,7 @@ from handfast.apiserver import peer as peer_module
 from handfast.rules import access
 from handfast.runtime import aside as aside_module
 from handfast.runtime import clock as clock_module
+from handfast.runtime import loop_time
 
 _encode = msgspec.json.Encoder().encode
 # Characters of one warning, and of all of an answer: clients refuse long headers.
@@ -77,6 +80,7 @@ class Pipeline:
         resources_: resources.Resources,
         nonresources_: nonresources.NonResources,
         auditor: audit.Audit,
+        holds: loop_holds.LoopHolds,
         limits_: limits.Limits,
         aside: aside_module.Aside,
         clock: clock_module.Clock,
@@ -87,6 +91,7 @@ class Pipeline:
         self._resources = resources_
         self._nonresources = nonresources_
         self._audit = auditor
+        self._holds = holds
         self._limits = limits_
         self._aside = aside
         self._clock = clock
@@ -94,20 +99,24 @@ class Pipeline:
         self._ids = itertools.count(1)
         self._boot = secrets.token_hex(4)
 
-    async def handle(self, http: web.BaseRequest) -> answers.Response:
-        """Answer one request."""
-        started = self._clock.monotonic()
-        connection = cast("connection_module.Connection", http.protocol)
+    def handle(self, http: web.BaseRequest) -> Awaitable[answers.Response]:
+        """Answer one request, and tell where a step of it holds the event loop for too long."""
+        peer = cast("connection_module.Connection", http.protocol).peer
         asked = call.Call(
             http,
             f"{self._boot}-{next(self._ids):x}",
             request.RequestInfo(http.method.lower(), ""),
-            connection.peer.address,
+            peer.address,
             aside=self._aside,
         )
+        work = self._answer(asked, peer)
+        return loop_time.timed(work, self._clock.monotonic, loop_holds.STEP_SECONDS, self._holds.step, asked)
+
+    async def _answer(self, asked: call.Call, peer: peer_module.Peer) -> answers.Response:
+        started = self._clock.monotonic()
         refusal: status.StatusError | None = None
         try:
-            response = await self._stations(asked, connection.peer, started)
+            response = await self._stations(asked, peer, started)
         except status.StatusError as error:
             self._audit.refused(asked, error)
             refusal = error

@@ -33,6 +33,7 @@ from handfast.apiserver import (
     first_objects,
     limits,
     listener,
+    loop_holds,
     nonresources,
     patches,
     pipeline,
@@ -48,7 +49,7 @@ from handfast.apiserver import (
 from handfast.assembly import guard as guard_module
 from handfast.assembly import layout, renewal, served_files
 from handfast.pki import seal
-from handfast.runtime import aside, collector, files, tasks
+from handfast.runtime import aside, collector, files, loop_time, tasks
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol, sqlite
 from handfast.telemetry import health as health_module
@@ -138,6 +139,7 @@ class ApiServer:
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
         self.audit = _audit_log(options.audit, clock)
+        self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
         self.pipeline = self._pipeline(limits_)
         self.listener = listener.Listener(sock, context, self.pipeline.handle, pipeline.protocol_error, limits_, clock)
@@ -172,6 +174,7 @@ class ApiServer:
             ),
             nonresources_=nonresources.NonResources(self.discovery, self.health, self.metrics, guard.openid, version),
             auditor=audit.Audit(self.metrics, self.audit),
+            holds=self.holds,
             limits_=limits_,
             clock=clock,
         )
@@ -305,6 +308,7 @@ async def run(options: ApiServerOptions, renew: Callable[[], float] | None = Non
     await server.start()
     if renew is not None:
         server.also(renewal.keep_renewed(renew, clock), name="renewal")
+    server.also(loop_time.lateness(clock, server.holds.late), name="loop-lateness")
     collector.calm()
     aside.share_the_interpreter()
     _log.info("serving", address=f"{server.address[0]}:{server.address[1]}")

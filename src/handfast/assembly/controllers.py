@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import prometheus_client
 import structlog
 
 from handfast.assembly import controller_files, controller_names, endpoints
@@ -45,14 +46,15 @@ from handfast.controllers import endpoints as classic_endpoints
 from handfast.pki import jwt, keys
 from handfast.rules import controller_rights
 from handfast.runtime import clock as clocks
-from handfast.runtime import collector, files, tasks
-from handfast.telemetry import admin, health
+from handfast.runtime import collector, files, loop_time, tasks
+from handfast.telemetry import admin, health, metrics
 
 Build = Callable[[loop.Context], loop.Controller[Any]]
 
 _log = structlog.get_logger("handfast.controllers")
 
 _DRAIN_SECONDS = 5.0
+_LATENESS = metrics.loop_lateness(prometheus_client.REGISTRY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +210,12 @@ async def run(
         with endpoints.listen(endpoints.Address(*admin_listen), "--admin-listen") as listener:
             await doors.start(listener)
             collector.calm()
-            async with controller_files.followed(credentials, link, given, role.remake, clock):
+            async with (
+                tasks.Group("role") as beside,
+                controller_files.followed(credentials, link, given, role.remake, clock),
+            ):
+                # By the machine's own clock, whichever the controllers have: it is about this process.
+                beside.start(loop_time.lateness(clocks.SystemClock(), _LATENESS.observe), name="loop-lateness")
                 if leader_elect:
                     await _take_turns(role, client, clock)
                 else:

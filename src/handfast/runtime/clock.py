@@ -33,8 +33,8 @@ class SystemClock:
     def now(self) -> datetime.datetime:
         return datetime.datetime.now(datetime.UTC)
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    # Not a method around it: every request asks several times, and saves 50 ns each time.
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -78,6 +78,16 @@ class _Read:
         yield core.CounterMetricFamily(self._name, self._text, value=self._read())
 
 
+def loop_lateness(registry: core.CollectorRegistry) -> prometheus_client.Histogram:
+    """How late the event loop of this process is: the same name in every role."""
+    return prometheus_client.Histogram(
+        "handfast_event_loop_lateness_seconds",
+        "How late the event loop ended a sleep of 0.1 s: for so long it was held.",
+        buckets=_BUCKETS,
+        registry=registry,
+    )
+
+
 class ApiServerMetrics:
     """The API server's registry."""
 
@@ -91,7 +101,13 @@ class ApiServerMetrics:
             ["station", "reason"],
             registry=self.registry,
         )
-
+        self.loop_lateness = loop_lateness(self.registry)
+        self._held = prometheus_client.Counter(
+            "handfast_apiserver_request_held_loop_total",
+            "Steps of requests that held the event loop for more than 50 ms, by verb and resource.",
+            ["verb", "resource"],
+            registry=self.registry,
+        )
         self.webhooks = prometheus_client.Counter(
             "handfast_admission_webhook_total",
             "Admission webhooks that refused or failed, by name and outcome.",
@@ -101,6 +117,10 @@ class ApiServerMetrics:
 
     def request(self, verb: str, group: str, resource: str, subresource: str, code: int, seconds: float) -> None:
         self._requests.add((verb if verb in _VERBS else "other", group, resource, subresource, code), seconds)
+
+    def held(self, verb: str, resource: str) -> None:
+        """A request held the event loop; `resource` is that of a kind that exists, or empty."""
+        self._held.labels(verb if verb in _VERBS else "other", resource).inc()
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A gauge read when scraped."""

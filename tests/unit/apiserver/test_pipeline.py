@@ -16,14 +16,14 @@ from aiohttp.test_utils import make_mocked_request
 
 from handfast import errors
 from handfast.api import status
-from handfast.apiserver import answers, audit, authn, call, identity, limits, peer, pipeline, standing
+from handfast.apiserver import answers, audit, authn, call, identity, limits, loop_holds, peer, pipeline, standing
 from handfast.pki import bundles
-from handfast.rules import access
+from handfast.rules import access, decision
 from handfast.runtime import aside
 from handfast.telemetry import metrics
 from tests.unit.pki.making import NOW, ca
 from tests.world import leftovers
-from tests.world.clock import MovableClock
+from tests.world.clock import MovableClock, settle
 
 OPEN = "/healthz"
 
@@ -53,6 +53,7 @@ class Line:
             resources_=mock.Mock(answer=answer_later),
             nonresources_=mock.Mock(answer=answer),
             auditor=audit.Audit(self.metrics),
+            holds=loop_holds.LoopHolds(self.metrics, self.clock),
             limits_=limit or limits.Limits(lifted=True),
             aside=aside.Aside("test"),
             clock=self.clock,
@@ -128,6 +129,34 @@ class TestOutcomes:
     async def test_the_client_went_away(self) -> None:
         with pytest.raises(ConnectionResetError):
             await Line(ConnectionResetError()).ask()
+
+    async def test_a_request_that_holds_the_event_loop_is_named(self) -> None:
+        def slow(asked: call.Call) -> answers.Answer:
+            line.clock.hold(0.2)
+            return answers.Answer(b"fine")
+
+        line = Line(slow)
+        with structlog.testing.capture_logs() as logs:
+            response = await line.ask(f"{OPEN}?verbose&token=s3cret")
+        assert [(entry["event"], entry["milliseconds"]) for entry in logs] == [("a request held the event loop", 200)]
+        assert (logs[0]["id"], logs[0]["path"]) == (dict(response.added)["Audit-Id"], OPEN)
+        assert 'handfast_apiserver_request_held_loop_total{resource="",verb="get"} 1.0' in line.counted()
+
+    async def test_a_request_that_only_waits_is_not_named(self) -> None:
+        line = Line()
+
+        async def waits(asked: call.Call) -> answers.Answer:
+            await line.clock.sleep(10.0)
+            return answers.Answer(b"fine")
+
+        line.pipeline._resources = mock.Mock(answer=waits)
+        line.pipeline._authorizers = mock.Mock(decide=lambda _: decision.Approve("Test", "for the test", "test"))
+        with structlog.testing.capture_logs() as logs:
+            asking = asyncio.create_task(line.ask("/api/v1/namespaces/default/secrets/a"))
+            await settle()
+            await line.clock.advance(10.0)
+            assert (await asking).status == 200
+        assert logs == []
 
 
 class TestStations:
