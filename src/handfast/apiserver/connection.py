@@ -66,7 +66,7 @@ def _chain(transport: asyncio.BaseTransport) -> tuple[bytes, ...]:
 class Connection(web.RequestHandler):
     """Knows its peer, and answers it."""
 
-    __slots__ = ("_body", "_head_bytes", "_head_timer", "_limits", "_on_error", "closed_hooks", "peer")
+    __slots__ = ("_body", "_head_bytes", "_head_timer", "_limits", "_on_error", "closed_hooks", "on_lost", "peer")
 
     # aiohttp asks the transport for these with each request. Nobody here wants them: see `peer`.
     ssl_context = peername = sockname = None
@@ -81,6 +81,8 @@ class Connection(web.RequestHandler):
         self._body: Any = None
         self.peer = peer_module.Peer((), "", "none")
         self.closed_hooks: set[Callable[[], None]] = set()
+        # Before the hooks, so that none of them can be in its way: connections are counted by it.
+        self.on_lost: Callable[[], None] = lambda: None
 
     def begin(self, life: Coroutine[Any, Any, None]) -> None:
         """Begin the one task of this connection: its handshake, then `start` (4.)."""
@@ -96,6 +98,13 @@ class Connection(web.RequestHandler):
             await asyncio.wait((task,))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        try:
+            self._made(transport)
+        except Exception as error:  # noqa: BLE001  the loop would leave the handshake open for ever, and its slot taken
+            _log.error("a connection could not begin", exc_info=error)
+            transport.abort()  # type: ignore[attr-defined]  # TLS transports have it
+
+    def _made(self, transport: asyncio.BaseTransport) -> None:
         name = transport.get_extra_info("peername")
         address = name[0] if isinstance(name, tuple) else "unix"
         self.peer = peer_module.Peer.of(_chain(transport), address, "tls")
@@ -190,6 +199,7 @@ class Connection(web.RequestHandler):
             self._keepalive_handle = self._loop.call_at(self._next_keepalive_close_time, self._process_keepalive)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self.on_lost()
         self._head_done()
         for hook in tuple(self.closed_hooks):
             hook()

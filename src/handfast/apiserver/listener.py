@@ -128,7 +128,7 @@ class Listener:
         self._context = context
         self._limits = limits
         self._server = _Server(handler, limits, on_error)
-        self._begun: dict[connection_module.Connection, socket.socket] = {}
+        self._begun: dict[connection_module.Connection, gate.Visitor] = {}
         self._loop = asyncio.get_running_loop()
         self._gate = gate.Gate(limits, clock, self._begin)
         self._paused = False
@@ -165,8 +165,10 @@ class Listener:
         self._server.pre_shutdown()
         await asyncio.gather(*(connection.cancel() for connection in self._begun))
         # A task that was cancelled before its first step has closed nothing.
-        for sock in self._begun.values():
-            sock.close()
+        for visitor in self._begun.values():
+            visitor.sock.close()
+            self._gate.left(visitor)
+        self._begun.clear()
         await self._server.shutdown(grace)
 
     def _accept(self) -> None:
@@ -186,17 +188,19 @@ class Listener:
             # Whoever has one IPv6 address has the other 2⁶⁴ of its network: they count as one.
             self._gate.enter(sock, networks.neighbourhood(address[0]) if isinstance(address, tuple) else "unix")
 
-    def _begin(self, sock: socket.socket, source: str) -> None:
+    def _begin(self, visitor: gate.Visitor) -> None:
         connection = self._server()
-        self._begun[connection] = sock
-        connection.begin(self._serve(connection, sock, source))
+        # From here on, whenever the connection ends: it may be gone before the handshake is known to have ended.
+        connection.on_lost = functools.partial(self._gate.left, visitor)
+        connection.begin(self._serve(connection, visitor))
+        self._begun[connection] = visitor
 
-    async def _serve(self, connection: connection_module.Connection, sock: socket.socket, source: str) -> None:
+    async def _serve(self, connection: connection_module.Connection, visitor: gate.Visitor) -> None:
         """One task for the whole life of a connection: its handshake, then its requests."""
         try:
             await self._loop.connect_accepted_socket(
                 lambda: connection,
-                sock,
+                visitor.sock,
                 ssl=self._context,
                 ssl_handshake_timeout=self._limits.handshake_seconds,
                 ssl_shutdown_timeout=2.0,
@@ -204,18 +208,16 @@ class Listener:
         except ssl.SSLCertVerificationError as error:
             # No station will see this certificate, so nobody else could tell the operator.
             reason = _VERIFY_REASONS.get(error.verify_code, "Untrusted")
-            _log.warning("handshake refused", source=source, reason=reason, detail=error.verify_message)
+            _log.warning("handshake refused", source=visitor.source, reason=reason, detail=error.verify_message)
         except (OSError, TimeoutError):
             pass  # a failed handshake is the peer's affair: TLS told it why
         finally:
-            del self._begun[connection]
-            self._gate.shaken(source)
+            self._begun.pop(connection, None)
+            self._gate.shaken(visitor)
             if connection.transport is None:
                 # It failed, was cancelled, or the peer is gone already.
-                sock.close()
-                self._gate.left(source)
-            else:
-                connection.closed_hooks.add(functools.partial(self._gate.left, source))
+                visitor.sock.close()
+                self._gate.left(visitor)
         if connection.transport is not None:
             await connection.start()
 

@@ -18,13 +18,21 @@ class Door:
 
     def __init__(self, **settings: float) -> None:
         self.started: list[str] = []
+        self.shaking: list[gate.Visitor] = []
         self.clock = MovableClock()
         self.peers: list[socket.socket] = []
         self.ours: list[socket.socket] = []
         self.gate = gate.Gate(limits.Limits(**settings), self.clock, self._start)  # type: ignore[arg-type]
 
-    def _start(self, sock: socket.socket, source: str) -> None:
-        self.started.append(source)
+    def _start(self, visitor: gate.Visitor) -> None:
+        if visitor.source == "unlucky":
+            raise RuntimeError("no task can be made")
+        self.started.append(visitor.source)
+        self.shaking.append(visitor)
+
+    def of(self, source: str) -> gate.Visitor:
+        """One of this source that has begun and not left."""
+        return next(visitor for visitor in self.shaking if visitor.source == source)
 
     def connect(self, source: str, *, speak: bool = True) -> socket.socket:
         ours, peer = socket.socketpair()
@@ -84,7 +92,7 @@ async def test_share_of_connections(doors: list[Door]) -> None:
     assert not is_closed(door.connect("b"))
     # The total is reached now, whoever asks.
     assert is_closed(door.connect("c"))
-    door.gate.left("a")
+    door.gate.left(door.of("a"))
     assert not is_closed(door.connect("c"))
 
 
@@ -99,7 +107,7 @@ async def test_silence_holds_no_slot(doors: list[Door]) -> None:
         while not all(is_closed(peer) for peer in silent):
             await asyncio.sleep(0.005)
     # Those that were given up are no longer counted.
-    assert door.gate._total == 1
+    assert door.gate.counts == (1, 1, 1)
 
 
 async def test_share_of_slots(doors: list[Door]) -> None:
@@ -112,7 +120,7 @@ async def test_share_of_slots(doors: list[Door]) -> None:
     door.connect("b")
     await turn()
     assert door.started == ["a", "a", "b"]
-    door.gate.shaken("a")
+    door.gate.shaken(door.of("a"))
     assert door.started == ["a", "a", "b", "a"]
 
 
@@ -123,7 +131,7 @@ async def test_slots_go_round_the_sources(doors: list[Door]) -> None:
         door.connect(source)
         await turn()
     for _ in range(4):
-        door.gate.shaken(door.started[-1])
+        door.gate.shaken(door.shaking[-1])
     assert sorted(door.started[:4]) == ["a", "a", "b", "c"]
     assert len(door.started) == 5
 
@@ -183,3 +191,72 @@ async def test_whoever_was_reset_meanwhile_starts_too(doors: list[Door]) -> None
     await turn()
     # Its handshake fails, which is told to the gate as any other end of one.
     assert door.started == ["a"]
+
+
+async def test_whoever_leaves_twice_is_counted_once(doors: list[Door]) -> None:
+    door = Door(connections_per_source=2, handshakes_per_source=1)
+    doors.append(door)
+    door.connect("a")
+    door.connect("a")
+    gone = door.of("a")
+    door.gate.left(gone)
+    door.gate.left(gone)
+    door.gate.shaken(gone)
+    # The other one is still here, has the slot now, and its source has room for one more and not for two.
+    assert door.gate.counts == (1, 1, 1)
+    assert [is_closed(door.connect("a")) for _ in range(2)] == [False, True]
+
+
+async def test_a_handshake_that_cannot_begin_holds_no_slot(doors: list[Door]) -> None:
+    door = Door(handshakes_in_flight=1)
+    doors.append(door)
+    assert is_closed(door.connect("unlucky"))
+    assert door.gate.counts == (0, 0, 0)
+    door.connect("a")
+    assert door.started == ["a"]
+
+
+class Endings:
+    """Ends a connection at a gate in each of the ways there are."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+
+    async def run(self, ending: str, number: int) -> None:
+        gate_, source = self.door.gate, f"{ending}-{number % 7}"
+        known = len(self.door.shaking)
+        peer = self.door.connect(source, speak=ending not in {"silent, then reset", "silent, then it speaks"})
+        if ending == "silent, then reset":
+            gate.reset(peer)
+        elif ending == "silent, then it speaks":
+            peer.send(b"hello")
+        async with asyncio.timeout(5):
+            while len(self.door.shaking) == known:
+                await asyncio.sleep(0)
+        for visitor in self.door.shaking[known:]:
+            if ending == "the handshake is cancelled":
+                gate_.left(visitor)
+                continue
+            gate_.shaken(visitor)
+            for _ in range(2 if ending == "said twice" else 1):
+                gate_.left(visitor)
+            gate_.shaken(visitor)
+        for sock in (*self.door.ours, *self.door.peers):
+            sock.close()
+        self.door.ours.clear()
+        self.door.peers.clear()
+        self.door.shaking.clear()
+
+
+@pytest.mark.slow
+async def test_counts_return_to_zero(doors: list[Door]) -> None:
+    """Ten thousand connections, without TLS; `test_listener` has the endings that need it."""
+    door = Door(connections_burst=10_000)
+    doors.append(door)
+    endings = Endings(door)
+    ways = ("silent, then reset", "silent, then it speaks", "the handshake is cancelled", "said twice", "the usual")
+    for number in range(10_000):
+        await endings.run(ways[number % len(ways)], number)
+    assert door.gate.counts == (0, 0, 0)
+    # None was taken for more than it was: a source may still have its share, and no more.
+    assert door.gate.refused == 0

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import pathlib
 import socket
 import ssl
+import struct
 from typing import Any
 
 import pytest
 from cryptography import x509
 
-from handfast.apiserver import limits
+from handfast.apiserver import connection, limits
 from tests.scenarios import wire
 from tests.unit.apiserver.doors import (
     FOREIGN,
@@ -22,11 +24,13 @@ from tests.unit.apiserver.doors import (
     NOW_VALID,
     PAST,
     ROOT,
+    Door,
     Held,
     Opener,
     client,
     key_pem,
     seen_by,
+    tell,
 )
 from tests.unit.pki.making import CLIENT, SERVER, leaf
 
@@ -175,6 +179,172 @@ class TestGates:
         async with door(bounds) as opened, opened.line(None) as silent:
             await silent.send(start)
             assert await silent.rest() == b""
+
+
+SHORT = limits.Limits(
+    handshake_seconds=0.1, silence_seconds=0.1, head_seconds=0.2, anonymous_idle_seconds=0.1, connections_burst=100_000,
+)  # fmt: skip
+HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00"
+
+
+class Ending:
+    """Ends of a connection, each seen from the client."""
+
+    async def refused(self, opened: Door) -> None:
+        with contextlib.suppress(OSError):
+            await self._say(opened, b"")
+
+    async def reset_before_the_handshake(self, opened: Door) -> None:
+        await self._say(opened, b"", reset=True)
+
+    async def reset_in_the_handshake(self, opened: Door) -> None:
+        await self._say(opened, HALF_A_HELLO, reset=True)
+
+    async def a_failed_handshake(self, opened: Door) -> None:
+        await self._say(opened, b"GET / HTTP/1.1\r\n\r\n", wait=True)
+
+    async def silent_and_given_up(self, opened: Door) -> None:
+        await self._say(opened, b"", wait=True)
+
+    async def a_handshake_that_takes_too_long(self, opened: Door) -> None:
+        await self._say(opened, HALF_A_HELLO, wait=True)
+
+    async def ended_by_the_client(self, opened: Door) -> None:
+        async with opened.line(CLIENT_TLS) as line:
+            assert (await line.ask("GET", "/")).status == 200
+
+    async def ended_by_the_server(self, opened: Door) -> None:
+        async with opened.line(CLIENT_TLS) as line:
+            await line.send(wire.request("GET", "/", Connection="close"))
+            assert b" 200 " in await line.rest()
+
+    async def idle(self, opened: Door) -> None:
+        async with opened.line(CLIENT_TLS) as line:
+            assert (await line.ask("GET", "/")).status == 200
+            assert await line.rest() == b""
+
+    async def slow_to_send_its_head(self, opened: Door) -> None:
+        async with opened.line(CLIENT_TLS) as line:
+            await line.send(b"GET / HT")
+            with contextlib.suppress(ConnectionError):
+                assert await line.rest() == b""
+
+    async def aborted_in_a_request(self, opened: Door) -> None:
+        async with opened.line(CLIENT_TLS) as line:
+            await line.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
+            line.writer.transport.abort()
+
+    async def aborted_in_an_answer(self, opened: Door) -> None:
+        async with opened.line(CLIENT_TLS) as line:
+            await line.send(wire.request("GET", "/") * 50)
+            await line.reader.readexactly(20)
+            line.writer.transport.abort()
+
+    async def _say(self, opened: Door, words: bytes, *, reset: bool = False, wait: bool = False) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", opened.port)
+        sock = writer.get_extra_info("socket")
+        if reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if words:
+            writer.write(words)
+        with contextlib.suppress(ConnectionError):
+            if wait:
+                await reader.read()
+            writer.close()
+            await writer.wait_closed()
+
+
+CLIENT_TLS = client()
+# What needs no TLS, and no deadline, costs little.
+ENDINGS = {
+    "reset_before_the_handshake": 600,
+    "reset_in_the_handshake": 600,
+    "a_failed_handshake": 600,
+    "silent_and_given_up": 100,
+    "a_handshake_that_takes_too_long": 100,
+    **dict.fromkeys(("ended_by_the_client", "ended_by_the_server", "idle"), 30),
+    **dict.fromkeys(("slow_to_send_its_head", "aborted_in_a_request", "aborted_in_an_answer"), 30),
+}
+
+
+class TestCounts:
+    """Whatever its end, a connection is counted down once. `test_gate` has ten thousand that need no network."""
+
+    @pytest.mark.slow
+    async def test_counts_return_to_zero_after_every_ending(self, door: Opener) -> None:
+        told: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+        ending = Ending()
+        async with door(SHORT) as opened:
+            due = iter([name for name, count in ENDINGS.items() for _ in range(count)])
+
+            async def work() -> None:
+                for name in due:
+                    await getattr(ending, name)(opened)
+
+            await asyncio.gather(*(work() for _ in range(32)))
+            await nobody_is_counted(opened)
+            assert opened.listener.refused == 0
+        assert not [context for context in told if isinstance(context.get("exception"), KeyError)]
+
+    async def test_whoever_is_refused_is_not_counted(self, door: Opener) -> None:
+        async with door(limits.Limits(connections=0)) as opened:
+            for _ in range(200):
+                await Ending().refused(opened)
+            async with asyncio.timeout(20):
+                while opened.listener.refused < 200:
+                    await asyncio.sleep(0.01)
+            await nobody_is_counted(opened)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "stage", ["before TLS", "silent", "in the queue", "handshake", "idle", "request", "answer"]
+    )
+    async def test_counts_return_to_zero_when_the_server_stops(self, door: Opener, stage: str) -> None:
+        held = Held()
+        bounds = limits.Limits(handshakes_in_flight=2 if stage == "in the queue" else 64)
+        async with door(bounds, held if stage == "answer" else tell) as opened, contextlib.AsyncExitStack() as stack:
+            for _ in range(8):
+                plain = stage in {"before TLS", "silent", "in the queue", "handshake"}
+                line = await stack.enter_async_context(opened.line(None if plain else CLIENT_TLS))
+                if stage in {"in the queue", "handshake"}:
+                    await line.send(HALF_A_HELLO)
+                elif stage == "request":
+                    await line.send(b"POST / HTTP/1.1\r\n")
+                elif stage == "answer":
+                    await line.send(wire.request("GET", "/"))
+                elif stage == "idle":
+                    assert (await line.ask("GET", "/")).status == 200
+            if stage == "silent":
+                # The kernel keeps them for a second.
+                async with asyncio.timeout(10):
+                    while opened.listener._gate.counts[0] < 8:
+                        await asyncio.sleep(0.01)
+            elif stage == "answer":
+                await held.started.wait()
+            await opened.listener.stop(0.05)
+            await stack.aclose()
+            await nobody_is_counted(opened)
+
+    async def test_a_connection_that_cannot_begin_holds_nothing(
+        self, door: Opener, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(_transport: object) -> tuple[bytes, ...]:
+            raise MemoryError
+
+        async with door() as opened:
+            with monkeypatch.context() as patch:
+                patch.setattr(connection, "_chain", broken)
+                with pytest.raises((ConnectionError, ssl.SSLError, asyncio.IncompleteReadError)):
+                    await seen_by(opened, client())
+            await nobody_is_counted(opened)
+            assert (await seen_by(opened, client()))["chain"] == []
+
+
+async def nobody_is_counted(opened: Door) -> None:
+    async with asyncio.timeout(20):
+        while opened.listener._gate.counts != (0, 0, 0):
+            await asyncio.sleep(0.01)
 
 
 class TestStop:
