@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import aiohttp
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from handfast.apiserver import collection, watch
+from tests.world import clock as clocks
 from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -219,6 +221,61 @@ async def test_resuming_from_any_version_misses_nothing(world: worlds.World) -> 
         async with watching(world, f"&resourceVersion={version}") as stream:
             found = [(await stream.brief())[1] for _ in range(9 - index)]
         assert found == [f"n{number}" for number in range(index + 1, 10)]
+
+
+class Meanwhile(clocks.MovableClock):
+    """Something happens, once, where the server lets others run."""
+
+    happens: Callable[[], Coroutine[Any, Any, Any]] | None = None
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds == 0 and self.happens is not None:
+            happens, self.happens = self.happens, None
+            await happens()
+        await super().sleep(seconds)
+
+
+async def test_resuming_hundreds_of_changes_behind_misses_nothing(tmp_path: pathlib.Path) -> None:
+    """So far behind, the server catches up in steps, and what is written between two of them is not lost either."""
+    clock = Meanwhile()
+    async with worlds.world(tmp_path / "d", clock=clock) as world:
+        first = await world.create_config_map("first")
+        names = [f"n{number}" for number in range(256)]
+        await asyncio.gather(*map(world.create_config_map, names), world.create_config_map("x", "kube-public"))
+        await change(world, "first", data={"x": "1"})
+        clock.happens = functools.partial(world.create_config_map, "meanwhile")
+        async with watching(world, f"&resourceVersion={first['metadata']['resourceVersion']}") as stream:
+            events = [await stream.next() for _ in range(258)]
+            await world.create_config_map("live")
+            assert await stream.brief() == ("ADDED", "live")
+    found = [(event["type"], event["object"]["metadata"]["name"]) for event in events]
+    assert sorted(found[:256]) == sorted(("ADDED", name) for name in names)
+    assert found[256:] == [("MODIFIED", "first"), ("ADDED", "meanwhile")]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+    assert versions == sorted(set(versions))
+
+
+@pytest.mark.parametrize("ended_by", ["its timeout", "the client"])
+async def test_nothing_is_kept_of_a_watch_that_has_ended(world: worlds.World, ended_by: str) -> None:
+    hub, pods = world.server.hub, "/api/v1/pods"
+    idle = {name: len(value) for name, value in vars(hub).items() if isinstance(value, set | dict | list)}
+    query = "&allowWatchBookmarks=true" + ("&timeoutSeconds=1" if ended_by == "its timeout" else "")
+    async with watching(world, query, pods) as stream:
+        # The stream is there before the watch has begun; a bookmark comes only afterwards.
+        while not hub._bookmarked:
+            await asyncio.sleep(0)
+        if ended_by == "its timeout":
+            assert (await stream.next())["type"] == "BOOKMARK"
+            with pytest.raises(EOFError):
+                await stream.next()
+        else:
+            stream.response.close()
+    async with asyncio.timeout(5):
+        while len(hub):
+            await asyncio.sleep(0)
+    assert {name: len(value) for name, value in vars(hub).items() if name in idle} == idle
+    listeners = world.server.hub._replica.collection("core/pods/")._listeners
+    assert not any(isinstance(owner, watch.Watcher) for owner in listeners._everyone)
 
 
 async def test_stopping_the_server_ends_watches_cleanly(tmp_path: pathlib.Path) -> None:

@@ -122,6 +122,19 @@ class TestVolumes:
         graph.remove_pod("ns", "q")
         assert empty(graph)
 
+    def test_two_pods_of_a_node_share_a_claim_until_the_last_has_gone(self) -> None:
+        """On the first node that a claim leads to, and on any other: these are counted apart."""
+        graph = node_graph.NodeGraph()
+        graph.set_pv(volume("pv", "data", "s"))
+        for name, node in (("p1", "a"), ("p2", "a"), ("p3", "b"), ("p4", "b")):
+            graph.set_pod(pod(name, node, (CLAIMS, "data")))
+        for name, left in (("p1", {"a", "b"}), ("p3", {"a", "b"}), ("p2", {"b"}), ("p4", set())):
+            graph.remove_pod("ns", name)
+            for kind, shared, namespace in ((CLAIMS, "data", "ns"), (VOLUMES, "pv", ""), (SECRETS, "s", "storage")):
+                assert leads(graph, kind, shared, namespace) == left
+        graph.remove_pv("pv")
+        assert empty(graph)
+
     def test_a_secret_of_many_volumes(self) -> None:
         graph = node_graph.NodeGraph()
         for number, node in enumerate("aab"):
