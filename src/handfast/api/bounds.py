@@ -82,8 +82,8 @@ _ITEMS: Final[Mapping[tuple[str, str], Mapping[tuple[str, str], int]]] = {
     },
     ("rbac.authorization.k8s.io", "roles"): {("rules", ""): 2000},
     ("rbac.authorization.k8s.io", "clusterroles"): {("rules", ""): 2000},
-    ("rbac.authorization.k8s.io", "rolebindings"): {("subjects", ""): 5000},
-    ("rbac.authorization.k8s.io", "clusterrolebindings"): {("subjects", ""): 5000},
+    ("rbac.authorization.k8s.io", "rolebindings"): {("subjects", ""): 2000},
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): {("subjects", ""): 2000},
 }
 
 

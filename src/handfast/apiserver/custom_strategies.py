@@ -25,7 +25,7 @@ from handfast.api import (
     structural,
     structural_values,
 )
-from handfast.apiserver import bodies, call, replica, states
+from handfast.apiserver import bodies, call, states
 
 PREFIX = "/".join((*definitions.RESOURCE, ""))
 # A row that brings no schema keeps whatever it is sent.
@@ -114,12 +114,10 @@ def stored(kind: kinds.Kind, document: objects.Document, *, aged: bool) -> objec
 
 
 def prepare_definition(
-    asked: call.Call, kind: kinds.Kind, document: objects.Document, copied: replica.Replica, now_text: str
+    asked: call.Call, document: objects.Document, others: Iterable[states.Item], now_text: str
 ) -> None:
     """Fill in the status of a definition, and say what of it has no effect here."""
-    if kind.resource != definitions.RESOURCE:
-        return
-    definitions.prepare(document, claims(copied.collection(PREFIX).snapshot()), now_text)
+    definitions.prepare(document, claims(others), now_text)
     if not asked.info.subresource:
         warn(asked, definitions.warnings(document))
 

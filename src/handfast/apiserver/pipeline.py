@@ -54,7 +54,6 @@ from handfast.apiserver import (
 from handfast.apiserver import connection as connection_module
 from handfast.apiserver import peer as peer_module
 from handfast.rules import access
-from handfast.runtime import aside as aside_module
 from handfast.runtime import clock as clock_module
 from handfast.runtime import loop_time
 
@@ -82,7 +81,6 @@ class Pipeline:
         auditor: audit.Audit,
         holds: loop_holds.LoopHolds,
         limits_: limits.Limits,
-        aside: aside_module.Aside,
         clock: clock_module.Clock,
     ) -> None:
         self._authenticator = authenticator
@@ -93,7 +91,6 @@ class Pipeline:
         self._audit = auditor
         self._holds = holds
         self._limits = limits_
-        self._aside = aside
         self._clock = clock
         self._flows = limits.Flows(limits_)
         self._ids = itertools.count(1)
@@ -107,7 +104,6 @@ class Pipeline:
             f"{self._boot}-{next(self._ids):x}",
             request.RequestInfo(http.method.lower(), ""),
             peer.address,
-            aside=self._aside,
         )
         work = self._answer(asked, peer)
         return loop_time.timed(work, self._clock.monotonic, loop_holds.STEP_SECONDS, self._holds.step, asked)
@@ -151,7 +147,7 @@ class Pipeline:
             _require(self._flows.worn_out(peer.address, started), _STRANGER)
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
-        # 2 authenticate. Only the path is read before it: what stands in a query is the callers' who are known.
+        # 2 authenticate: only the path is read before it, since a query costs time, and nobody is known yet
         path, question, _ = http._message.path.partition("?")
         asked.info = request.parse(http.method, path)
         try:

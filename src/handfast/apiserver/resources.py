@@ -36,6 +36,7 @@ from handfast.apiserver import (
     writes,
 )
 from handfast.apiserver import connection as connection_module
+from handfast.runtime import aside as aside_module
 from handfast.runtime import clock as clock_module
 
 _encode = msgspec.json.Encoder().encode
@@ -71,6 +72,7 @@ class Resources:
         verbs: Verbs,
         standing_: standing.Standing,
         limits_: limits.Limits,
+        aside: aside_module.Aside,
         clock: clock_module.Clock,
     ) -> None:
         self._customs = definitions_
@@ -86,6 +88,7 @@ class Resources:
         self._limits = limits_
         self._room = bodies.Room(limits_)
         self._questions: dict[tuple[tuple[str, str], str, str, bytes], objects.Document] = {}
+        self._aside = aside
         self._clock = clock
         self._shapes: dict[tuple[str, str, str, str], tuple[kinds.Kind, encode.Shape]] = {}
         self._verbs: dict[str, Callable[[call.Call, kinds.Kind], Answer]] = {
@@ -102,6 +105,7 @@ class Resources:
     async def answer(self, asked: call.Call) -> answers.Response:
         kind = await self._find(asked)
         asked.kind = kind
+        asked.aside = self._aside
         info = asked.info
         if info.subresource:
             sub = kind.subresource(info.subresource)

@@ -70,7 +70,7 @@ class Writer:
         document = await asked.work(write_steps.completed, asked, kind, document, namespace, self._clock.now())
         # The copy must be current before admission looks at it (is the namespace there?).
         await self._storage.replica.fresh()
-        self._prepare_definition(asked, kind, document)
+        await self._prepare_definition(asked, kind, document)
         told, name = tuple(asked.warnings), document["metadata"].get("name")
         for attempt in range(_TRIES if prefix else 1):
             if attempt:
@@ -185,7 +185,7 @@ class Writer:
     ) -> objects.Document:
         subresource = asked.info.subresource
         document = await asked.work(write_steps.replaced, asked, kind, wanted, old, self._clock.now())
-        self._prepare_definition(asked, kind, document)
+        await self._prepare_definition(asked, kind, document)
         write = _attributes(admission.UPDATE, asked, kind, document, old)
         # A Binding is admitted as what it is, before it becomes an update of its Pod.
         admitted = subresource == "binding"
@@ -200,10 +200,13 @@ class Writer:
         await asked.work(write_steps.record_update, asked, kind, document, sent, old, self._clock.now())
         return document
 
-    def _prepare_definition(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> None:
+    async def _prepare_definition(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> None:
         if kind.resource == definitions.RESOURCE:
+            # However small it is: all the others are looked at.
+            asked.is_heavy = True
+            others = self._storage.replica.collection(custom_strategies.PREFIX).snapshot()
             now_text = objects.timestamp(self._clock.now())
-            custom_strategies.prepare_definition(asked, kind, document, self._storage.replica, now_text)
+            await asked.work(custom_strategies.prepare_definition, asked, document, others, now_text)
 
     async def _store(
         self, asked: call.Call, kind: kinds.Kind, document: objects.Document, old: states.Item

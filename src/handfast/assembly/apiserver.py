@@ -165,12 +165,16 @@ class ApiServer:
         )
         version = discovery.version_document(importlib.metadata.version("handfast"))
         return pipeline.Pipeline(
-            aside=self._aside,
             authenticator=guard.authenticator,
             authorizers=guard.authorizers,
             standing_=guard.standing,
             resources_=resources.Resources(
-                definitions_=self.customs, verbs=verbs, standing_=guard.standing, limits_=limits_, clock=clock
+                definitions_=self.customs,
+                verbs=verbs,
+                standing_=guard.standing,
+                limits_=limits_,
+                aside=self._aside,
+                clock=clock,
             ),
             nonresources_=nonresources.NonResources(self.discovery, self.health, self.metrics, guard.openid, version),
             auditor=audit.Audit(self.metrics, self.audit),

@@ -5,7 +5,7 @@ It calls nobody and reads no time: the dispatcher (`apiserver.webhooks`) does wh
 
 What an answer must be (`read_answer`), or it is a failure of the webhook and its failure policy decides:
 
-1. An AdmissionReview of admission.k8s.io/v1 with a response, and JSON types where they belong.
+1. An AdmissionReview of admission.k8s.io/v1 with a response, JSON types where they belong, and not too many values.
 2. The response names the uid of the request.
 3. A mutating webhook gives a patch and its type or neither, the type is JSONPatch and the patch the JSON of a list; a
    validating one gives neither.
@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from handfast import errors
-from handfast.api import jsonpath, objects, patch, status
+from handfast.api import bounds, jsonpath, objects, patch, status
 from handfast.rules import webhooks
 
 API_VERSION = "admission.k8s.io/v1"
@@ -36,6 +36,8 @@ _DENIED_CODE = 403
 # Sent as headers; whatever bounds those must not be asked to look at a million empty ones.
 MAX_WARNINGS = 64
 MAX_ANNOTATION_CHARACTERS = 16 << 10
+# Of an answer, and of its patch: more than a thousand operations. It is read and applied where everybody waits.
+MAX_VALUES = 5000
 _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"), ("metadata", "uid"))
 _REASONS = {code: reason for reason, code in reversed(status.CODES.items())} | {409: "Conflict", 410: "Expired"}
 
@@ -106,6 +108,8 @@ class Answer:
 def read_answer(webhook: webhooks.Webhook, body: bytes, uid: str, *, mutating: bool) -> Answer:
     """What the body of an answer says; raises `CallFailed` if it is none."""
     # 1.
+    if bounds.values(body, MAX_VALUES) > MAX_VALUES:
+        raise CallFailed(f"failed to call webhook: the answer has more than {MAX_VALUES} values")
     try:
         found = _review_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -151,6 +155,8 @@ def _operations(response: _Response) -> tuple[Any, ...]:
         return ()
     if response.patch_type != "JSONPatch":
         raise CallFailed(f'unsupported patch type "{str(response.patch_type)[:64]}"')
+    if bounds.values(response.patch, MAX_VALUES) > MAX_VALUES:
+        raise CallFailed(f"received a patch with more than {MAX_VALUES} values in webhook response")
     try:
         operations = msgspec.json.decode(response.patch)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -182,7 +188,8 @@ def _denial(name: str, result: _Result) -> status.StatusError:
         code = 400
     details = result.details or _Details()
     causes = [
-        status.Cause(cause.reason or "", cause.message or "", cause.field or "") for cause in details.causes or ()
+        status.Cause(cause.reason or "", cause.message or "", cause.field or "")
+        for cause in (details.causes or ())[: status.MAX_CAUSES]
     ]
     return status.StatusError(
         result.reason or _REASONS.get(code, "InternalError" if code >= 500 else "BadRequest"),

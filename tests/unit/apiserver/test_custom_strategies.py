@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from handfast.api import definitions, kinds, status
-from handfast.apiserver import call, custom_strategies, envelope, replica, request, states
+from handfast.apiserver import call, custom_strategies, envelope, request, states
 
 NOW = "2024-01-01T00:00:00Z"
 WIDGET = kinds.Kind(
@@ -95,7 +95,6 @@ def test_odd_fields_anywhere_in_metadata_are_dropped() -> None:
 def test_built_in_kinds_pass_untouched() -> None:
     document = {"metadata": {"name": "c", "odd": 1}, "odd": 1}
     custom_strategies.conform(asked("Strict"), CONFIG_MAP, document)
-    custom_strategies.prepare_definition(asked(), CONFIG_MAP, document, cast("replica.Replica", None), NOW)
     assert custom_strategies.stored(CONFIG_MAP, document, aged=False) is document
     assert custom_strategies.problems(CONFIG_MAP, document) == []
     assert custom_strategies.place_replicas(CONFIG_MAP, document, {}) is document
@@ -164,32 +163,20 @@ def definition(plural: str, **names: Any) -> dict[str, Any]:
     }
 
 
-class Copied:
-    """As much of a copy of the store as definitions are judged by."""
-
-    def __init__(self, *documents: dict[str, Any]) -> None:
-        self.items = [
-            states.Item("", document["metadata"]["name"], 1, envelope.encode_document(document))
-            for document in documents
-        ]
-
-    def collection(self, prefix: str) -> Copied:
-        assert prefix == "apiextensions.k8s.io/customresourcedefinitions/"
-        return self
-
-    def snapshot(self) -> list[states.Item]:
-        return self.items
+def stored(*documents: dict[str, Any]) -> list[states.Item]:
+    return [
+        states.Item("", document["metadata"]["name"], 1, envelope.encode_document(document)) for document in documents
+    ]
 
 
 def test_a_definition_is_judged_by_what_is_stored() -> None:
     first = definition("widgets")
     told = asked()
-    custom_strategies.prepare_definition(told, DEFINITION, first, cast("replica.Replica", Copied()), NOW)
+    custom_strategies.prepare_definition(told, first, stored(), NOW)
     assert definitions.is_established(first)
     assert told.warnings == [definitions.RULES_WARNING]
     second, quiet = definition("gadgets"), asked(subresource="status")
-    copied = cast("replica.Replica", Copied(first, definition("bare")))
-    custom_strategies.prepare_definition(quiet, DEFINITION, second, copied, NOW)
+    custom_strategies.prepare_definition(quiet, second, stored(first, definition("bare")), NOW)
     assert not definitions.is_established(second)
     assert quiet.warnings == []
     assert custom_strategies.problems(DEFINITION, first) == []

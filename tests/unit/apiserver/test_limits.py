@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web_protocol
 
+from handfast.api import bounds
 from handfast.apiserver import (
     audit_log,
     authn,
@@ -293,13 +294,24 @@ FIXED = {
     "single permissions of rules that somebody gives away": f"{rbac_escalation.LIMIT:,}",
     "a webhook's answer": _bytes(webhook_client.MAX_ANSWER),
     "a webhook's time": f"its `timeoutSeconds`, 1 to 30, else {webhooks._DEFAULT_SECONDS} s",
+    "values of a webhook's answer, and of its patch": f"{webhook_answers.MAX_VALUES:,}",
     "warnings of one webhook's answer": str(webhook_answers.MAX_WARNINGS),
     # No interface tells it.
     "TLS 1.2 sessions that can be resumed by number": "20,480",
 }
 
 
-def test_what_is_fixed_is_written_down() -> None:
-    section = REFERENCE.read_text().partition("\n## Fixed\n")[2].partition("\n## ")[0]
+def _rows(title: str) -> dict[str, str]:
+    section = REFERENCE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")] for line in section.splitlines() if line.startswith("|")]
-    assert {row[1]: row[2] for row in rows[2:]} == FIXED
+    return {row[1]: row[2] for row in rows[2:]}
+
+
+def test_what_is_fixed_is_written_down() -> None:
+    assert _rows("Fixed") == FIXED
+
+
+def test_how_much_a_body_may_hold_is_written_down() -> None:
+    said = {what: most for what, most in _rows("Documents").items() if "values" in what or what.startswith("… of a")}
+    numbers = (bounds.USUAL, bounds.MANY, bounds.PATCH, bounds.QUESTION, bounds.FEW, bounds.LIGHT)
+    assert list(said.values()) == [f"{number:,}" for number in numbers]

@@ -19,7 +19,6 @@ from handfast.api import status
 from handfast.apiserver import answers, audit, authn, call, identity, limits, loop_holds, peer, pipeline, standing
 from handfast.pki import bundles
 from handfast.rules import access, decision
-from handfast.runtime import aside
 from handfast.telemetry import metrics
 from tests.unit.pki.making import NOW, ca
 from tests.world import leftovers
@@ -55,7 +54,6 @@ class Line:
             auditor=audit.Audit(self.metrics),
             holds=loop_holds.LoopHolds(self.metrics, self.clock),
             limits_=limit or limits.Limits(lifted=True),
-            aside=aside.Aside("test"),
             clock=self.clock,
         )
 
