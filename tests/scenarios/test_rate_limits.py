@@ -108,6 +108,9 @@ async def test_bad_credentials_have_a_budget(world: worlds.World) -> None:
         assert await codes(opened, 1, **known) + await codes(opened, 1, **made) == [403, 403]
         other = callers.bearer(await callers.bootstrap_token(world))
         assert await codes(opened, 1, **other) == [429]
+        # A certificate that was never seen is no guess.
+        async with line(world, world.context_for("jane")) as jane:
+            assert await codes(jane, 1) == [403]
         await world.movable().advance(60)
         assert await codes(opened, 1, **other) == [403]
     async with line(world, world.anonymous_context(), "127.0.0.2") as elsewhere:

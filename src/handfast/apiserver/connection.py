@@ -66,7 +66,17 @@ def _chain(transport: asyncio.BaseTransport) -> tuple[bytes, ...]:
 class Connection(web.RequestHandler):
     """Knows its peer, and answers it."""
 
-    __slots__ = ("_body", "_head_bytes", "_head_timer", "_limits", "_on_error", "closed_hooks", "on_lost", "peer")
+    __slots__ = (
+        "_body",
+        "_head_bytes",
+        "_head_timer",
+        "_limits",
+        "_on_error",
+        "closed_hooks",
+        "on_lost",
+        "on_proved",
+        "peer",
+    )
 
     # aiohttp asks the transport for these with each request. Nobody here wants them: see `peer`.
     ssl_context = peername = sockname = None
@@ -83,11 +93,19 @@ class Connection(web.RequestHandler):
         self.closed_hooks: set[Callable[[], None]] = set()
         # Before the hooks, so that none of them can be in its way: connections are counted by it.
         self.on_lost: Callable[[], None] = lambda: None
+        # Called by `proved` with the name of the first user who is known here; None after that.
+        self.on_proved: Callable[[str], None] | None = None
 
     def begin(self, life: Coroutine[Any, Any, None]) -> None:
         """Begin the one task of this connection: its handshake, then `start` (4.)."""
         # Not in a crowd: aiohttp waits for this one when the server stops.
         self._task_handler = self._loop.create_task(life)
+
+    def proved(self, user: str) -> None:
+        """Somebody showed a good credential here. Only the first time counts, so it costs a request nothing."""
+        told, self.on_proved = self.on_proved, None
+        if told is not None:
+            told(user)
 
     async def cancel(self) -> None:
         """End that task before there was a request."""

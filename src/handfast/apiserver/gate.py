@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may connect, and whose handshake is next: the part of the door that costs an attacker more than us.
 
-1. A source over its rate of new connections is turned away, and so is anyone over the total or its own share of it.
+1. A source over its rate of new connections waits, and is let in at that rate; when the wait would be too long, it is
+   turned away. So is anyone over the total or its own share of it.
 2. A connection that says nothing waits without a handshake slot, and not for long. (`listener` has the kernel hold it back
    for the first second, where it can; whoever speaks is then here at once.)
 3. Handshake slots go round the sources in turn, and no source holds more than its share of them.
@@ -10,10 +11,19 @@
    milliseconds, which the number of slots bounds.)
 5. A connection is counted by an object of its own (`Visitor`), not by its address: it leaves once, however often and by
    whom that is said, and takes with it all that it held.
+6. Who shows a good credential pays nothing: its connection is given back to the rate of its source, as often as one user
+   may (`connections_per_second`, by name). Only connections that end without one use the rate up.
+7. A source where somebody did so in the last while (`PROVEN_SECONDS`) has a second, larger rate behind the first. Before
+   TLS nobody can tell its nodes from the strangers behind the same address, so strangers use it up too; but it takes a
+   flood of several times the first rate before anybody else behind there so much as waits.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_gate.py |
 |---|---|---|---|---|
 | anyone on the network | nothing | open connections faster than we can answer | 1 | test_rate |
+| anyone on the network | nothing | fill the place where others wait | 1: it is bounded by source, and needed only over one's rate | test_the_wait_is_bounded |
+| a stranger | an address that nodes have, too (NAT) | use up the rate, so that nodes cannot connect | 6, 7 | test_strangers_behind_the_same_address |
+| a node, taken over | a good certificate | have handshakes without end, since they cost it nothing | 6: as often as one user may | test_who_is_good_is_not_good_without_end |
+| a stranger | no credential, or a bad one | the second rate | 7: a credential that is accepted | test_strangers_behind_the_same_address |
 | anyone on the network | nothing | keep all connections open | 1: the share of one source | test_share_of_connections |
 | anyone on the network | nothing | hold every handshake slot with silent connections | 2 | test_silence_holds_no_slot |
 | anyone on the network | nothing | hold every slot with half a ClientHello | 3 | test_share_of_slots |
@@ -39,26 +49,35 @@ from handfast.apiserver import limits as limits_module
 from handfast.runtime import clock as clock_module
 
 # Where a connection is.
-_NEW, _SILENT, _READY, _SHAKING, _OPEN, _GONE = range(6)
+_NEW, _WAITING, _SILENT, _READY, _SHAKING, _OPEN, _GONE = range(7)
+# How long a good credential speaks for its source: longer than a node goes without asking anything.
+PROVEN_SECONDS = 600.0
+# No timer is shorter: what is due a moment early would otherwise be looked at again and again.
+_SHORTEST_WAIT = 0.001
+# Sources for which one does; the one not heard of for longest is forgotten.
+_PROVEN_SOURCES = 10_000
 _log = structlog.get_logger("handfast.gate")
 
 
 class _Source:
     """What one source has here."""
 
-    __slots__ = ("name", "present", "shaking")
+    __slots__ = ("name", "present", "shaking", "timer", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
         # Connections, whatever the stage, and those of them that hold a handshake slot.
         self.present = 0
         self.shaking = 0
+        # Those that are over its rate, and when the next one is let in.
+        self.waiting: deque[Visitor] = deque()
+        self.timer: asyncio.TimerHandle | None = None
 
 
 class Visitor:
     """One connection, from the moment it is accepted until it is gone."""
 
-    __slots__ = ("_source", "_stage", "_timer", "sock", "source")
+    __slots__ = ("_paid", "_source", "_stage", "_timer", "sock", "source")
 
     def __init__(self, sock: socket.socket, source: str) -> None:
         self.sock = sock
@@ -67,6 +86,8 @@ class Visitor:
         self._source: _Source | None = None
         self._stage = _NEW
         self._timer: asyncio.TimerHandle | None = None
+        # The rate it was let in by, until it is given back.
+        self._paid: limits_module.Buckets | None = None
 
 
 Start = Callable[[Visitor], None]
@@ -80,7 +101,12 @@ class Gate:
         self._clock = clock
         self._start = start
         self._loop = asyncio.get_running_loop()
-        self._buckets = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
+        self._rates = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
+        self._more = limits_module.Buckets(limits.proven_per_second, limits.proven_burst)
+        self._given_back = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
+        # Until when: see 7.
+        self._proven: OrderedDict[str, float] = OrderedDict()
+        self._waiting = 0
         self._sources: dict[str, _Source] = {}
         self._total = 0
         self._silent: set[Visitor] = set()
@@ -96,22 +122,35 @@ class Gate:
         return self._total, self._slots_taken, len(self._sources)
 
     def enter(self, sock: socket.socket, source: str) -> None:
-        """Take a fresh connection in, or reset it."""
-        # 1.
-        if not self._limits.lifted and not self._is_admitted(source):
-            self.refused += 1
-            reset(sock)
-            return
+        """Take a fresh connection in, have it wait, or reset it."""
         visitor = Visitor(sock, source)
+        # 1.
+        if not self._limits.lifted:
+            if not self._has_place(source):
+                self._refuse(sock)
+                return
+            known = self._sources.get(source)
+            wait = self._pay(visitor) if known is None or not known.waiting else 1.0
+            if wait > 0.0:
+                self._make_wait(visitor, wait)
+                return
         self._count(visitor)
-        # 2. Nearly all have spoken by the time they are accepted; looking is cheaper than having the loop look.
-        if _has_spoken(sock):
-            self._queue(visitor)
+        self._listen(visitor)
+
+    def proved(self, visitor: Visitor, user: str) -> None:
+        """Somebody showed a good credential on this connection."""
+        paid, visitor._paid = visitor._paid, None
+        # 6. Once for each connection.
+        if paid is None:
             return
-        visitor._stage = _SILENT
-        self._silent.add(visitor)
-        visitor._timer = self._loop.call_later(self._limits.silence_seconds, self._drop, visitor)
-        self._loop.add_reader(sock.fileno(), self._spoke, visitor)
+        now = self._clock.monotonic()
+        if self._given_back.wait(user, now) == 0.0:
+            paid.give_back(visitor.source)
+        # 7.
+        self._proven.pop(visitor.source, None)
+        self._proven[visitor.source] = now + PROVEN_SECONDS
+        if len(self._proven) > _PROVEN_SOURCES:
+            self._proven.popitem(last=False)
 
     def shaken(self, visitor: Visitor) -> None:
         """A handshake has ended, well or not: its slot is free."""
@@ -128,6 +167,8 @@ class Gate:
             return
         if stage == _SILENT:
             self._heard(visitor)
+        elif stage == _WAITING:
+            self._waiting -= 1
         self._total -= 1
         source.present -= 1
         if stage == _SHAKING:
@@ -135,6 +176,8 @@ class Gate:
             self._slots_taken -= 1
         if not source.present:
             del self._sources[source.name]
+            if source.timer is not None:
+                source.timer.cancel()
         if stage == _SHAKING:
             self._pump()
 
@@ -142,24 +185,90 @@ class Gate:
         """Turn away everyone who waits."""
         waiting = [*self._silent, *itertools.chain.from_iterable(self._ready.values())]
         self._ready.clear()
+        for source in self._sources.values():
+            waiting.extend(source.waiting)
+            source.waiting.clear()
         for visitor in waiting:
             self._drop(visitor)
 
-    def _count(self, visitor: Visitor) -> None:
+    def _count(self, visitor: Visitor) -> _Source:
         source = self._sources.get(visitor.source)
         if source is None:
             source = self._sources[visitor.source] = _Source(visitor.source)
         visitor._source = source
         source.present += 1
         self._total += 1
+        return source
 
-    def _is_admitted(self, name: str) -> bool:
+    def _refuse(self, sock: socket.socket) -> None:
+        self.refused += 1
+        reset(sock)
+
+    def _has_place(self, name: str) -> bool:
         if self._total >= self._limits.connections:
             return False
         source = self._sources.get(name)
-        if source is not None and source.present >= self._limits.connections_per_source:
-            return False
-        return self._buckets.wait(name, self._clock.monotonic()) == 0.0
+        return source is None or source.present < self._limits.connections_per_source
+
+    def _pay(self, visitor: Visitor) -> float:
+        """0.0 if a rate of its source lets it in now, else the seconds until one may."""
+        now = self._clock.monotonic()
+        wait = self._rates.wait(visitor.source, now)
+        if wait == 0.0:
+            visitor._paid = self._rates
+        elif self._is_proven(visitor.source, now):
+            more = self._more.wait(visitor.source, now)
+            if more == 0.0:
+                visitor._paid = self._more
+            wait = min(wait, more)
+        return wait
+
+    def _is_proven(self, name: str, now: float) -> bool:
+        return self._proven.get(name, now) > now
+
+    def _make_wait(self, visitor: Visitor, seconds: float) -> None:
+        """1. Behind the others of its source, if its turn comes soon enough."""
+        limits, known = self._limits, self._sources.get(visitor.source)
+        rate = limits.connections_per_second
+        if self._is_proven(visitor.source, self._clock.monotonic()):
+            rate += limits.proven_per_second
+        ahead = 0 if known is None else len(known.waiting)
+        if self._waiting >= limits.connections_waiting or ahead + 1 > limits.waiting_seconds * rate:
+            self._refuse(visitor.sock)
+            return
+        source = self._count(visitor)
+        visitor._stage = _WAITING
+        self._waiting += 1
+        source.waiting.append(visitor)
+        if source.timer is None:
+            source.timer = self._loop.call_later(max(seconds, _SHORTEST_WAIT), self._let_in, source)
+
+    def _let_in(self, source: _Source) -> None:
+        """Those of a source whose turn has come."""
+        source.timer = None
+        while source.waiting:
+            visitor = source.waiting[0]
+            if _has_left(visitor.sock):
+                source.waiting.popleft()
+                self._drop(visitor)
+                continue
+            wait = self._pay(visitor)
+            if wait > 0.0:
+                source.timer = self._loop.call_later(max(wait, _SHORTEST_WAIT), self._let_in, source)
+                return
+            source.waiting.popleft()
+            self._waiting -= 1
+            self._listen(visitor)
+
+    def _listen(self, visitor: Visitor) -> None:
+        # 2. Nearly all have spoken by the time they are accepted; looking is cheaper than having the loop look.
+        if _has_spoken(visitor.sock):
+            self._queue(visitor)
+            return
+        visitor._stage = _SILENT
+        self._silent.add(visitor)
+        visitor._timer = self._loop.call_later(self._limits.silence_seconds, self._drop, visitor)
+        self._loop.add_reader(visitor.sock.fileno(), self._spoke, visitor)
 
     def _spoke(self, visitor: Visitor) -> None:
         self._heard(visitor)
@@ -250,6 +359,16 @@ def _has_spoken(sock: socket.socket) -> bool:
     except OSError:
         return True
     return True
+
+
+def _has_left(sock: socket.socket) -> bool:
+    """Has the other end gone away without a word?"""
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except (BlockingIOError, InterruptedError):
+        return False
+    except OSError:
+        return True
 
 
 def reset(sock: socket.socket) -> None:

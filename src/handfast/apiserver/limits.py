@@ -69,6 +69,12 @@ class Limits:
     bodies_bytes: int = 256 << 20
     connections_per_second: float = 100.0
     connections_burst: int = 400
+    # More, for a source from which somebody has shown a good credential in the last while.
+    proven_per_second: float = 300.0
+    proven_burst: int = 1200
+    # Over these it waits: no longer than this, which is less than clients give a handshake (10 s), and so many in all.
+    waiting_seconds: float = 5.0
+    connections_waiting: int = 4096
     anonymous_per_second: float = 50.0
     anonymous_burst: int = 200
     user_per_second: float = 400.0
@@ -119,9 +125,10 @@ class Buckets:
         return 0.0 if tokens >= 1.0 else (1.0 - tokens) / self._rate
 
     def give_back(self, source: Hashable) -> None:
-        """Undo the last `wait` that was allowed: the request was refused for another reason."""
-        tokens, then = self._state[source]
-        self._state[source] = (tokens + 1.0, then)
+        """Undo a `wait` that was allowed, unless the source was forgotten meanwhile: then there is nothing to undo."""
+        state = self._state.get(source)
+        if state is not None:
+            self._state[source] = (min(self._burst, state[0] + 1.0), state[1])
 
 
 class Flows:

@@ -192,6 +192,7 @@ class Listener:
         connection = self._server()
         # From here on, whenever the connection ends: it may be gone before the handshake is known to have ended.
         connection.on_lost = functools.partial(self._gate.left, visitor)
+        connection.on_proved = functools.partial(self._gate.proved, visitor)
         connection.begin(self._serve(connection, visitor))
         self._begun[connection] = visitor
 

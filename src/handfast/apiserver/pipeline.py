@@ -52,7 +52,6 @@ from handfast.apiserver import (
     standing,
 )
 from handfast.apiserver import connection as connection_module
-from handfast.apiserver import peer as peer_module
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.runtime import loop_time
@@ -98,21 +97,21 @@ class Pipeline:
 
     def handle(self, http: web.BaseRequest) -> Awaitable[answers.Response]:
         """Answer one request, and tell where a step of it holds the event loop for too long."""
-        peer = cast("connection_module.Connection", http.protocol).peer
+        connection = cast("connection_module.Connection", http.protocol)
         asked = call.Call(
             http,
             f"{self._boot}-{next(self._ids):x}",
             request.RequestInfo(http.method.lower(), ""),
-            peer.address,
+            connection.peer.address,
         )
-        work = self._answer(asked, peer)
+        work = self._answer(asked, connection)
         return loop_time.timed(work, self._clock.monotonic, loop_holds.STEP_SECONDS, self._holds.step, asked)
 
-    async def _answer(self, asked: call.Call, peer: peer_module.Peer) -> answers.Response:
+    async def _answer(self, asked: call.Call, connection: connection_module.Connection) -> answers.Response:
         started = self._clock.monotonic()
         refusal: status.StatusError | None = None
         try:
-            response = await self._stations(asked, peer, started)
+            response = await self._stations(asked, connection, started)
         except status.StatusError as error:
             self._audit.refused(asked, error)
             refusal = error
@@ -136,14 +135,21 @@ class Pipeline:
                     response.add("Warning", warning)
         return response
 
-    async def _stations(self, asked: call.Call, peer: peer_module.Peer, started: float) -> answers.Response:
-        http = asked.http
+    async def _stations(
+        self, asked: call.Call, connection: connection_module.Connection, started: float
+    ) -> answers.Response:
+        http, peer = asked.http, connection.peer
         authorization = http.headers.get("Authorization")
         # 1 rate limit: those who present nothing
         if not peer.chain and authorization is None:
             _require(self._flows.stranger(peer.address, http._message.path, started), _STRANGER)
-        elif not self._limits.lifted and not self._authenticator.remembers(peer, authorization):
-            # After too many guesses no other is even looked at; what was good before goes on being good.
+        elif (
+            authorization is not None
+            and not self._limits.lifted
+            and not self._authenticator.remembers(peer, authorization)
+        ):
+            # After too many guesses no other is even looked at; what was good before goes on being good. A certificate that
+            # TLS let through is no guess: nodes must not suffer from who guesses behind the same address.
             _require(self._flows.worn_out(peer.address, started), _STRANGER)
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
@@ -159,6 +165,9 @@ class Pipeline:
             raise
         if question:
             asked.info = request.parse(http.method, http._message.path)
+        if connection.on_proved is not None and asked.user is not identity.ANONYMOUS:
+            # The connections of those who are known are not what a source's rate is for: see `gate`.
+            connection.proved(asked.user.name)
         # 3 impersonate
         if impersonation.named(http.headers):
             self._impersonate(asked)

@@ -10,19 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
 from handfast import errors
 from handfast.api import status
 from handfast.assembly import endpoints, node_config
+from handfast.client import transport as transports
 from handfast.node import agent, bootstrap, machine, registration
 from handfast.pki import pairs
+from handfast.runtime import backoff, files
 from handfast.runtime import clock as clocks
-from handfast.runtime import files
 
+T = TypeVar("T")
+
+_RETRY = backoff.Schedule(initial=1.0, cap=16.0)
 _log = structlog.get_logger("handfast.node")
 
 
@@ -82,6 +87,7 @@ async def obtain(where: bootstrap.Places, seconds: float, *, clock: clocks.Clock
     """A certificate in force, in the directory, and a kubeconfig that leads to it; it was used once, and accepted."""
     with owned(where.directory):
         identity = bootstrap.Identity(where, clock=clock)
+        end = clock.monotonic() + seconds
         fresh = not identity.manager.usable()
         try:
             await identity.hold(seconds)
@@ -92,16 +98,41 @@ async def obtain(where: bootstrap.Places, seconds: float, *, clock: clocks.Clock
                     reason="NoCertificate",
                     hint="name another file with --kubeconfig",
                 )
-            known = await _accepted(identity, where, found, fresh=fresh)
+            known = await _accepted(identity, where, found, fresh=fresh, clock=clock, end=end)
         finally:
             await identity.close()
     return Obtained(found, fresh, known)
 
 
-async def _accepted(identity: bootstrap.Identity, where: bootstrap.Places, pair: pairs.Pair, *, fresh: bool) -> bool:
+async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: float) -> T:
+    """The answer, asked for again while the server is busy or cannot be reached, and there is time."""
+    waits = backoff.Backoff(_RETRY)
+    while True:
+        wait = next(waits)
+        try:
+            return await ask()
+        except status.StatusError as error:
+            wait = max(wait, float(error.retry_after))
+            if error.code != 429 or clock.monotonic() + wait >= end:
+                raise
+        except errors.Unavailable as error:
+            if error.reason not in transports.NO_ANSWER or clock.monotonic() + wait >= end:
+                raise
+        await clock.sleep(wait)
+
+
+async def _accepted(
+    identity: bootstrap.Identity,
+    where: bootstrap.Places,
+    pair: pairs.Pair,
+    *,
+    fresh: bool,
+    clock: clocks.Clock,
+    end: float,
+) -> bool:
     """One request with the certificate: whether there is a Node of this name, which it may ask about no other."""
     try:
-        return await identity.client.find(registration.NODES, where.node) is not None
+        return await _patiently(lambda: identity.client.find(registration.NODES, where.node), clock, end) is not None
     except status.StatusError as error:
         if error.reason not in {"Unauthorized", "Forbidden"}:
             raise

@@ -180,8 +180,10 @@ def answered(code: int, body: bytes, where: str) -> errors.HandfastError | None:
     """What an answer to the request for cluster-info means; None: go on with its body."""
     if code == 200:
         return None
+    if code == 429:
+        return busy(where)
     # Balancers answer for servers that are not up yet, in pages of their own.
-    if code >= 500 or code == 429:
+    if code >= 500:
         return errors.Unavailable(
             f"{where} is not ready: it answered {code}", reason="ServerNotReady", hint="wait, or give another endpoint"
         )
@@ -198,6 +200,15 @@ def answered(code: int, body: bytes, where: str) -> errors.HandfastError | None:
         f"{where} has no ConfigMap {cluster_info.NAMESPACE}/{cluster_info.NAME} ({code})",
         reason="NoClusterInfo",
         hint="its control plane has not published it yet, or was not set up with `handfast init` or kubeadm",
+    )
+
+
+def busy(where: str) -> errors.Unavailable:
+    """It has asked to be asked later."""
+    return errors.Unavailable(
+        f"{where} is busy: it answered 429, too many requests",
+        reason="ServerNotReady",
+        hint="wait, or give another endpoint; machines behind one address share what strangers may ask",
     )
 
 

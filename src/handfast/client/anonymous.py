@@ -23,6 +23,8 @@ from handfast.runtime import tls
 
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 3 << 20
+# The longest wait that somebody who may not be trusted can ask for.
+_MAX_RETRY_AFTER: Final = 60
 # X509_V_ERR_*: the two for time, and the two for names.
 _NOT_NOW: Final = frozenset({9, 10})
 _OTHER_NAME: Final = frozenset({62, 64})
@@ -66,6 +68,8 @@ class Answer:
     date: str = ""
     # What a 401 asks for, or says of the token (WWW-Authenticate).
     challenge: str = ""
+    # After how many seconds a 429 is worth asking again; 0: it did not say.
+    retry_after: int = 0
 
 
 class Troubled(Exception):
@@ -101,7 +105,14 @@ async def ask(url: str, trust: Trust | Unverified, token: tokens.Token | None = 
         async with session, session.get(target, headers=headers, allow_redirects=False) as answer:
             body = await _body(answer.content)
             said = answer.headers
-            return Answer(answer.status, body, said.get("Date", ""), said.get("WWW-Authenticate", ""))
+            wait = said.get("Retry-After", "")
+            return Answer(
+                answer.status,
+                body,
+                said.get("Date", ""),
+                said.get("WWW-Authenticate", ""),
+                min(int(wait[:9]), _MAX_RETRY_AFTER) if wait.isascii() and wait.isdecimal() else 0,
+            )
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise _troubled(error) from error
 

@@ -11,6 +11,8 @@ It decides nothing about trust. It does not keep what it found: see `cluster_cac
    no endpoint is left, or no time, the most telling error is raised.
 4. Afterwards the servers that the cluster names are preferred, where one of them answers over verified TLS; else the
    endpoint that led here is kept. An endpoint that the cluster names itself is kept, too.
+5. Many machines may do this at once behind one address. Who is told to come later (429) does so, not before `Retry-After`,
+   and longer each time, and goes on where it was. The waits of no two machines are the same.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ from typing import Final, Generic, TypeVar
 from handfast import errors
 from handfast.bootstrap import cluster_info, diagnosis, discovery, endpoints, tokens
 from handfast.client import anonymous
+from handfast.runtime import backoff, tasks
 from handfast.runtime import clock as clocks
-from handfast.runtime import tasks
 
 T = TypeVar("T")
 
 HEAD_START: Final = 0.25
-RETRY: Final = 2.0
+RETRY: Final = backoff.Schedule(initial=2.0, cap=2.0, jitter=0.25)
+# 5. How often a server that is busy is asked again before the search begins anew.
+BUSY_TRIES: Final = 4
+_BUSY: Final = backoff.Schedule(initial=1.0, cap=8.0, jitter=1.0)
 # How often somebody is told that nothing has changed.
 TELL: Final = 30.0
 
@@ -78,6 +83,8 @@ class Discovery:
         self._ask = ask
         # Endpoints of which it could not be found out why a token signs nothing.
         self._unexplained: set[str] = set()
+        # What is known of endpoints that are busy, in case the time runs out while one is waited for.
+        self._busy: dict[str, errors.HandfastError] = {}
 
     async def by_token(self, typed: Sequence[endpoints.Endpoint], method: discovery.ByToken) -> Found:
         """Signed cluster-info, fetched twice."""
@@ -192,15 +199,35 @@ class Discovery:
 
     async def login(self, found: Found, token: tokens.Token, *, signs: bool) -> bool:
         """Does the cluster let the token in? False: it did not say. Asked over TLS that is verified with its CA."""
-        try:
-            answer = await self._ask(_version(found.server), anonymous.Trust(found.info.ca), token)
-        except anonymous.Troubled as troubled:
-            raise diagnosis.explain(troubled.trouble, found.server, troubled.detail, found.skew) from None
-        refused = diagnosis.login(token, answer.code, answer.challenge, signs=signs)
-        if refused is not None:
-            raise diagnosis.with_clock(refused, found.skew)
-        # Whoever is known may still be forbidden to read it, on a server with rules of its own.
-        return answer.code in {200, 403}
+
+        async def attempt(url: str) -> bool | errors.Refused:
+            try:
+                answer = await self._patiently(url, _version(url), anonymous.Trust(found.info.ca), token)
+            except anonymous.Troubled as troubled:
+                raise diagnosis.explain(troubled.trouble, url, troubled.detail, found.skew) from None
+            if answer.code == 429:
+                raise diagnosis.busy(url)
+            # A refusal is an answer, and not waited over. Whoever is known may still be forbidden to read it, on a
+            # server with rules of its own.
+            return diagnosis.login(token, answer.code, answer.challenge, signs=signs) or answer.code in {200, 403}
+
+        answered = await self.until([found.server], attempt)
+        if isinstance(answered, errors.Refused):
+            raise diagnosis.with_clock(answered, found.skew)
+        return answered
+
+    async def _patiently(
+        self, url: str, target: str, trust: anonymous.Trust | anonymous.Unverified, token: tokens.Token | None = None
+    ) -> anonymous.Answer:
+        """5. One answer. It is 429 only after several of those."""
+        waits = backoff.Backoff(_BUSY)
+        for left in reversed(range(BUSY_TRIES)):
+            answer = await self._ask(target, trust, token)
+            if answer.code != 429 or not left:
+                break
+            self._busy[url] = diagnosis.busy(url)
+            await self._clock.sleep(max(next(waits), float(answer.retry_after)))
+        return answer
 
     async def document(self, url: str, ca: bytes | None) -> str:
         """The text at an https URL, with the roots of the system or with `ca`."""
@@ -222,7 +249,7 @@ class Discovery:
         self, url: str, trust: anonymous.Trust | anonymous.Unverified, skew: datetime.timedelta | None = None
     ) -> tuple[discovery.Published, datetime.timedelta | None]:
         try:
-            answer = await self._ask(_request(url), trust)
+            answer = await self._patiently(url, _request(url), trust)
         except anonymous.Troubled as troubled:
             if troubled.trouble is diagnosis.Trouble.NOT_VALID_NOW and skew is None:
                 skew = await self._skew(url)
@@ -274,6 +301,7 @@ class Discovery:
         async def search() -> None:
             left = list(targets)
             waiting: dict[str, _Waiting] = {}
+            waits = backoff.Backoff(RETRY)
             while left:
                 outcome, failed = await self.race(left, attempt)
                 if outcome is not None and outcome.value is not None:
@@ -282,12 +310,12 @@ class Discovery:
                 last.update(failed)
                 left = [url for url in left if self._worth_waiting(waiting, url, failed[url])]
                 if left:
-                    await self._clock.sleep(RETRY)
+                    await self._clock.sleep(next(waits))
 
         in_time = await tasks.within(search(), self._clock, self._timeout)
         if won:
             return won[0]
-        raise _given_up(last, targets, None if in_time else self._timeout)
+        raise _given_up(self._busy | last, targets, None if in_time else self._timeout)
 
     def _worth_waiting(self, waiting: dict[str, _Waiting], url: str, error: errors.HandfastError) -> bool:
         now = self._clock.monotonic()

@@ -234,7 +234,8 @@ class CertificateManager:
             pair = await self._renewed(wanted, seconds)
         except (errors.Refused, errors.Unavailable) as error:
             self._failed(error)
-            return next(self._retry_refused if error.reason in requests.KEY_IS_SPENT else self._retry)
+            wait = next(self._retry_refused if error.reason in requests.KEY_IS_SPENT else self._retry)
+            return max(wait, float(error.retry_after)) if isinstance(error, status.StatusError) else wait
         self._forced = ""
         self.last_error = None
         self.server_healthy = True

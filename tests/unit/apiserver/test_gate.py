@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -74,15 +74,115 @@ def is_closed(peer: socket.socket) -> bool:
         return True
 
 
+async def until(done: Callable[[], bool]) -> None:
+    """The gate's timers are the loop's, whatever the clock says."""
+    async with asyncio.timeout(5):
+        while not done():
+            await asyncio.sleep(0.002)
+
+
 async def test_rate(doors: list[Door]) -> None:
-    door = Door(connections_per_second=1.0, connections_burst=2)
+    door = Door(connections_per_second=50.0, connections_burst=2)
     doors.append(door)
-    peers = [door.connect("a") for _ in range(3)]
-    assert [is_closed(peer) for peer in peers] == [False, False, True]
-    assert door.gate.refused == 1
-    assert not is_closed(door.connect("b"))
-    await door.clock.advance(1.0)
-    assert not is_closed(door.connect("a"))
+    peers = [door.connect("a") for _ in range(4)]
+    # Two are over the rate, and wait; whoever is not does not wait behind them.
+    assert door.started == ["a", "a"]
+    door.connect("b")
+    await turn()
+    assert door.started == ["a", "a", "b"]
+    assert not any(is_closed(peer) for peer in peers)
+    # One comes in each fiftieth of a second, and one that comes later waits behind the others.
+    peers.append(door.connect("a"))
+    for number in range(3):
+        assert len(door.started) == 3 + number
+        await door.clock.advance(0.021)
+        await until(lambda expected=4 + number: len(door.started) == expected)  # type: ignore[misc]
+        await turn()
+    assert door.gate.refused == 0
+    assert [visitor.sock for visitor in door.shaking if visitor.source == "a"] == [
+        ours for ours, peer in zip(door.ours, door.peers, strict=True) if peer in peers
+    ]
+
+
+async def test_the_wait_is_bounded(doors: list[Door]) -> None:
+    door = Door(connections_per_second=10.0, connections_burst=1, waiting_seconds=0.2, connections_waiting=3)
+    doors.append(door)
+    # Two may wait for a fifth of a second: a third would wait for longer.
+    assert [is_closed(door.connect("a")) for _ in range(4)] == [False, False, False, True]
+    # In all, three wait.
+    assert [is_closed(door.connect("b")) for _ in range(3)] == [False, False, True]
+    assert door.gate.refused == 2
+    # That is for those who are over their rate.
+    assert not is_closed(door.connect("c"))
+    assert door.gate.counts == (6, 3, 3)
+
+
+async def test_whoever_leaves_while_waiting_takes_no_turn(doors: list[Door]) -> None:
+    door = Door(connections_per_second=50.0, connections_burst=1)
+    doors.append(door)
+    door.connect("a")
+    door.connect("a", speak=False).close()
+    door.connect("a")
+    await door.clock.advance(0.021)
+    await until(lambda: len(door.started) == 2)
+    assert door.gate.counts == (2, 2, 1)
+
+
+async def test_closing_turns_away_who_is_over_the_rate(doors: list[Door]) -> None:
+    door = Door(connections_per_second=1.0, connections_burst=1)
+    doors.append(door)
+    _, waiting = door.connect("a"), door.connect("a")
+    door.gate.close()
+    assert is_closed(waiting)
+    assert door.gate.counts == (1, 1, 1)
+    door.gate.left(door.of("a"))
+    assert door.gate.counts == (0, 0, 0)
+
+
+async def test_strangers_behind_the_same_address(doors: list[Door]) -> None:
+    settings = {"connections_per_second": 1.0, "connections_burst": 2, "waiting_seconds": 0.0}
+    door = Door(**settings, handshakes_per_round=64, proven_per_second=1.0, proven_burst=6)
+    doors.append(door)
+    # A node pays nothing, however often it comes.
+    for number in range(5):
+        assert not is_closed(door.connect("a"))
+        door.gate.proved(door.shaking[-1], f"system:node:{number}")
+    # Strangers use the rate up, and the second one is still there for nodes, and for strangers.
+    assert [is_closed(door.connect("a")) for _ in range(2)] == [False, False]
+    for number in range(5):
+        assert not is_closed(door.connect("a"))
+        door.gate.proved(door.shaking[-1], f"system:node:{number + 5}")
+    assert [is_closed(door.connect("a")) for _ in range(7)] == [False] * 6 + [True]
+    # Where nobody is known there is no second rate, and after a while there is none here.
+    assert [is_closed(door.connect("b")) for _ in range(3)] == [False, False, True]
+    await door.clock.advance(gate.PROVEN_SECONDS)
+    assert [is_closed(door.connect("a")) for _ in range(3)] == [False, False, True]
+
+
+async def test_who_is_good_is_not_good_without_end(doors: list[Door]) -> None:
+    door = Door(
+        connections_per_second=0.5, connections_burst=3, waiting_seconds=0.0, proven_burst=0, handshakes_per_round=64
+    )
+    doors.append(door)
+    came = 0
+    while not is_closed(door.connect("a")):
+        came += 1
+        # Said once or twice, it counts once.
+        door.gate.proved(door.shaking[-1], "system:node:n1")
+        door.gate.proved(door.shaking[-1], "system:node:n1")
+    # Three that were given back, and then three that were not.
+    assert came == 6
+
+
+async def test_who_is_good_is_remembered_within_bounds(doors: list[Door], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "_PROVEN_SOURCES", 2)
+    door = Door(connections_burst=1, waiting_seconds=0.0, handshakes_per_round=64)
+    doors.append(door)
+    for source in ("a", "b", "c"):
+        door.connect(source)
+        door.gate.proved(door.shaking[-1], source)
+        door.connect(source)
+    assert [is_closed(door.connect(source)) for source in ("a", "b", "c")] == [True, False, False]
 
 
 async def test_share_of_connections(doors: list[Door]) -> None:

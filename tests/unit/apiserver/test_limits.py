@@ -18,6 +18,7 @@ from handfast.apiserver import (
     authn,
     client_cas,
     connection,
+    gate,
     identity,
     impersonation,
     limits,
@@ -264,6 +265,9 @@ FIXED = {
     "header lines of a request": str(_default(web_protocol.RequestHandler.__init__, "max_headers")),
     "sources or users whose rate is remembered": (
         f"{limits._SOURCES:,} for each budget (service accounts: {limits._ACCOUNT_SOURCES:,})"
+    ),
+    "sources for which an accepted credential speaks": (
+        f"{gate._PROVEN_SOURCES:,}, for {gate.PROVEN_SECONDS / 60:g} minutes"
     ),
     "callers whose budget is remembered": f"{limits._CALLERS:,}",
     "addresses whose verdict is remembered, of each list of networks": str(networks._REMEMBERED),

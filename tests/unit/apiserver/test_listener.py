@@ -181,9 +181,11 @@ class TestGates:
             assert await silent.rest() == b""
 
 
+# Nobody waits for long, or for the rate; and for the endings that are no deadline's, nobody is hurried on a busy machine.
 SHORT = limits.Limits(
-    handshake_seconds=0.1, silence_seconds=0.1, head_seconds=0.2, anonymous_idle_seconds=0.1, connections_burst=100_000,
+    handshake_seconds=0.2, silence_seconds=0.1, head_seconds=0.2, anonymous_idle_seconds=0.1, connections_burst=100_000,
 )  # fmt: skip
+PATIENT = limits.Limits(connections_burst=100_000, handshake_seconds=60.0)
 HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00"
 
 
@@ -219,15 +221,10 @@ class Ending:
             assert b" 200 " in await line.rest()
 
     async def idle(self, opened: Door) -> None:
-        async with opened.line(CLIENT_TLS) as line:
-            assert (await line.ask("GET", "/")).status == 200
-            assert await line.rest() == b""
+        await self._until_it_ends(opened, wire.request("GET", "/"))
 
     async def slow_to_send_its_head(self, opened: Door) -> None:
-        async with opened.line(CLIENT_TLS) as line:
-            await line.send(b"GET / HT")
-            with contextlib.suppress(ConnectionError):
-                assert await line.rest() == b""
+        await self._until_it_ends(opened, b"GET / HT")
 
     async def aborted_in_a_request(self, opened: Door) -> None:
         async with opened.line(CLIENT_TLS) as line:
@@ -239,6 +236,13 @@ class Ending:
             await line.send(wire.request("GET", "/") * 50)
             await line.reader.readexactly(20)
             line.writer.transport.abort()
+
+    async def _until_it_ends(self, opened: Door, words: bytes) -> None:
+        # On a busy machine even the handshake may take too long; that is an ending, too.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            async with opened.line(CLIENT_TLS) as line:
+                await line.send(words)
+                await line.rest()
 
     async def _say(self, opened: Door, words: bytes, *, reset: bool = False, wait: bool = False) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.port)
@@ -255,15 +259,15 @@ class Ending:
 
 
 CLIENT_TLS = client()
-# What needs no TLS, and no deadline, costs little.
+# What needs no TLS costs little.
 ENDINGS = {
-    "reset_before_the_handshake": 600,
-    "reset_in_the_handshake": 600,
-    "a_failed_handshake": 600,
-    "silent_and_given_up": 100,
-    "a_handshake_that_takes_too_long": 100,
-    **dict.fromkeys(("ended_by_the_client", "ended_by_the_server", "idle"), 30),
-    **dict.fromkeys(("slow_to_send_its_head", "aborted_in_a_request", "aborted_in_an_answer"), 30),
+    **dict.fromkeys(("reset_before_the_handshake", "reset_in_the_handshake", "a_failed_handshake"), 600),
+    **dict.fromkeys(("ended_by_the_client", "ended_by_the_server"), 30),
+    **dict.fromkeys(("aborted_in_a_request", "aborted_in_an_answer"), 30),
+}
+DEADLINES = {
+    **dict.fromkeys(("silent_and_given_up", "a_handshake_that_takes_too_long"), 100),
+    **dict.fromkeys(("idle", "slow_to_send_its_head"), 30),
 }
 
 
@@ -271,12 +275,15 @@ class TestCounts:
     """Whatever its end, a connection is counted down once. `test_gate` has ten thousand that need no network."""
 
     @pytest.mark.slow
-    async def test_counts_return_to_zero_after_every_ending(self, door: Opener) -> None:
+    @pytest.mark.parametrize(("bounds", "endings"), [(PATIENT, ENDINGS), (SHORT, DEADLINES)])
+    async def test_counts_return_to_zero_after_every_ending(
+        self, door: Opener, bounds: limits.Limits, endings: dict[str, int]
+    ) -> None:
         told: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
         ending = Ending()
-        async with door(SHORT) as opened:
-            due = iter([name for name, count in ENDINGS.items() for _ in range(count)])
+        async with door(bounds) as opened:
+            due = iter([name for name, count in endings.items() for _ in range(count)])
 
             async def work() -> None:
                 for name in due:

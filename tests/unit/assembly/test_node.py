@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from handfast.client import api, certificates
 from handfast.node import agent, bootstrap, certificate_store
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.node import pairing
-from tests.world.clock import START, MovableClock
+from tests.world.clock import START, MovableClock, settle
 
 FRESH: dict[str, Any] = {"begins": START - pairing.HOUR, "lasts": 100 * pairing.HOUR}
 
@@ -103,6 +104,48 @@ class TestObtain:
         machine.client.before = fail
         with pytest.raises(status.StatusError, match="broken"):
             await machine.obtain()
+
+    @pytest.mark.parametrize(
+        "trouble",
+        [
+            status.StatusError("TooManyRequests", "later", retry_after=3),
+            errors.Unavailable("reset", reason="Unreachable"),
+        ],
+    )
+    async def test_a_server_that_is_busy_is_asked_again(self, machine, trouble):
+        """As behind an address that many share: the certificate is there, and only its first use is put off."""
+        left = [trouble]
+
+        def busy(*_):
+            if left:
+                raise left.pop()
+
+        machine.client.before = busy
+        begun = machine.clock.monotonic()
+        task = asyncio.ensure_future(machine.obtain())
+        while not task.done():
+            await settle(25)
+            await machine.clock.advance(0.25)
+        assert task.result().fresh
+        assert machine.clock.monotonic() - begun >= (3 if isinstance(trouble, status.StatusError) else 1)
+
+    @pytest.mark.parametrize(
+        "trouble",
+        [
+            status.StatusError("TooManyRequests", "later", retry_after=30),
+            errors.Unavailable("reset", reason="Unreachable"),
+        ],
+    )
+    async def test_a_server_that_stays_busy_is_given_up(self, machine, trouble):
+        def busy(*_):
+            raise trouble
+
+        machine.client.before = busy
+        task = asyncio.ensure_future(machine.obtain())
+        while not task.done():
+            await settle(25)
+            await machine.clock.advance(0.25)
+        assert task.exception() is trouble
 
     async def test_a_token_is_no_certificate(self, machine):
         machine.config(machine.where.kubeconfig)

@@ -474,6 +474,39 @@ class TestLogin:
         if reason == "TokenRefused":
             assert "2h ahead of" in str(error.hint)
 
+    @pytest.mark.parametrize("trouble", [dataclasses.replace(status(429), retry_after=7), TROUBLE.UNREACHABLE])
+    async def test_a_server_that_is_busy_is_asked_again(self, clock, trouble):
+        """As behind an address that many share: see decision 31."""
+        begun, left = clock.monotonic(), [trouble, trouble]
+        servers = Servers(clock, a=lambda **_: left.pop() if left else b"")
+        search = searching.Discovery(clock, ask=servers)
+        assert await run(clock, search.login(self.FOUND, TOKEN, signs=True))
+        assert len(servers.asked) == 3
+        # Not before it was told to.
+        assert clock.monotonic() - begun >= (14 if trouble is not TROUBLE.UNREACHABLE else 4)
+
+    async def test_a_server_that_stays_busy_is_given_up(self, clock):
+        servers = Servers(clock, a=lambda **_: status(429))
+        search = searching.Discovery(clock, ask=servers, timeout=60.0)
+        error = await refusal(run(clock, search.login(self.FOUND, TOKEN, signs=True)))
+        assert (error.reason, error.message) == (
+            "ServerNotReady", f"gave up after 60s: {A} is busy: it answered 429, too many requests",
+        )  # fmt: skip
+
+
+class TestBusy:
+    async def test_who_is_told_to_come_later_goes_on_where_it_was(self, clock):
+        """The second of two fetches is asked again, and not both."""
+        answers = [document(), status(429), status(429), document()]
+        servers = Servers(clock, a=lambda **_: answers.pop(0))
+        assert (await by_token(servers, "a")).server == A
+        assert servers.asked == [("a", False, False), *[("a", True, False)] * 3]
+
+    async def test_what_was_heard_is_told_when_the_time_is_up(self, clock):
+        servers = Servers(clock, a=lambda **_: dataclasses.replace(status(429), retry_after=30))
+        error = await refusal(by_token(servers, "a", timeout=20.0))
+        assert error.message == f"gave up after 20s: {A} is busy: it answered 429, too many requests"
+
 
 def test_merged():
     assert searching.merged([A, "https://a:6443/"], [B, "https://A:6443", "https://c"]) == [A, B, "https://c"]

@@ -292,6 +292,14 @@ class TestRun:
             times = [at for at, _ in stage.server.asked]
             assert all(abs(later - earlier - 2520) < 2 for earlier, later in itertools.pairwise(times))
 
+    async def test_not_before_it_is_told_to(self, stage: Stage):
+        stage.server.script = [status.StatusError("TooManyRequests", "later", retry_after=50)]
+        async with stage.running() as manager:
+            await stage.passes(49)
+            assert len(stage.server.asked) == 1
+            await stage.passes(2)
+            assert manager.usable()
+
     async def test_back_off_for_ever_with_one_key(self, stage: Stage):
         stage.server.script = [errors.Unavailable("down", reason="Unreachable") for _ in range(12)]
         async with stage.running() as manager:
