@@ -6,8 +6,10 @@
 2. The ConfigMap is made where it is absent, with the CA of the data directory. If it is deleted, that CA counts again
    at once, and the ConfigMap is made anew. That CA may be replaced by others while the server runs (`begin_with`); a
    ConfigMap that is there is not changed by it.
-3. Content that is no bundle of CA certificates changes nothing: the last good bundle stays in force (at start: the CA
-   of the data directory), and `trouble` says so until it is mended.
+3. Admission refuses what is no bundle of CA certificates. Where such a thing is stored all the same, a certificate that
+   cannot be used is left out, here and in the history, and the others count. Content without a single good one changes
+   nothing: the last good bundle stays in force (at start: the CA of the data directory). `trouble` says either until it
+   is mended.
 4. Every CA that was ever trusted goes on passing the TLS handshake, so that certificates of one that was removed are
    told 401 and not a broken connection. They are kept in ConfigMap kube-system/handfast-client-ca-history, for the next
    start; the oldest are dropped when there are too many. That ConfigMap lets nobody in.
@@ -22,13 +24,15 @@ Who may write the bundle is `client_ca_admission`; what a chain is worth under i
 | a writer to kube-system | the history | add a CA of their own to it | 4: it only passes the handshake | test_the_history_lets_nobody_in |
 | who damages the bundle | a broken ConfigMap | lock everybody out | 3 | test_what_cannot_be_read_changes_nothing |
 | who damages the history | a broken ConfigMap | stop the server from starting | 4 | test_a_broken_history_is_replaced |
+| … | a CA that the library cannot read, among others | … | 3 | test_one_unreadable_ca_of_the_history_is_left_out |
+| a holder of a retired first CA's key | one CA in the bundle that nobody can read | have the first count again at the next start | 3 | test_one_unreadable_ca_is_left_out |
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -36,7 +40,7 @@ import structlog
 from handfast import errors
 from handfast.api import defaults, jsonpath, kinds, objects, status
 from handfast.apiserver import identity, states, storage, strategies
-from handfast.pki import bundles
+from handfast.pki import bundles, certificates, pem
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
@@ -57,18 +61,37 @@ _SYSTEM: Final = identity.User("system:apiserver", (access.MASTERS,))
 
 
 def read(document: Mapping[str, Any]) -> bundles.TrustBundle:
-    """The bundle in the ConfigMap; Refused, with the position of what is wrong, if there is none."""
-    return _bundle(document, KEY)
+    """The bundle in the ConfigMap; Refused, with the position of what is wrong, if it is not good in every part."""
+    ders = _certificates(document, KEY)
+    bundle = bundles.TrustBundle.of(ders)
+    for number, der in enumerate(ders, start=1):
+        _require_usable(number, der)
+    return bundle
 
 
-def _bundle(document: Mapping[str, Any], key: str) -> bundles.TrustBundle:
+def _certificates(document: Mapping[str, Any], key: str) -> list[bytes]:
     found = jsonpath.at(document, "data", key)
     if not isinstance(found, str):
         raise errors.Refused(f"there is no key {key}", reason="NoBundle")
-    bundle = bundles.TrustBundle.from_pem(found.encode("utf-8", "replace"))
-    for number, der in enumerate(bundle.ders, start=1):
-        _require_usable(number, der)
-    return bundle
+    return pem.certificates_from_pem(found.encode("utf-8", "replace"))
+
+
+def _stored(document: Mapping[str, Any], key: str) -> tuple[bundles.TrustBundle, list[bundles.LeftOut]]:
+    """What can be used of a bundle that is stored (3.), and what cannot; Refused if nothing can."""
+    ders = _certificates(document, key)
+    bundle, left = bundles.TrustBundle.readable(ders)
+    unusable = list(left)
+    for number, der in enumerate(ders, start=1):
+        if der in bundle.ders:
+            try:
+                _require_usable(number, der)
+            except errors.Refused as refused:
+                unusable.append(bundles.LeftOut(number, certificates.fingerprint(der), refused.message))
+    gone = {each.fingerprint for each in unusable}
+    kept = [anchor.der for anchor in bundle.anchors if anchor.fingerprint not in gone]
+    if not kept:
+        raise errors.Refused("; ".join(map(str, unusable)), reason="NoBundle")
+    return bundles.TrustBundle.of(kept), unusable
 
 
 def _require_usable(number: int, der: bytes) -> None:
@@ -77,9 +100,7 @@ def _require_usable(number: int, der: bytes) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
     except (ssl.SSLError, ValueError):
-        raise errors.Refused(
-            f"certificate {number} (of those in force longest first) cannot be used for TLS", reason="Malformed"
-        ) from None
+        raise errors.Refused(f"certificate {number}: it cannot be used for TLS", reason="Malformed") from None
 
 
 class ClientCAs:
@@ -101,6 +122,8 @@ class ClientCAs:
         self._admit = admit
         self._kind = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
         self._ever = initial
+        # Fingerprints of what was left out of the history.
+        self._told: set[str] = set()
         self._work = asyncio.Event()
         self.bundle = initial
         # What is wrong with the ConfigMap, until it is mended.
@@ -111,7 +134,7 @@ class ClientCAs:
         collection = self._replica.collection(_PREFIX)
         history = collection.get(NAMESPACE, HISTORY)
         if history is not None:
-            self._remember(_readable(history))
+            self._remember(self._recalled(history))
         self._take(collection.get(NAMESPACE, NAME))
         collection.listen(self, self._note)
 
@@ -146,7 +169,7 @@ class ClientCAs:
         found = collection.get(NAMESPACE, HISTORY)
         if found is not None:
             # Other servers write here too.
-            self._remember(_readable(found))
+            self._remember(self._recalled(found))
         wanted = _newest(self._ever)
         if found is None or wanted.to_pem().decode() != jsonpath.at(found.document(), "data", HISTORY_KEY):
             await self._write(found, HISTORY, HISTORY_KEY, wanted)
@@ -175,12 +198,13 @@ class ClientCAs:
 
     def _take(self, item: states.Item | None) -> None:
         """Judge by the bundle of this ConfigMap from now on."""
+        left: Sequence[bundles.LeftOut] = ()
         # 2.
         if item is None:
             bundle = self._initial
         else:
             try:
-                bundle = read(item.document())
+                bundle, left = _stored(item.document(), KEY)
             # 3.
             except errors.Refused as refused:
                 self.trouble = (
@@ -189,6 +213,9 @@ class ClientCAs:
                 _log.error("the client CAs cannot be read", error=self.trouble)
                 return
         self.trouble = None
+        if left:
+            self.trouble = f"ConfigMap {NAMESPACE}/{NAME}, {KEY}: {'; '.join(map(str, left))}; the others are in force"
+            _log.error("a client CA cannot be read", error=self.trouble)
         self._remember(bundle)
         if bundle.digest == self.bundle.digest:
             return
@@ -205,6 +232,24 @@ class ClientCAs:
         if new:
             self._ever = self._ever.add(*new)
             self._admit(bundles.TrustBundle.of(new).to_pem().decode())
+
+    def _recalled(self, item: states.Item) -> bundles.TrustBundle:
+        """What can be used of the history; each certificate that cannot is told of once."""
+        try:
+            bundle, left = _stored(item.document(), HISTORY_KEY)
+        except errors.Refused as refused:
+            _log.warning("the history of client CAs cannot be read and is begun anew", error=refused.message)
+            return bundles.TrustBundle.of(())
+        for each in left:
+            if each.fingerprint not in self._told:
+                self._told.add(each.fingerprint)
+                _log.warning(
+                    "a CA in the history of client CAs cannot be read and is left out",
+                    position=each.number,
+                    fingerprint=each.fingerprint,
+                    error=each.why,
+                )
+        return bundle
 
     async def _write(self, old: states.Item | None, name: str, key: str, bundle: bundles.TrustBundle) -> None:
         text = bundle.to_pem().decode()
@@ -223,14 +268,6 @@ class ClientCAs:
 
 def _config_map(name: str, data: Mapping[str, str]) -> objects.Document:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(data)}
-
-
-def _readable(item: states.Item) -> bundles.TrustBundle:
-    try:
-        return _bundle(item.document(), HISTORY_KEY)
-    except errors.Refused as refused:
-        _log.warning("the history of client CAs cannot be read and is begun anew", error=refused.message)
-        return bundles.TrustBundle.of(())
 
 
 def _newest(bundle: bundles.TrustBundle) -> bundles.TrustBundle:

@@ -26,11 +26,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from handfast import errors
-from handfast.pki import certificates, keys, names, pem, profiles, template, usages
+from handfast.pki import certificates, fences, keys, names, pem, profiles, template, usages
 
 _SAMPLE = names.Subject(common_name="sample")
 # One for each set of usages: a handful, unless someone asks for odd ones on purpose.
 _TEMPLATES = 64
+_FENCE = fences.Fence("a certificate with these names cannot be written", reason="BadName")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,8 @@ class Authority:
             raise errors.Refused("a certificate needs a subject or an alternative name", reason="BadName")
         window = (not_before, not_after)
         if profile.is_ca:
-            builder = _builder(public_key, subject, sans, profile, window).issuer_name(self._name)
+            with _FENCE:
+                builder = _builder(public_key, subject, sans, profile, window).issuer_name(self._name)
             return _sign(builder, self._key, self._identifier, public_key)
         return self._leaf(public_key, subject, sans, profile, window)
 
@@ -125,7 +127,8 @@ class Authority:
     ) -> Issued:
         made = self._template(profile, window)
         serial = new_serial()
-        tbs = made.tbs(serial, window, subject, public_key.spki, sans)
+        with _FENCE:
+            tbs = made.tbs(serial, window, subject, public_key.spki, sans)
         return _issued(made.certificate(tbs, self._key.sign(tbs)), serial, window, public_key)
 
     def _template(

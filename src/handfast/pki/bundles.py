@@ -11,6 +11,9 @@ It does not fetch, store or publish bundles, and does not verify chains: see `ch
    key is believed by each of them. All of them go.
 5. Retiring the last anchor is refused: a bundle that trusts nobody locks everyone out, and an empty file is more often
    an accident than a wish.
+6. Where a bundle is given, one certificate that is no anchor refuses all of it, by its position: whoever gives it can mend
+   it. Where one was stored before (`readable`), it is left out and told of, and the others count: leaving out takes trust
+   away and never adds any.
 
 A rollover is: `add` the new CA, publish; sign with it once everyone has the bundle; `retire` the old one when the last
 certificate under it has expired. Between the two both are trusted (`in_force`).
@@ -25,6 +28,18 @@ from dataclasses import dataclass
 
 from handfast import errors
 from handfast.pki import certificates, pem
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A certificate of a stored bundle that cannot be an anchor: its position, its SHA-256 in hex, and why."""
+
+    number: int
+    fingerprint: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"certificate {self.number} (SHA-256 {self.fingerprint}) is left out: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,20 @@ class TrustBundle:
         # 3.
         anchors = tuple(sorted(found.values(), key=lambda anchor: (anchor.not_before, anchor.fingerprint)))
         return cls(anchors, hashlib.sha256("\n".join(sorted(found)).encode("ascii")).hexdigest())
+
+    @classmethod
+    def readable(cls, ders: Iterable[bytes]) -> tuple[TrustBundle, tuple[LeftOut, ...]]:
+        """The bundle of those that are anchors, and those that are not (6)."""
+        found: list[bytes] = []
+        left: list[LeftOut] = []
+        for number, der in enumerate(ders, start=1):
+            try:
+                certificates.require_ca(certificates.read(der))
+            except errors.Refused as refused:
+                left.append(LeftOut(number, certificates.fingerprint(der), refused.message))
+            else:
+                found.append(der)
+        return cls.of(found), tuple(left)
 
     @classmethod
     def from_pem(cls, data: bytes) -> TrustBundle:

@@ -7,6 +7,8 @@ It does not verify anything: whoever needs to believe the facts asks `chains.ver
 2. Its extensions parse, and none occurs twice.
 3. Its public key is one that `keys` accepts.
 4. Its names are ones that `names` accepts.
+
+Whatever the library thinks of it, it is read or refused: all that is asked of the library is asked inside a fence.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cryptography import exceptions, x509
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import types
 
 from handfast import errors
-from handfast.pki import keys, names, usages
+from handfast.pki import fences, keys, names, usages
 
 MAX_BYTES = 64 << 10
+
+_FENCE = fences.Fence("not a certificate in DER, or one with broken or repeated extensions", reason="Malformed")
+_KEY_FENCE = fences.Fence("the public key's kind or curve is not supported", reason="BadKey")
 
 Signed = x509.Certificate | x509.CertificateSigningRequest
 _T = TypeVar("_T", bound=x509.ExtensionType)
@@ -71,12 +76,10 @@ def load(der: bytes) -> x509.Certificate:
     # 1.
     if len(der) > MAX_BYTES:
         raise _malformed(f"a certificate of {len(der)} bytes; at most {MAX_BYTES} are read")
-    try:
+    with _FENCE:
         certificate = x509.load_der_x509_certificate(der)
         # 2. The library reads extensions only when asked.
         _ = certificate.extensions
-    except (ValueError, TypeError, x509.DuplicateExtension, x509.InvalidVersion, exceptions.UnsupportedAlgorithm):
-        raise _malformed("not a certificate in DER, or one with broken or repeated extensions") from None
     return certificate
 
 
@@ -88,11 +91,17 @@ def read(der: bytes) -> Certificate:
 def validity(der: bytes) -> tuple[datetime.datetime, datetime.datetime]:
     """notBefore and notAfter, after checks 1 and 2: for whoever needs nothing else."""
     certificate = load(der)
-    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    with _FENCE:
+        return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
 def facts(certificate: x509.Certificate, der: bytes) -> Certificate:
     """Checks 3 and 4 on a loaded certificate; for this room only."""
+    with _FENCE:
+        return _facts(certificate, der)
+
+
+def _facts(certificate: x509.Certificate, der: bytes) -> Certificate:
     subject, issuer = names.both_of(certificate)
     constraints = extension(certificate, x509.BasicConstraints)
     key_usage = extension(certificate, x509.KeyUsage)
@@ -144,10 +153,8 @@ def public_key(signed: Signed) -> keys.PublicKey:
 
 def library_key(signed: Signed) -> types.PublicKeyTypes:
     """The library's public key of a certificate or request, not judged yet; for this room only."""
-    try:
+    with _KEY_FENCE:
         return signed.public_key()
-    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
-        raise errors.Refused("the public key's kind or curve is not supported", reason="BadKey") from None
 
 
 def _malformed(message: str) -> errors.Refused:

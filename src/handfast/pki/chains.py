@@ -52,12 +52,14 @@ from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from handfast import errors
-from handfast.pki import bundles, certificates, names, refusals
+from handfast.pki import bundles, certificates, fences, names, refusals
 
 MAX_CHAIN = 10
 MAX_DEPTH = 8
 
 ChainRefused = refusals.ChainRefused
+# 2. Whatever the library finds wrong, at whichever check.
+_FENCE = fences.Fence("a certificate of the chain cannot be read", reason="Malformed", kind=ChainRefused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,13 @@ def verify(
     """The eleven checks on a chain in DER, the peer's own certificate first."""
     if now.tzinfo is None:
         raise errors.Misuse("an instant needs its time zone")
+    with _FENCE:
+        return _verify(chain, roots, purpose, now)
+
+
+def _verify(
+    chain: Sequence[bytes], roots: bundles.TrustBundle, purpose: Client | Server, now: datetime.datetime
+) -> Verified:
     # 1.
     if not 1 <= len(chain) <= MAX_CHAIN:
         raise ChainRefused(f"a chain has 1 to {MAX_CHAIN} certificates, this one {len(chain)}", reason="Malformed")

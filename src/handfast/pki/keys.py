@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, types
 
 from handfast import errors
-from handfast.pki import pem
+from handfast.pki import fences, pem
 
 MIN_RSA_BITS = 2048
 MAX_RSA_BITS = 8192
@@ -64,6 +64,8 @@ _FOREIGN = {
     "DSA PRIVATE KEY": "DSA keys are not accepted",
     "OPENSSH PRIVATE KEY": "OpenSSH's own key format is not accepted; convert it to PKCS#8",
 }
+_SPKI_FENCE = fences.Fence("not a SubjectPublicKeyInfo", reason="BadKey")
+_SIGNATURE_FENCE = fences.Fence("the signature cannot be compared with this key", reason="BadSignature")
 
 Signing = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 Verifying = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
@@ -84,16 +86,17 @@ class PublicKey:
 
     def require_signature(self, signature: bytes, data: bytes) -> None:
         """Return if `signature` over `data` was made by this key, else refuse."""
-        key = serialization.load_der_public_key(self.spki)
-        try:
-            if isinstance(key, ec.EllipticCurvePublicKey):
-                key.verify(signature, data, _ECDSA[self.kind])
-            elif isinstance(key, rsa.RSAPublicKey):
-                key.verify(signature, data, padding.PKCS1v15(), _HASHES[self.kind])
-            else:
-                _ed25519(key).verify(signature, data)
-        except exceptions.InvalidSignature:
-            raise errors.Refused("the signature was not made by this key", reason="BadSignature") from None
+        with _SIGNATURE_FENCE:
+            key = serialization.load_der_public_key(self.spki)
+            try:
+                if isinstance(key, ec.EllipticCurvePublicKey):
+                    key.verify(signature, data, _ECDSA[self.kind])
+                elif isinstance(key, rsa.RSAPublicKey):
+                    key.verify(signature, data, padding.PKCS1v15(), _HASHES[self.kind])
+                else:
+                    _ed25519(key).verify(signature, data)
+            except exceptions.InvalidSignature:
+                raise errors.Refused("the signature was not made by this key", reason="BadSignature") from None
 
 
 class PrivateKey:
@@ -155,27 +158,25 @@ def private_from_pem(data: bytes, *, ignoring: Sequence[str] = ()) -> PrivateKey
             )
     if len(found) != 1:
         raise _refused(f"expected exactly one private key, found {len(found)}")
-    try:
-        # Re-encoded, so that the library also holds the content to its label.
-        key = serialization.load_pem_private_key(pem.encode(found[0].label, found[0].der), None)
-    except exceptions.UnsupportedAlgorithm:
-        raise _refused("the private key's kind or curve is not supported") from None
-    except (ValueError, TypeError):
-        raise _refused(f"the content of the {found[0].label} block is not such a key") from None
-    if not isinstance(key, Signing):
-        raise _foreign(key)
-    return PrivateKey(key)
+    with fences.Fence(f"the content of the {found[0].label} block is not such a key", reason="BadKey"):
+        try:
+            # Re-encoded, so that the library also holds the content to its label.
+            key = serialization.load_pem_private_key(pem.encode(found[0].label, found[0].der), None)
+        except exceptions.UnsupportedAlgorithm:
+            raise _refused("the private key's kind or curve is not supported") from None
+        if not isinstance(key, Signing):
+            raise _foreign(key)
+        return PrivateKey(key)
 
 
 def public_from_spki(spki: bytes) -> PublicKey:
     """A public key from its SubjectPublicKeyInfo, after checks 1 to 3."""
-    try:
-        key = serialization.load_der_public_key(spki)
-    except exceptions.UnsupportedAlgorithm:
-        raise _refused("the public key's kind or curve is not supported") from None
-    except (ValueError, TypeError):
-        raise _refused("not a SubjectPublicKeyInfo") from None
-    return judge(key)
+    with _SPKI_FENCE:
+        try:
+            key = serialization.load_der_public_key(spki)
+        except exceptions.UnsupportedAlgorithm:
+            raise _refused("the public key's kind or curve is not supported") from None
+        return judge(key)
 
 
 def publics_from_pem(data: bytes) -> list[PublicKey]:

@@ -28,6 +28,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from handfast import errors
+from handfast.pki import fences
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 _T = TypeVar("_T")
@@ -54,6 +55,7 @@ _ORDER = tuple(
 # The library's reader of texts refuses common names past 64 octets; under another OID it takes them (see `_read`).
 _STAND_IN = x509.ObjectIdentifier("2.5.4.3.1")
 
+_FENCE = fences.Fence("a distinguished name that cannot be read", reason="BadName")
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _DNS = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]+")
@@ -74,10 +76,8 @@ class Subject:
     @classmethod
     def parse(cls, text: str) -> Subject:
         """The inverse of `str`: RFC 4514, such as `CN=system:node:a,O=system:nodes`."""
-        try:
+        with fences.Fence(f"{text!r} is not a distinguished name such as CN=jane,O=developers", reason="BadName"):
             name = x509.Name.from_rfc4514_string(text, {"CN": _STAND_IN})
-        except (ValueError, TypeError):
-            raise _refused(f"{text!r} is not a distinguished name such as CN=jane,O=developers") from None
         return _subject((_CN if part.oid == _STAND_IN else part.oid.dotted_string, part.value) for part in name)
 
 
@@ -199,13 +199,10 @@ def both_of(certificate: x509.Certificate) -> tuple[Subject, x509.Name]:
 
 
 def _read(name: Callable[[], _T]) -> _T:
-    try:
-        with warnings.catch_warnings():
-            # The library warns past 64 octets of common name; node names are longer, and Kubernetes takes them.
-            warnings.simplefilter("ignore")
-            return name()
-    except (ValueError, TypeError):
-        raise _refused("a distinguished name that cannot be read") from None
+    with _FENCE, warnings.catch_warnings():
+        # The library warns past 64 octets of common name; node names are longer, and Kubernetes takes them.
+        warnings.simplefilter("ignore")
+        return name()
 
 
 def to_name(subject: Subject) -> x509.Name:

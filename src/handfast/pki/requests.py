@@ -38,7 +38,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, types
 from cryptography.x509.oid import SignatureAlgorithmOID
 
 from handfast import errors
-from handfast.pki import certificates, keys, names, pem, usages
+from handfast.pki import certificates, fences, keys, names, pem, usages
 
 MAX_BYTES = 64 << 10
 
@@ -53,6 +53,11 @@ _ECDSA = {
     SignatureAlgorithmOID.ECDSA_WITH_SHA512: ec.ECDSA(hashes.SHA512()),
 }
 _NO_SANS = names.Sans()
+_WHOLE = fences.Fence("not a PKCS#10 certificate request in DER", reason="MalformedRequest")
+_ATTRIBUTES = fences.Fence(
+    "the request's attributes cannot be read, or one of them has several values", reason="MalformedRequest"
+)
+_EXTENSIONS = fences.Fence("the request's extensions cannot be read", reason="MalformedRequest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +104,12 @@ def parse_der(data: bytes) -> Request:
     # 1.
     if len(data) > MAX_BYTES:
         raise _refused(f"a certificate request of {len(data)} bytes; at most {MAX_BYTES} are read")
-    # 3.
-    try:
-        csr = x509.load_der_x509_csr(data)
-    except (ValueError, TypeError, x509.InvalidVersion):
-        raise _refused("not a PKCS#10 certificate request in DER") from None
+    # 3., and whatever the library finds wrong later.
+    with _WHOLE:
+        return _parsed(x509.load_der_x509_csr(data), data)
+
+
+def _parsed(csr: x509.CertificateSigningRequest, data: bytes) -> Request:
     # 4.
     key = certificates.library_key(csr)
     public = keys.judge(key)
@@ -149,22 +155,19 @@ def _require_possession(csr: x509.CertificateSigningRequest, key: types.PublicKe
 
 
 def _attributes(csr: x509.CertificateSigningRequest) -> list[x509.Attribute]:
-    try:
+    with _ATTRIBUTES:
         found = list(csr.attributes)
-    except (ValueError, TypeError):
-        raise _refused("the request's attributes cannot be read, or one of them has several values") from None
     if len({attribute.oid for attribute in found}) != len(found):
         raise _refused("an attribute occurs twice in the request")
     return found
 
 
 def _extensions(csr: x509.CertificateSigningRequest) -> x509.Extensions:
-    try:
-        return csr.extensions
-    except x509.DuplicateExtension as twice:
-        raise _refused(f"extension {twice.oid.dotted_string} occurs twice in the request") from None
-    except (ValueError, TypeError):
-        raise _refused("the request's extensions cannot be read") from None
+    with _EXTENSIONS:
+        try:
+            return csr.extensions
+        except x509.DuplicateExtension as twice:
+            raise _refused(f"extension {twice.oid.dotted_string} occurs twice in the request") from None
 
 
 def _refused(message: str) -> errors.Refused:

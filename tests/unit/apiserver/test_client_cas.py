@@ -9,19 +9,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+import structlog
 
 from handfast import errors
 from handfast.api import kinds
 from handfast.apiserver import client_cas, envelope, replica, states, storage
-from handfast.pki import bundles
+from handfast.pki import bundles, certificates
 from handfast.runtime import tasks
 from handfast.store import protocol, sqlite
+from tests.unit.pki import odd
 from tests.unit.pki.making import DAY, NOW, SERVER, Made, ca, leaf
 from tests.world import clock as clocks
 
 CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
 FIRST, SECOND, THIRD = ca("first"), ca("second"), ca("third")
 SERVING = leaf(FIRST, SERVER)
+ODD = odd.ca("cRLDistributionPoints", "x400Address")
 
 
 def bundle(*made: Made) -> bundles.TrustBundle:
@@ -29,7 +32,7 @@ def bundle(*made: Made) -> bundles.TrustBundle:
 
 
 def text(*made: Made) -> str:
-    return bundle(*made).to_pem().decode()
+    return b"".join(one.pem for one in made).decode()
 
 
 class FragileStorage(storage.Storage):
@@ -244,7 +247,8 @@ async def test_a_deleted_config_map_comes_back_with_the_first_ca(server: Server)
         ({}, "there is no key client-ca-file"),
         ({client_cas.KEY: ""}, "no CERTIFICATE block"),
         ({client_cas.KEY: "broken"}, "no CERTIFICATE block"),
-        ({client_cas.KEY: FIRST.pem.decode() + SERVING.pem.decode()}, "certificate 2: "),
+        ({client_cas.KEY: SERVING.pem.decode()}, "certificate 1 (SHA-256 "),
+        ({client_cas.KEY: FIRST.pem.decode() + "-----BEGIN CERTIFICATE-----\n"}, "PEM block 2"),
     ],
 )
 async def test_what_cannot_be_read_changes_nothing(server: Server, data: dict[str, str], says: str) -> None:
@@ -258,6 +262,56 @@ async def test_what_cannot_be_read_changes_nothing(server: Server, data: dict[st
     await server.choose(SECOND)
     assert server.cas.trouble is None
     assert len(server.trusted) == 1
+
+
+@pytest.mark.parametrize("bad", [ODD, SERVING], ids=["unreadable", "no CA"])
+async def test_one_unreadable_ca_is_left_out(store: protocol.Store, server: Server, bad: Made) -> None:
+    await server.choose(bad, SECOND)
+    assert server.cas.bundle.digest == bundle(SECOND).digest
+    trouble = str(server.cas.trouble)
+    assert f"certificate 1 (SHA-256 {certificates.fingerprint(bad.der)}) is left out: " in trouble
+    assert trouble.endswith("the others are in force")
+    await until_history(server, FIRST, SECOND)
+    await server.stop()
+    # The same counts after a restart; above all, not the CA of the directory.
+    again = await Server(store).start()
+    assert again.cas.bundle.digest == bundle(SECOND).digest
+    assert again.cas.trouble == trouble
+    await again.choose(SECOND)
+    assert not again.cas.trouble
+    await again.stop()
+
+
+async def test_one_unreadable_ca_of_the_history_is_left_out(store: protocol.Store, server: Server) -> None:
+    await server.put({client_cas.HISTORY_KEY: text(THIRD, ODD, SECOND)}, client_cas.HISTORY)
+    await server.stop()
+    with structlog.testing.capture_logs() as logs:
+        again = await Server(store).start()
+    assert again.admitted == {FIRST.der, SECOND.der, THIRD.der}
+    told = [entry for entry in logs if entry["event"].startswith("a CA in the history")]
+    assert {(entry["position"], entry["fingerprint"]) for entry in told} == {(2, certificates.fingerprint(ODD.der))}
+    assert "UnsupportedGeneralNameType" in told[0]["error"]
+    # Told of once: it is not in there any more.
+    await until_history(again, FIRST, SECOND, THIRD)
+    await again.stop()
+    with structlog.testing.capture_logs() as logs:
+        third = await Server(store).start()
+    assert not [entry for entry in logs if entry["event"].startswith("a CA in the history")]
+    await third.stop()
+
+
+async def test_what_tls_cannot_use_is_left_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = client_cas._require_usable
+
+    def require(number: int, der: bytes) -> None:
+        if der == THIRD.der:
+            raise errors.Refused(f"certificate {number}: it cannot be used for TLS", reason="Malformed")
+        real(number, der)
+
+    monkeypatch.setattr(client_cas, "_require_usable", require)
+    await server.choose(SECOND, THIRD)
+    assert server.cas.bundle.digest == bundle(SECOND).digest
+    assert "certificate 2: it cannot be used for TLS" in str(server.cas.trouble)
 
 
 async def test_unreadable_from_the_start(store: protocol.Store, server: Server) -> None:
