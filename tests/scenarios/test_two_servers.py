@@ -119,6 +119,24 @@ async def test_a_namespace_made_on_one_can_be_used_on_the_other_at_once(pair: Pa
         await other.create_config_map("first", namespace=name)
 
 
+async def test_a_create_waits_for_what_admission_has_to_know(pair: Pair) -> None:
+    """A namespace that was made elsewhere is there; one that is on its way out elsewhere takes nothing in."""
+    one, other, held = pair
+    for expected in (201, 403):
+        held.gate.clear()
+        if expected == 201:
+            made = await one.request("POST", "/api/v1/namespaces", {"metadata": {"name": "team"}})
+            assert made.status == 201
+        else:
+            assert (await one.request("DELETE", "/api/v1/namespaces/team")).status == 200
+        config_map = {"metadata": {"name": f"expects-{expected}"}}
+        creating = asyncio.ensure_future(other.request("POST", "/api/v1/namespaces/team/configmaps", config_map))
+        done, _ = await asyncio.wait([creating], timeout=0.2)
+        assert not done
+        held.gate.set()
+        assert (await creating).status == expected
+
+
 async def test_counter_incremented_from_both_sides_loses_nothing(pair: Pair) -> None:
     one, other, _ = pair
     await one.create_config_map("counter", n="0")

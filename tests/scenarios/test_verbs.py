@@ -36,6 +36,40 @@ async def test_create_fills_in_what_only_the_server_knows(world: worlds.World) -
     assert (await world.get(f"{PATH}/a")).json() == made
 
 
+DEPLOYMENT = {
+    "metadata": {"name": "d"},
+    "spec": {
+        "replicas": 3,
+        "revisionHistoryLimit": 2,
+        "selector": {"matchLabels": {"app": "d"}},
+        "template": {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}},
+    },
+}
+
+
+@pytest.mark.parametrize("verb", ["PUT", "PATCH"])
+async def test_what_an_update_leaves_out_gets_its_default_again(world: worlds.World, verb: str) -> None:
+    """Of the whole object, or of a part that the update adds."""
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    made = (await world.request("POST", path, DEPLOYMENT)).json()
+    assert made["spec"]["strategy"]["type"] == "RollingUpdate"
+    added = {"name": "more", "image": "i:2"}
+    if verb == "PUT":
+        spec = {key: DEPLOYMENT["spec"][key] for key in ("selector", "template")}  # type: ignore[index]
+        spec = {**spec, "template": {**spec["template"], "spec": {"containers": [added]}}}
+        answer = await world.request("PUT", f"{path}/d", {"metadata": {"name": "d"}, "spec": spec})
+    else:
+        nothing = dict.fromkeys(("replicas", "revisionHistoryLimit", "strategy", "progressDeadlineSeconds"))
+        spec = {**nothing, "template": {"spec": {"containers": [added]}}}
+        answer = await merge(world, f"{path}/d", {"spec": spec})
+    assert answer.status == 200, answer.body
+    found = answer.json()["spec"]
+    assert (found["replicas"], found["revisionHistoryLimit"], found["progressDeadlineSeconds"]) == (1, 10, 600)
+    assert found["strategy"] == made["spec"]["strategy"]
+    (container,) = found["template"]["spec"]["containers"]
+    assert (container["name"], container["imagePullPolicy"]) == ("more", "IfNotPresent")
+
+
 async def test_create_twice_is_already_exists(world: worlds.World) -> None:
     await world.create_config_map("a")
     answer = await world.request("POST", PATH, {"metadata": {"name": "a"}})

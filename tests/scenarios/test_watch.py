@@ -260,10 +260,13 @@ async def test_nothing_is_kept_of_a_watch_that_has_ended(world: worlds.World, en
     hub, pods = world.server.hub, "/api/v1/pods"
     idle = {name: len(value) for name, value in vars(hub).items() if isinstance(value, set | dict | list)}
     query = "&allowWatchBookmarks=true" + ("&timeoutSeconds=1" if ended_by == "its timeout" else "")
-    async with watching(world, query, pods) as stream:
+    # Somebody whose watches end with their token: that is noted, too.
+    token = {"Impersonate-User": "system:bootstrap:abcdef", "Impersonate-Group": "system:masters"}
+    async with watching(world, query, pods, **token) as stream:
         # The stream is there before the watch has begun; a bookmark comes only afterwards.
         while not hub._bookmarked:
             await asyncio.sleep(0)
+        assert hub._bound
         if ended_by == "its timeout":
             assert (await stream.next())["type"] == "BOOKMARK"
             with pytest.raises(EOFError):

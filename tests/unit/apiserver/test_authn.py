@@ -69,13 +69,16 @@ class TestNobody:
 class Tokens:
     """An authenticator that knows tokens by heart."""
 
-    def remembers(self, token: str) -> bool:
-        return token == "good"
-
-    def __init__(self, known: Mapping[str, identity.User], refused: Sequence[str] = ()) -> None:
+    def __init__(
+        self, known: Mapping[str, identity.User], refused: Sequence[str] = (), remembered: str | None = None
+    ) -> None:
         self._known = known
         self._refused = refused
+        self._remembered = remembered
         self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def remembers(self, token: str) -> bool:
+        return token == self._remembered
 
     def authenticate(
         self, token: str, audiences: tuple[str, ...], now: datetime.datetime
@@ -308,6 +311,44 @@ class TestTrust:
             peer_ = peer_of(leaf(ROOT, CLIENT, subject=f"u{number}"))
             assert authenticator.authenticate(peer_, None, NOW).name == f"u{number}"
             assert len(authenticator._verified) <= 3
+
+
+class TestRemembers:
+    """What is cheap to judge is let through where the rest has to wait for its budget: no more than that may be."""
+
+    JANE = leaf(ROOT, CLIENT, subject="jane")
+
+    def test_nothing_at_all_costs_little(self) -> None:
+        assert trusting(ROOT).remembers(peer_of(), None)
+
+    def test_a_chain_from_when_it_was_believed_until_the_bundle_changes(self) -> None:
+        authenticator, jane = trusting(ROOT), peer_of(self.JANE)
+        assert not authenticator.remembers(jane, None)
+        authenticator.authenticate(jane, None, NOW)
+        assert authenticator.remembers(jane, None)
+        assert authenticator.remembers(jane, "Bearer bad"), "the certificate wins"
+        assert not authenticator.remembers(peer_of(leaf(ROOT, CLIENT, subject="joe")), None)
+        authenticator.trust(bundles.TrustBundle.of([ROOT.der]))
+        assert not authenticator.remembers(jane, None)
+
+    def test_a_refused_chain_never(self) -> None:
+        authenticator, stranger = trusting(ROOT), peer_of(leaf(OTHER, CLIENT))
+        refusal(authenticator, [leaf(OTHER, CLIENT)])
+        assert not authenticator.remembers(stranger, None)
+
+    def test_a_token_that_any_of_its_judges_remembers(self) -> None:
+        rows = [authn.TokenRow(Tokens({}, remembered=one)) for one in ("a", "b")]
+        authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), rows)
+        for header, cheap in (("Bearer a", True), ("Bearer b", True), ("Bearer c", False), ("a", False), ("", False)):
+            assert authenticator.remembers(peer_of(), header) is cheap
+            assert authenticator.remembers(peer_of(self.JANE), header) is cheap, "an unknown chain is no hindrance"
+
+    @pytest.mark.parametrize(("longer", "cheap"), [(0, True), (1, False)])
+    def test_no_token_that_is_too_long_is_looked_at(self, longer: int, cheap: bool) -> None:
+        token = "x" * (authn.TOKEN_BYTES + longer)
+        rows = [authn.TokenRow(Tokens({}, remembered=token))]
+        authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), rows)
+        assert authenticator.remembers(peer_of(), f"Bearer {token}") is cheap
 
 
 def test_the_hash_of_a_chain_knows_where_certificates_end() -> None:

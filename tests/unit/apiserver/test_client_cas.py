@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import structlog
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 from handfast import errors
 from handfast.api import kinds
 from handfast.apiserver import client_cas, envelope, replica, states, storage
-from handfast.pki import bundles, certificates
+from handfast.pki import bundles, certificates, pem
 from handfast.runtime import tasks
 from handfast.store import protocol, sqlite
 from tests.unit.pki import odd
@@ -25,6 +27,11 @@ CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "confi
 FIRST, SECOND, THIRD = ca("first"), ca("second"), ca("third")
 SERVING = leaf(FIRST, SERVER)
 ODD = odd.ca("cRLDistributionPoints", "x400Address")
+
+
+# A CA that our parser reads and TLS does not: a name's text carries the tag of a time.
+_ODD = ca(x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "odd")])).der
+UNUSABLE = b"\x17\x03odd".join(_ODD.rsplit(b"\x0c\x03odd", 1))
 
 
 def bundle(*made: Made) -> bundles.TrustBundle:
@@ -68,8 +75,8 @@ class Server:
         self.cas = client_cas.ClientCAs(self.storage, self.clock, bundle(FIRST), self.trusted.append, self._admit)
         self.group = tasks.Group("test")
 
-    def _admit(self, pem: str) -> None:
-        new = set(bundles.TrustBundle.from_pem(pem.encode()).ders)
+    def _admit(self, text: str) -> None:
+        new = set(bundles.TrustBundle.from_pem(text.encode()).ders)
         assert not new & self.admitted, "only what is new is added"
         self.admitted |= new
 
@@ -162,6 +169,17 @@ async def test_without_a_config_map_another_ca_file_counts_at_once(store: protoc
     assert server.trusted == [bundle(SECOND)]
 
 
+async def test_a_ca_file_that_tls_cannot_use_changes_nothing(server: Server) -> None:
+    """The server goes on with what it had: where it was handed over to TLS, such a file would end it."""
+    with pytest.raises(errors.Refused, match=r"certificate [12]: it cannot be used for TLS") as caught:
+        server.cas.begin_with(bundles.TrustBundle.of([UNUSABLE, SECOND.der]))
+    assert caught.value.reason == "Malformed"
+    assert server.admitted == {FIRST.der}, "nothing of it passes the handshake"
+    await server.drop()
+    await server.copy.fresh()
+    assert server.cas.bundle == bundle(FIRST), "and where there is no ConfigMap, the file of before counts"
+
+
 async def test_a_new_cluster_gets_the_config_map(server: Server) -> None:
     found = await server.find()
     assert found is not None
@@ -249,6 +267,7 @@ async def test_a_deleted_config_map_comes_back_with_the_first_ca(server: Server)
         ({client_cas.KEY: "broken"}, "no CERTIFICATE block"),
         ({client_cas.KEY: SERVING.pem.decode()}, "certificate 1 (SHA-256 "),
         ({client_cas.KEY: FIRST.pem.decode() + "-----BEGIN CERTIFICATE-----\n"}, "PEM block 2"),
+        ({client_cas.KEY: pem.certificates_to_pem([UNUSABLE]).decode()}, "cannot be used for TLS"),
     ],
 )
 async def test_what_cannot_be_read_changes_nothing(server: Server, data: dict[str, str], says: str) -> None:

@@ -67,6 +67,15 @@ class TestBuckets:
         assert len(buckets._state) == 10
         assert buckets.wait("flood", 0.0) > 0.0
 
+    def test_the_one_not_seen_for_longest_is_forgotten(self) -> None:
+        buckets = limits.Buckets(rate=1.0, burst=1, sources=3)
+        for source in "abca":
+            buckets.wait(source, 0.0)
+        for newcomer, remembered in (("d", "cad"), ("e", "ade"), ("d", "aed"), ("f", "edf")):
+            buckets.wait(newcomer, 0.0)
+            # Who is remembered has to wait; who is forgotten may begin anew.
+            assert {source for source in "abcdef" if buckets.look(source, 0.0) > 0.0} == set(remembered)
+
     def test_given_back(self) -> None:
         buckets = limits.Buckets(rate=1.0, burst=1)
         for _ in range(3):

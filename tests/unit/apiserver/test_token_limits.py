@@ -290,6 +290,32 @@ async def test_not_looked_at(server: Server, facts: dict[str, Any]) -> None:
     await server.ask(**{"document": csr(), **facts})
 
 
+async def test_limits_that_cannot_be_read_let_nobody_in(servers: tuple[Server, Server]) -> None:
+    one, other = servers
+    await one.put(max_uses="2")
+    # What was readable is remembered, and is no help once it is not.
+    await one.ask(csr("worker-1"))
+    found = await other.secret()
+    await other.storage.replace(SECRETS, limits_of(found, "many"), found)
+    version = (await one.secret()).version
+    asked = await asyncio.gather(*(one.ask(csr(f"w-{number}")) for number in range(3)), return_exceptions=True)
+    assert [getattr(each, "why", each) for each in asked] == ["BadTokenLimits"] * 3
+    said = str(getattr(asked[0], "message", ""))
+    assert "the limits of bootstrap token foobar cannot be read: handfast.dev/max-uses: " in said
+    assert (await one.secret()).version == version, "nothing is written on it"
+    # As soon as it is mended, the use of before counts.
+    found = await other.secret()
+    await other.storage.replace(SECRETS, limits_of(found, "2"), found)
+    await one.ask(csr("worker-2"))
+    assert (await one.why(csr("worker-3"))).why == "TokenUsedUp"
+
+
+def limits_of(found: states.Item, max_uses: str) -> objects.Document:
+    document = found.document()
+    document["metadata"]["annotations"][limits.MAX_USES_KEY] = max_uses
+    return document
+
+
 async def test_no_turn_is_kept(server: Server) -> None:
     await server.put()
     await server.ask(csr())

@@ -124,6 +124,60 @@ class TestSave:
         assert (caught.value.reason, names(store), store.load()) == ("NoSpace", there, before)
 
 
+class TestPowerCut:
+    """A name in a directory is durable only when the directory is: what comes next must not come before."""
+
+    @pytest.fixture
+    def steps(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """What is made durable, and what gets or loses a name, in order."""
+        told: list[str] = []
+        plain = {name: getattr(os, name) for name in ("fsync", "link", "replace", "unlink")}
+
+        def fsync(descriptor: int) -> None:
+            told.append("sync directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync file")
+            plain["fsync"](descriptor)
+
+        def naming(name: str) -> Any:
+            def call(*arguments: Any, **named: Any) -> Any:
+                done = plain[name](*arguments, **named)
+                told.append(f"{name} {pathlib.Path(arguments[-1]).name}")
+                return done
+
+            return call
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        for name in ("link", "replace", "unlink"):
+            monkeypatch.setattr(os, name, naming(name))
+        return told
+
+    def test_the_key_is_durable_before_it_is_given_away(self, store, steps):
+        store.pending_key()
+        # The directory is new: its own name comes first.
+        assert steps == ["sync directory", "sync file", f"replace {PREFIX}.key.tmp", "sync directory"]
+
+    def test_the_pair_is_durable_before_the_link_and_the_link_before_the_key_goes(self, store, steps):
+        key = store.pending_key()
+        steps.clear()
+        path = store.save(pairing.pair(key=key))
+        assert [step for step in steps if not step.startswith("unlink .")] == [
+            "sync file",
+            f"link {path.name}",
+            "sync directory",
+            f"replace {PREFIX}-current.pem",
+            "sync directory",
+            f"unlink {PREFIX}.key.tmp",
+            "sync directory",
+        ]
+
+    def test_a_mended_link_is_durable(self, store, steps):
+        path = store.save(pairing.pair())
+        store.current.unlink()
+        steps.clear()
+        assert store.load() is not None
+        assert store.current.readlink() == path
+        assert steps == [f"replace {PREFIX}-current.pem", "sync directory"]
+
+
 def refusing(monkeypatch: pytest.MonkeyPatch, name: str, when: Any, code: int = errno.EACCES) -> None:
     plain = getattr(os, name)
 

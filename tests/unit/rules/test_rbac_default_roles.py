@@ -52,6 +52,42 @@ def test_rules_are_valid(name: str, rules: tuple[rbac.PolicyRule, ...]):
         assert rbac.parse([rule.document()]) == (rule,)
 
 
+@pytest.mark.parametrize(
+    "signer", ["kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown"]
+)
+def test_who_approves_for_one_signer_does_that_and_nothing_else(signer: str):
+    role = rbac_default_roles.CLUSTER_ROLES[f"system:certificates.k8s.io:{signer}-approver"]
+    assert [rule.document() for rule in role] == [
+        {
+            "verbs": ["approve"],
+            "apiGroups": ["certificates.k8s.io"],
+            "resources": ["signers"],
+            "resourceNames": [f"kubernetes.io/{signer}"],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, resource",
+    [
+        ("system:certificates.k8s.io:certificatesigningrequests:nodeclient", "nodeclient"),
+        ("system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "selfnodeclient"),
+        ("system:certificates.k8s.io:certificatesigningrequests:selfnodeserver", "selfnodeserver"),
+        ("system:csr-approver:approve-node-client-csr", "nodeclient"),
+        ("handfast:node-recovery", "nodeclient"),
+    ],
+)
+def test_whose_requests_are_approved_by_themselves(name: str, resource: str):
+    """The approving controller asks whether the requester may `create` this."""
+    assert [rule.document() for rule in rbac_default_roles.CLUSTER_ROLES[name]] == [
+        {
+            "verbs": ["create"],
+            "apiGroups": ["certificates.k8s.io"],
+            "resources": [f"certificatesigningrequests/{resource}"],
+        }
+    ]
+
+
 def test_the_older_name_says_the_same():
     roles = rbac_default_roles.CLUSTER_ROLES
     older = roles["system:csr-approver:approve-node-client-csr"]

@@ -269,6 +269,83 @@ def test_who_holds_very_many_roles(policy: rbac_policy.Policy):
     assert not vars(policy)["_crowded"]
 
 
+def on_secret(number: int) -> dict[str, Any]:
+    rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": [f"s{number}"]}
+    return {"rules": [rule]}
+
+
+def read_secret(number: int, who: str = "u", **more: Any) -> access.Attributes:
+    return asked(who, plural="secrets", name=f"s{number}", **more)
+
+
+@pytest.fixture
+def crowded(policy: rbac_policy.Policy) -> rbac_policy.Policy:
+    """Roles first, then bindings: user `u` and group `g` hold one more than it takes to have a table of their own."""
+    for number in range(rbac_holders.CROWD + 1):
+        policy.set_role("", f"r{number}", on_secret(number))
+        policy.set_binding("", f"b{number}", binding("ClusterRole", f"r{number}", user("u"), group("g")))
+    return policy
+
+
+def test_only_who_holds_many_roles_has_a_table(policy: rbac_policy.Policy):
+    for number in range(rbac_holders.CROWD + 1):
+        assert not vars(policy)["_crowded"]
+        policy.set_binding("ns", f"b{number}", binding("Role", f"r{number}", user("u")))
+    assert len(vars(policy)["_crowded"]) == rbac_holders.CROWD + 1
+
+
+def test_every_role_of_many_counts(crowded: rbac_policy.Policy):
+    for number in range(rbac_holders.CROWD + 1):
+        assert allowed(crowded, read_secret(number))
+        assert allowed(crowded, read_secret(number, "v", groups=("g",)))
+        assert not allowed(crowded, read_secret(number, "v"))
+    assert not allowed(crowded, read_secret(rbac_holders.CROWD + 1))
+
+
+@pytest.mark.parametrize("number", [0, 7, rbac_holders.CROWD])
+def test_of_many_roles_one_goes(crowded: rbac_policy.Policy, number: int):
+    crowded.remove_binding("", f"b{number}")
+    assert not allowed(crowded, read_secret(number))
+    assert not allowed(crowded, read_secret(number, "v", groups=("g",)))
+    assert allowed(crowded, read_secret(number + 1 if number == 0 else number - 1))
+    # What the role says from now on is nothing to them, until it is given again.
+    crowded.set_role("", f"r{number}", on_secret(900))
+    assert not allowed(crowded, read_secret(900))
+    crowded.set_binding("", "again", binding("ClusterRole", f"r{number}", user("u")))
+    assert allowed(crowded, read_secret(900))
+    assert not allowed(crowded, read_secret(900, "v", groups=("g",)))
+    assert not allowed(crowded, read_secret(number))
+
+
+def test_another_binding_to_one_of_many_roles_keeps_it(crowded: rbac_policy.Policy):
+    crowded.set_binding("", "twice", binding("ClusterRole", "r3", user("u")))
+    crowded.remove_binding("", "b3")
+    assert allowed(crowded, read_secret(3))
+    assert not allowed(crowded, read_secret(3, "v", groups=("g",)))
+
+
+def test_one_more_role_than_many_counts_and_changes(crowded: rbac_policy.Policy):
+    crowded.set_role("", "late", on_secret(901))
+    crowded.set_binding("", "late", binding("ClusterRole", "late", user("u")))
+    assert allowed(crowded, read_secret(901))
+    crowded.set_role("", "late", on_secret(902))
+    assert not allowed(crowded, read_secret(901))
+    assert allowed(crowded, read_secret(902))
+    crowded.remove_role("", "late")
+    assert not allowed(crowded, read_secret(902))
+
+
+def test_who_holds_many_roles_is_also_in_groups_with_few(crowded: rbac_policy.Policy):
+    crowded.set_role("ns", "few", on_secret(903))
+    crowded.set_binding("ns", "few", binding("Role", "few", group("few")))
+    assert allowed(crowded, read_secret(903, groups=("few",)))
+    assert allowed(crowded, read_secret(5, groups=("few",)))
+    assert not allowed(crowded, read_secret(903))
+    # And the many count beside the few of somebody else.
+    assert allowed(crowded, read_secret(5, "v", groups=("few", "g")))
+    assert not allowed(crowded, read_secret(904, groups=("few", "g")))
+
+
 def test_huge_rules_are_kept_whole(policy: rbac_policy.Policy):
     words = [f"w{number}" for number in range(200)]
     huge = {"verbs": words, "apiGroups": words, "resources": words}
