@@ -56,7 +56,10 @@ def dump(document: Any) -> bytes:
 
 
 def config_map(name: str) -> Any:
-    return {"metadata": {"name": name, "annotations": {"a": "b"}, "finalizers": ["example.com/kept"]}, "data": {"a": "b"}}
+    return {
+        "metadata": {"name": name, "annotations": {"a": "b"}, "finalizers": ["example.com/kept"]},
+        "data": {"a": "b"},
+    }
 
 
 def pod(name: str) -> Any:
@@ -101,9 +104,7 @@ def operations(count: int, one: Callable[[int], Any]) -> Body:
 
 def many_containers(name: str, count: int = 40_000) -> bytes:
     containers = [{"name": f"c{number}", "image": "web:1"} for number in range(count)]
-    return dump(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers}}
-    )
+    return dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers}})
 
 
 def yaml_keys(name: str, count: int = 90_000) -> bytes:
@@ -122,34 +123,45 @@ def field_selector(length: int = 28_000) -> str:
 
 
 NAMED: tuple[Attack, ...] = (
-    token_csr(
-        "csr-10000-distinct-usages", lambda name: csr(name, usages=[f"u{number}" for number in range(10_000)])
-    ),
+    token_csr("csr-10000-distinct-usages", lambda name: csr(name, usages=[f"u{number}" for number in range(10_000)])),
     token_csr("csr-100000-equal-usages", lambda name: csr(name, usages=["any"] * 100_000)),
     token_csr("csr-700000-equal-usages", lambda name: csr(name, usages=[""] * 700_000)),
     token_csr("csr-50000-empty-owners", lambda name: csr(name, metadata={"ownerReferences": [{}] * 50_000})),
-    token_csr("csr-50000-empty-owners-by-node", lambda name: csr(name, metadata={"ownerReferences": [{}] * 50_000}), NODE),
+    token_csr(
+        "csr-50000-empty-owners-by-node", lambda name: csr(name, metadata={"ownerReferences": [{}] * 50_000}), NODE
+    ),
     token_csr("csr-unknown-field-of-empty-lists", lambda name: csr(name, more={"unknown": [[]] * 900_000})),
     patched(
         "json-patch-10000-front-inserts",
         CONFIG_MAPS,
         config_map,
         JSON_PATCH,
-        operations(10_000, lambda number: {"op": "add", "path": "/metadata/finalizers/0", "value": f"example.com/{number}"}),
+        operations(
+            10_000, lambda number: {"op": "add", "path": "/metadata/finalizers/0", "value": f"example.com/{number}"}
+        ),
     ),
     patched(
         "json-patch-10000-copies",
         CONFIG_MAPS,
         config_map,
         JSON_PATCH,
-        operations(10_000, lambda number: {"op": "copy", "from": "/metadata/annotations/a", "path": f"/metadata/annotations/k{number}"}),
+        operations(
+            10_000,
+            lambda number: {
+                "op": "copy",
+                "from": "/metadata/annotations/a",
+                "path": f"/metadata/annotations/k{number}",
+            },
+        ),
     ),
     patched(
         "json-patch-10000-copies-of-lists",
         CONFIG_MAPS,
         config_map,
         JSON_PATCH,
-        operations(10_000, lambda number: {"op": "copy", "from": "/metadata/finalizers/0", "path": "/metadata/finalizers/0"}),
+        operations(
+            10_000, lambda _: {"op": "copy", "from": "/metadata/finalizers/0", "path": "/metadata/finalizers/0"}
+        ),
     ),
     patched(
         "json-patch-10000-front-inserts-large",
@@ -205,7 +217,7 @@ NAMED: tuple[Attack, ...] = (
         caller=USER,
         method="POST",
         path=SELF_REVIEWS,
-        body=lambda name: b"spec:\n" + b"".join(b"  k%d: v\n" % number for number in range(90_000)),
+        body=lambda _: b"spec:\n" + b"".join(b"  k%d: v\n" % number for number in range(90_000)),
         media=YAML,
     ),
     Attack(

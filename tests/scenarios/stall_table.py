@@ -10,13 +10,25 @@ import argparse
 import pathlib
 import tempfile
 
-from tests.scenarios import costly_requests
+from tests.scenarios import costly_requests, request_forms, request_shapes
 from tests.world import stalls
 
 
-def attacks(words: list[str], chosen: str) -> list[stalls.Attack]:
-    found = list(costly_requests.NAMED) if chosen == "named" else []
-    return [attack for attack in found if all(word in attack.name for word in words)]
+def attacks(words: list[str], chosen: str, there: stalls.Worlds) -> list[stalls.Attack]:
+    if chosen == "named":
+        return [attack for attack in costly_requests.NAMED if all(word in attack.name for word in words)]
+    if chosen in {"forms", "lists"}:
+        if chosen == "lists":
+            request_forms.populate(there.server)
+        makers = [request_forms.lists] if chosen == "lists" else list(request_forms.FORMS.values())
+        return [attack for make in makers for attack in make() if all(word in attack.name for word in words)]
+    rights = request_shapes.Rights(there.server)
+    found = [case for case in request_shapes.cases(rights) if all(word in case.name for word in words)]
+    if chosen == "fields":
+        found = request_shapes.every_field_once(found)
+    elif chosen != "all":
+        found = request_shapes.sample(found, int(chosen))
+    return [case.attack() for case in found]
 
 
 def main() -> None:
@@ -26,24 +38,29 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="say which functions the time went to")
     parser.add_argument("--tries", type=int, default=1)
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--above", type=float, default=0.0, help="print only stalls above so many ms as they are found")
     given = parser.parse_args()
-    rows = []
-    chosen = attacks(given.words, given.which)
-    if given.list:
-        print(*(attack.name for attack in chosen), sep="\n")
-        return
-    print(f"calibration {stalls.calibrate():.2f}")
-    print(stalls.TITLE, flush=True)
-    with tempfile.TemporaryDirectory() as directory, stalls.worlds(pathlib.Path(directory), profile=given.profile) as there:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        stalls.worlds(pathlib.Path(directory), profile=given.profile) as there,
+    ):
+        chosen = attacks(given.words, given.which, there)
+        print(f"{len(chosen)} attacks, calibration {stalls.calibrate():.2f}")
+        if given.list:
+            print(*(attack.name for attack in chosen), sep="\n")
+            return
+        print(stalls.TITLE, flush=True)
+        rows = []
         for attack in chosen:
             if given.profile:
                 there.server.profile()
             found = there.measure(attack, tries=given.tries)
             rows.append(found)
-            print(found, flush=True)
-            print("          ", found.message[:160])
-            if given.profile and found.code:
-                print(there.server.profile(), flush=True)
+            if found.held * 1000 >= given.above:
+                print(found, flush=True)
+                print("          ", found.message[:160])
+                if given.profile and found.code:
+                    print(there.server.profile(), flush=True)
     print("\nlongest first")
     print(stalls.TITLE)
     for row in sorted(rows, key=lambda row: -row.held):
