@@ -99,7 +99,7 @@ def _unfinalized(collection: str) -> tuple[tuple[str, str], ...]:
 
 
 def operations(count: int, one: Callable[[int], Any]) -> Body:
-    return lambda name: dump([one(number) for number in range(count)])
+    return lambda _: dump([one(number) for number in range(count)])
 
 
 def many_containers(name: str, count: int = 40_000) -> bytes:
@@ -114,7 +114,7 @@ def yaml_keys(name: str, count: int = 90_000) -> bytes:
 
 def review(spec: Any) -> Body:
     document = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
-    return lambda name: dump(document)
+    return lambda _: dump(document)
 
 
 def field_selector(length: int = 28_000) -> str:

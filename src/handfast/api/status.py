@@ -16,6 +16,10 @@ from handfast import errors
 # Causes that are shown. A refusal should not outgrow the request, and nobody reads more.
 MAX_CAUSES = 100
 
+# Characters of a message, and of what it names: texts quote what a client sent, which may be as long as a body.
+_MESSAGE_LENGTH = 128 << 10
+_TEXT_LENGTH = 2 << 10
+
 # reason -> HTTP code, as in k8s.io/apimachinery/pkg/apis/meta/v1
 CODES = {
     "BadRequest": 400,
@@ -48,7 +52,10 @@ class Cause:
     field: str = ""
 
     def document(self) -> dict[str, Any]:
-        return {"reason": self.reason, "message": self.message, **({"field": self.field} if self.field else {})}
+        document = {"reason": self.reason, "message": _cut(self.message, _TEXT_LENGTH)}
+        if self.field:
+            document["field"] = _cut(self.field, _TEXT_LENGTH)
+        return document
 
 
 class StatusError(errors.Refused):
@@ -79,7 +86,7 @@ class StatusError(errors.Refused):
     def document(self) -> dict[str, Any]:
         """The Status as a JSON document."""
         named = {"name": self.name, "group": self.group, "kind": self.kind}
-        details: dict[str, Any] = {key: value for key, value in named.items() if value}
+        details: dict[str, Any] = {key: _cut(value, _TEXT_LENGTH) for key, value in named.items() if value}
         if self.causes:
             details["causes"] = [cause.document() for cause in self.causes]
         if self.retry_after:
@@ -89,13 +96,17 @@ class StatusError(errors.Refused):
             "apiVersion": "v1",
             "metadata": {"continue": self.continue_token} if self.continue_token else {},
             "status": "Failure",
-            "message": self.message,
+            "message": _cut(self.message, _MESSAGE_LENGTH),
             "reason": self.reason,
         }
         if details:
             status["details"] = details
         status["code"] = self.code
         return status
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[:length] + "…"
 
 
 def qualified(plural: str, group: str) -> str:
@@ -139,7 +150,12 @@ def forbidden(plural: str, group: str, name: str, why: str) -> StatusError:
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:
     """422 with the first `MAX_CAUSES` causes; `kind` is the Kind, as Kubernetes has it for this reason only."""
     shown = causes[:MAX_CAUSES]
-    texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in shown]
+    texts = [
+        f"{_cut(cause.field, _TEXT_LENGTH)}: {_cut(cause.message, _TEXT_LENGTH)}"
+        if cause.field
+        else _cut(cause.message, _TEXT_LENGTH)
+        for cause in shown
+    ]
     if len(causes) > MAX_CAUSES:
         texts.append(f"and more: only the first {MAX_CAUSES} are shown")
     body = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"

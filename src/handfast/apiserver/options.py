@@ -33,6 +33,11 @@ class Selection:
     def everything(self) -> bool:
         return self.labels.empty and self.fields.empty
 
+    @property
+    def terms(self) -> int:
+        """How much there is to compare."""
+        return len(self.labels.requirements) + len(self.fields.terms)
+
     def matches(self, item: states.Item) -> bool:
         if not self.fields.empty and not self.fields.match(item.fields(self.paths)):
             return False

@@ -153,21 +153,8 @@ class Pipeline:
             _require(self._flows.worn_out(peer.address, started), _STRANGER)
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
-        # 2 authenticate: only the path is read before it, since a query costs time, and nobody is known yet
-        path, question, _ = http._message.path.partition("?")
-        asked.info = request.parse(http.method, path)
-        try:
-            asked.user = self._authenticator.authenticate(peer, authorization, self._clock.now(), asked.info)
-        except identity.Unauthorized:
-            # Bad credentials cost more than none: they are counted like requests without one.
-            if peer.chain or authorization is not None:
-                _require(self._flows.failed(peer.address, started), _STRANGER)
-            raise
-        if question:
-            asked.info = request.parse(http.method, http._message.path)
-        if connection.on_proved is not None and asked.user is not identity.ANONYMOUS:
-            # The connections of those who are known are not what a source's rate is for: see `gate`.
-            connection.proved(asked.user.name)
+        # 2 authenticate
+        self._authenticate(asked, connection, authorization, started)
         # 3 impersonate
         if impersonation.named(http.headers):
             self._impersonate(asked)
@@ -188,6 +175,26 @@ class Pipeline:
             # Bounded by how fast the answer is read, a watch by its own time; a review waits for its body only.
             return await self._resources.answer(asked)
         return await self._in_time(self._resources.answer(asked))
+
+    def _authenticate(
+        self, asked: call.Call, connection: connection_module.Connection, authorization: str | None, started: float
+    ) -> None:
+        """Find out who asks. Only the path is read before that: a query costs time, and nobody is known yet."""
+        http, peer = asked.http, connection.peer
+        path, question, _ = http._message.path.partition("?")
+        asked.info = request.parse(http.method, path)
+        try:
+            asked.user = self._authenticator.authenticate(peer, authorization, self._clock.now(), asked.info)
+        except identity.Unauthorized:
+            # Bad credentials cost more than none: they are counted like requests without one.
+            if peer.chain or authorization is not None:
+                _require(self._flows.failed(peer.address, started), _STRANGER)
+            raise
+        if connection.on_proved is not None and asked.user is not identity.ANONYMOUS:
+            # The connections of those who are known are not what a source's rate is for: see `gate`.
+            connection.proved(asked.user.name)
+        if question:
+            asked.info = request.parse(http.method, http._message.path)
 
     async def _in_time(self, work: Awaitable[answers.Response]) -> answers.Response:
         """A write may take so long and no longer, whatever it waits for; it may have been carried out all the same."""

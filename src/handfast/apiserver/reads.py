@@ -134,7 +134,7 @@ class Reader:
         self, items: Sequence[states.Item], wanted: options.Selection, most: int = sys.maxsize
     ) -> list[states.Item]:
         """Those that match, at most so many; `items` is a stable copy, since others get their turns meanwhile."""
-        turn = turns.Turns()
+        turn = turns.Turns(wanted.terms)
         found: list[states.Item] = []
         for item in items:
             if wanted.matches(item):

@@ -12,17 +12,22 @@ _TURN_BYTES = 256 << 10
 _OBJECT_BYTES = 512
 
 
+# What one more term of a selector costs, for each object: a fraction of a microsecond.
+_TERM_BYTES = 32
+
+
 class Turns:
-    """Counts what was looked at since the last turn."""
+    """Counts what was looked at since the last turn; `terms` are those of a selector, asked of every object."""
 
-    __slots__ = ("_spent",)
+    __slots__ = ("_each", "_spent")
 
-    def __init__(self) -> None:
+    def __init__(self, terms: int = 0) -> None:
+        self._each = _OBJECT_BYTES + terms * _TERM_BYTES
         self._spent = 0
 
     def spent(self, size: int) -> bool:
         """One more object of that size; true if others should have their turn now."""
-        self._spent += size + _OBJECT_BYTES
+        self._spent += size + self._each
         if self._spent < _TURN_BYTES:
             return False
         self._spent = 0

@@ -280,7 +280,7 @@ class Hub:
             if version < collection.window:
                 raise status.expired(f"too old resource version: {version} ({collection.window})")
             changes = collection.since(version)
-            behind = _first_turn(changes)
+            behind = _first_turn(changes, watcher.wanted.terms)
             if len(behind) == len(changes):
                 break
             for change in behind:
@@ -368,9 +368,9 @@ def _bookmark_kind(kind: kinds.Kind, shape: encode.Shape) -> bytes:
     return b'"kind":"%s","apiVersion":"%s"' % (kind.kind.encode(), kind.api_version.encode())
 
 
-def _first_turn(changes: Sequence[states.Change]) -> Sequence[states.Change]:
+def _first_turn(changes: Sequence[states.Change], terms: int) -> Sequence[states.Change]:
     """So many of the changes as may be told before others get their turn."""
-    turn = turns.Turns()
+    turn = turns.Turns(terms)
     for told, change in enumerate(changes, 1):
         after = change.after or change.before
         if turn.spent(0 if after is None else len(after.body)):
@@ -382,7 +382,7 @@ def _parts(watcher: Watcher, items: list[states.Item]) -> Iterator[bytes]:
     """ADDED events of the current state, gathered into writes of moderate size; an empty one lets others have a turn."""
     gathered: list[bytes] = []
     size = 0
-    turn = turns.Turns()
+    turn = turns.Turns(watcher.wanted.terms)
     for item in items:
         if watcher.wanted.everything or watcher.wanted.matches(item):
             gathered.append(watcher.initial(item))

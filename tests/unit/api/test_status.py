@@ -155,3 +155,30 @@ class TestFromError:
 def test_no_such_path() -> None:
     refused = status.no_such_path()
     assert (refused.code, refused.message) == (404, "the server could not find the requested resource")
+
+
+class TestLength:
+    """A refusal does not outgrow the request, whatever it quotes."""
+
+    def test_causes(self) -> None:
+        causes = [status.Cause("FieldValueInvalid", "m" * 5000, "f" * 5000)] * 300
+        error = status.invalid("Pod", "", "n" * 5000, causes)
+        details = error.document()["details"]
+        assert len(details["causes"]) == status.MAX_CAUSES
+        assert details["causes"][0] == {
+            "reason": "FieldValueInvalid",
+            "message": "m" * 2048 + "…",
+            "field": "f" * 2048 + "…",
+        }
+        assert details["name"] == "n" * 2048 + "…"
+
+    def test_what_is_left_out_is_said(self) -> None:
+        causes = [status.Cause("FieldValueInvalid", "m")]
+        assert "and more" not in status.invalid("Pod", "", "n", causes * 100).message
+        error = status.invalid("Pod", "", "n", causes * 101)
+        assert error.message.endswith("m, and more: only the first 100 are shown]")
+        assert len(error.causes) == 100
+
+    def test_message(self) -> None:
+        assert status.bad_request("m" * (128 << 10)).document()["message"] == "m" * (128 << 10)
+        assert status.bad_request("m" * 300_000).document()["message"] == "m" * (128 << 10) + "…"

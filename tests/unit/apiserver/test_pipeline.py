@@ -61,7 +61,7 @@ class Line:
         self, path: str = OPEN, method: str = "GET", source: str = "192.0.2.1", **more: Any
     ) -> answers.Answer:
         protocol = types.SimpleNamespace(
-            peer=peer.Peer.of((), source, "tls"), ssl_context=None, peername=None, sockname=None
+            peer=peer.Peer.of((), source, "tls"), on_proved=None, ssl_context=None, peername=None, sockname=None
         )
         sent = make_mocked_request(method, path, more.pop("headers", {}), protocol=protocol, **more)
         response = await self.pipeline.handle(sent)
