@@ -12,7 +12,7 @@ import contextlib
 import pathlib
 import socket
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -73,7 +73,8 @@ async def test_ready_at_work_and_stopped(tmp_path: pathlib.Path):
     async with served(tmp_path) as (world, story):
         role = Role(world, tmp_path)
         await story.eventually(role.ready)
-        assert await role.get("/readyz?verbose") == (200, "[+]ping ok\n[+]controllers ok\nreadyz check passed\n")
+        told = "[+]ping ok\n[+]apiserver ok\n[+]controllers ok\nreadyz check passed\n"
+        assert await role.get("/readyz?verbose") == (200, told)
 
         async def published() -> Any:
             return await story.find(c.CONFIG_MAPS, "kube-root-ca.crt")
@@ -94,6 +95,39 @@ async def test_ready_at_work_and_stopped(tmp_path: pathlib.Path):
         await role.stop()
         assert await role.get("/livez") == (0, "")
         assert not [task for task in asyncio.all_tasks() if "controllers/" in task.get_name()]
+
+
+async def test_not_ready_while_the_api_server_is_silent(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
+    """It is stopped, as by `kill -STOP`: every connection stays open, and nothing comes."""
+    monkeypatch.setattr(controllers, "_ANSWER_SECONDS", 0.2)
+    async with served(tmp_path) as (world, story):
+        role = Role(world, tmp_path)
+        await story.eventually(role.ready)
+        answering, silent = world.server.pipeline.handle, asyncio.Event()
+
+        async def hangs(http: Any) -> Any:
+            await silent.wait()
+            return await answering(http)
+
+        monkeypatch.setattr(world.server.listener._server, "request_handler", hangs)
+
+        async def told() -> bool:
+            code, text = await role.get("/readyz")
+            return code == 500 and "[-]apiserver failed: the API server does not answer: did not answer in time" in text
+
+        # A server's handler is what a connection got when it was made.
+        for connection in world.server.listener._server.connections:
+            connection._request_handler = hangs
+        await world.movable().advance(10.0)
+        await story.eventually(told)
+        assert (await role.get("/livez"))[0] == 200
+        monkeypatch.undo()
+        for connection in world.server.listener._server.connections:
+            connection._request_handler = cast("Any", answering)
+        silent.set()
+        await world.movable().advance(10.0)
+        await story.eventually(role.ready)
+        await role.stop()
 
 
 async def test_only_what_was_asked_for(tmp_path: pathlib.Path):

@@ -3,10 +3,14 @@
 
 It runs until it is cancelled and then drains. It handles no signals and configures no log: whoever runs it does. What
 each controller does is in its own module.
+
+It is ready when every controller has seen what there is, and the API server answers. One that hangs leaves its connections
+open, and a watch that is quiet may be quiet for minutes, so that it is also asked for nothing but an answer from time to time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import os
@@ -19,6 +23,7 @@ from typing import Any
 import prometheus_client
 import structlog
 
+from handfast import errors
 from handfast.assembly import controller_files, controller_names, endpoints
 from handfast.client import api, cache, connection, transport
 from handfast.controllers import (
@@ -54,6 +59,10 @@ Build = Callable[[loop.Context], loop.Controller[Any]]
 _log = structlog.get_logger("handfast.controllers")
 
 _DRAIN_SECONDS = 5.0
+# How often the API server is asked whether it is there, and how long an answer may take: after both together at the
+# latest, one that is silent is known to be.
+_ASK_SECONDS = 10.0
+_ANSWER_SECONDS = 5.0
 _LATENESS = metrics.loop_lateness(prometheus_client.REGISTRY)
 
 
@@ -205,7 +214,7 @@ async def run(
     link = transport.Transport(place, clock=clock)
     client = api.Client(link)
     role = _Role(client, clock, lambda: [build for name, build in made().items() if name in wanted])
-    doors = admin.Admin(health.Health(ready={"controllers": role.not_ready}))
+    doors = admin.Admin(health.Health(ready={"apiserver": lambda: _unheard(link), "controllers": role.not_ready}))
     try:
         with endpoints.listen(endpoints.Address(*admin_listen), "--admin-listen") as listener:
             await doors.start(listener)
@@ -216,6 +225,7 @@ async def run(
             ):
                 # By the machine's own clock, whichever the controllers have: it is about this process.
                 beside.start(loop_time.lateness(clocks.SystemClock(), _LATENESS.observe), name="loop-lateness")
+                beside.start(_keep_asking(link, clock), name="apiserver")
                 if leader_elect:
                     await _take_turns(role, client, clock)
                 else:
@@ -223,6 +233,18 @@ async def run(
     finally:
         await doors.stop()
         await link.close()
+
+
+async def _keep_asking(link: transport.Transport, clock: clocks.Clock) -> None:
+    """Never returns. Whatever the answer is, the transport remembers that there was one, or why not."""
+    while True:
+        await clock.sleep(_ASK_SECONDS)
+        with contextlib.suppress(errors.Refused, errors.Unavailable):
+            await link.request("GET", "/livez", seconds=_ANSWER_SECONDS)
+
+
+def _unheard(link: transport.Transport) -> str | None:
+    return None if link.unheard is None else f"the API server does not answer: {link.unheard}"
 
 
 async def _take_turns(role: _Role, client: api.Client, clock: clocks.Clock) -> None:

@@ -199,7 +199,8 @@ class Transport:
         # Compression would cost both sides more than loopback and data-centre bytes do.
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._retiring: set[_Link] = set()
-        self._reachable = True
+        # Why nobody answered, since the last answer of any kind.
+        self.unheard: str | None = None
         self._take(connection)
 
     def _take(self, connection: connections.Connection) -> None:
@@ -225,10 +226,11 @@ class Transport:
         body: bytes | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
+        seconds: float | None = None,
     ) -> bytes:
-        """The body of a successful answer."""
+        """The body of a successful answer, within `seconds` if they are given."""
         headers = {"Accept": accept, **({} if body is None else {"Content-Type": content_type})}
-        timeout = aiohttp.ClientTimeout(total=self._seconds, sock_connect=_CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=seconds or self._seconds, sock_connect=_CONNECT_SECONDS)
         exchange = self._answer(self._link, method, path, params=params, data=body, headers=headers, timeout=timeout)
         async with exchange as answer:
             return await self._whole(answer)
@@ -301,15 +303,15 @@ class Transport:
         )
 
     def _heard(self) -> None:
-        if not self._reachable:
-            self._reachable = True
+        if self.unheard is not None:
+            self.unheard = None
             _log.info("the API server answers again", server=self._link.base)
 
     def _unheard(self, why: str) -> None:
         # Once for each outage: dozens of watches share this transport and all of them fail.
-        if self._reachable:
-            self._reachable = False
+        if self.unheard is None:
             _log.warning("the API server cannot be reached", server=self._link.base, error=why)
+        self.unheard = why
 
     async def _send(
         self, link: _Link, method: str, path: str, headers: dict[str, str], **more: Any

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 
 import pytest
@@ -53,6 +54,26 @@ async def test_no_server_is_unavailable():
         with pytest.raises(errors.Unavailable, match="cannot be reached") as caught:
             await client.transport.request("GET", "/x")
     assert caught.value.reason == "Unreachable"
+
+
+async def test_one_request_may_have_less_time_than_others():
+    async with scripted.serving() as server, scripted.client_of(server) as client:
+        with pytest.raises(errors.Unavailable) as caught:
+            await client.transport.request("GET", "/x", seconds=0.05)
+    assert caught.value.reason == "Timeout"
+
+
+async def test_it_is_known_that_nobody_answers_until_somebody_does():
+    steps = [scripted.drop(), scripted.status(403, "Forbidden"), scripted.drop(), scripted.answer(200, {})]
+    async with scripted.serving(*steps) as server, scripted.client_of(server) as client:
+        link, known = client.transport, []
+        for _ in steps:
+            with contextlib.suppress(errors.HandfastError):
+                # aiohttp asks again by itself where that changes nothing.
+                await link.request("POST", "/x")
+            known.append(link.unheard is None)
+        # A refusal is an answer.
+        assert known == [False, True, False, True]
 
 
 async def test_a_server_that_does_not_answer_is_unavailable():
