@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit that `handfast join --systemd` writes, read by systemd's own parser; nothing is started.
+"""The unit that `handfast join --systemd` writes, and that of the CLI reference, read by systemd's own parser; nothing is started.
 
 It proves that every setting is known and every value taken, whatever words the command has. It does not prove that the
 sandbox leaves the agent what it needs: that takes a machine that systemd booted.
@@ -43,6 +43,21 @@ def test_every_setting_is_taken(tmp_path: pathlib.Path, words: tuple[str, ...]) 
     path, left = units.install([*units.program(), *AGENT, *words], tmp_path, writable=places)
     assert verified(path) == (0, [])
     assert left.endswith(path.name)
+
+
+def documented() -> str:
+    """The unit that runs `up`, of the CLI reference."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
+    return page.partition("```ini\n")[2].partition("```")[0]
+
+
+def test_the_unit_of_the_reference_is_taken(tmp_path: pathlib.Path) -> None:
+    program = "/usr/local/bin/handfast"
+    text = documented()
+    assert f"\nExecStart={program} up " in text
+    path = tmp_path / "handfast.service"
+    path.write_text(text.replace(program, units.program()[0]))
+    assert verified(path) == (0, [])
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ its processes, stops in time, and leaves nobody behind.
 """
 
 import http.client
+import json
 import os
 import pathlib
 import signal
@@ -84,11 +85,95 @@ def test_a_killed_child_comes_back(directory, role):
         os.kill(before[role], signal.SIGKILL)
         # The port never closes: a client that comes now waits for the new server instead of being refused.
         assert up.has_config_map("kept")
-        up_world.until(lambda: up.pids()[role] != before[role], what=f"a new {role}")
+        up_world.until(lambda: up.pids().get(role, before[role]) != before[role], what=f"a new {role}")
         after = up.pids()
         assert {name for name in after if after[name] != before[name]} == {role}
         code, seconds = up.stop()
         assert (code, seconds < 10) == (0, True)
+
+
+@pytest.mark.parametrize("role", ["apiserver", "controllers"])
+def test_a_stopped_child_is_noticed_and_comes_back(directory, role):
+    """`kill -STOP`: it neither dies nor answers."""
+    with up_world.Up(directory, "--watchdog-seconds", 12) as up:
+        up.ready()
+        up.create_config_map("kept")
+        before = up.pids()
+        os.kill(before[role], signal.SIGSTOP)
+        # A client that comes now waits, and is answered by the next one.
+        assert up.has_config_map("kept")
+        up_world.until(lambda: up.pids().get(role, before[role]) != before[role], 60, f"a new {role}")
+        after = up.pids()
+        assert {name for name in after if after[name] != before[name]} == {role}
+        up.create_config_map("and-after")
+        (killed,) = [line for line in up.events() if line["event"] == f"the {role} does not answer and is killed"]
+        assert (killed["level"], killed["reason"], killed["pid"]) == ("error", "NotAnswering", before[role])
+        assert "/livez was not answered 3 times in a row" in killed["why"]
+        assert "it is stopped (SIGSTOP)" in killed["why"]
+        (again,) = [line for line in up.events() if line["event"] == f"the {role} ended and is started again"]
+        assert again["why"] == f"killed: {killed['why']}"
+        up_world.until(lambda: up.readiness() == (200, "ok"), 60, "controllers that are ready")
+        code, seconds = up.stop()
+        assert (code, seconds < 10) == (0, True)
+
+
+def test_controllers_are_not_ready_while_the_api_server_is_silent(directory):
+    with up_world.Up(directory, "--watchdog-seconds", 0) as up:
+        up.ready()
+        pid = up.pids()["apiserver"]
+        os.kill(pid, signal.SIGSTOP)
+        up_world.until(lambda: up.readiness()[0] == 500, 60, "controllers that are not ready")
+        assert "[-]apiserver failed: the API server does not answer: " in up.readiness()[1]
+        os.kill(pid, signal.SIGCONT)
+        up_world.until(lambda: up.readiness() == (200, "ok"), 60, "controllers that are ready")
+        # Nobody watches: it is the same process.
+        assert up.pids()["apiserver"] == pid
+
+
+def test_the_loop_is_measured(directory):
+    with up_world.Up(directory) as up:
+        up.ready()
+
+        def measured():
+            url = urls.urlsplit(up.facts["apiserver"])
+            connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=up.context(), timeout=30)
+            connection.request("GET", "/metrics")
+            found = connection.getresponse().read().decode()
+            connection.close()
+            assert "# TYPE handfast_apiserver_request_held_loop_total counter" in found
+            return "handfast_event_loop_lateness_seconds_count 0.0" not in found
+
+        up_world.until(measured, what="a measure of the loop")
+
+
+def test_one_that_keeps_dying_ends_it_and_the_last_line_says_why(directory):
+    with up_world.Up(directory) as up:
+        up.ready()
+        died = 0
+        while died < 5:
+            pid = up.pids().get("controllers", 0)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                died += 1
+                up_world.until(lambda pid=pid: not up_world.alive(pid), what="its death")
+                if died < 5:
+                    gone = {pid, 0}
+                    up_world.until(lambda gone=gone: up.pids().get("controllers", 0) not in gone, what="the next one")
+        assert up.process.wait(30) == 1
+        last = up.log.read_text().splitlines()[-1]
+        assert json.loads(last) == {
+            "error": "the controllers died 5 times in a row, each time within 30 s of its start, so that everything was "
+            "stopped; the last time: killed by SIGKILL",
+            "hint": "the messages of the controllers are above; once the cause is gone, start again",
+            "reason": "ChildFailed",
+        }
+
+
+def test_a_killed_supervisor_leaves_no_file_that_names_the_dead(directory):
+    with up_world.Up(directory) as up:
+        up.ready()
+        up.stop(signal.SIGKILL)
+        up_world.until(lambda: not (directory / "endpoints.json").exists(), 10, "the end of endpoints.json")
 
 
 def test_a_killed_supervisor_leaves_nobody_and_the_next_one_takes_over(directory):

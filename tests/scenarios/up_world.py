@@ -113,6 +113,21 @@ class Up:
     def has_config_map(self, name: str) -> bool:
         return self.call("GET", f"/api/v1/namespaces/default/configmaps/{name}")[0] == 200
 
+    def readiness(self) -> tuple[int, str]:
+        """What the controllers say of themselves; 0: nothing."""
+        url = urls.urlsplit(self.facts["controllersAdmin"])
+        connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=30)
+        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("GET", "/readyz")
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        return 0, ""
+
+    def events(self) -> list[dict[str, Any]]:
+        """The lines of the log that are JSON."""
+        lines = self.log.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
         """The exit code, and the seconds it took."""
         begun = time.monotonic()

@@ -39,6 +39,7 @@ class Configuration:
     controllers: tuple[str, ...]
     leader_elect: bool
     log_level: str
+    watchdog_seconds: int
     enable_bootstrap_token_auth: bool
     anonymous_from: str
     service_account_issuer: str
@@ -209,6 +210,13 @@ SETTINGS: Final = (
     ),
     Setting("leaderElect", boolean, False, "true or false", "take turns with other controllers, by a Lease"),
     Setting("logLevel", _level, "info", ", ".join(LEVELS), "how much is logged"),
+    Setting(
+        "watchdogSeconds",
+        _whole(6, 3600),
+        60,
+        "6 to 3600, or 0 for as long as it likes",
+        "how long a process of `up` may leave its health unanswered before it is killed and started again",
+    ),
     Setting(
         "enableBootstrapTokenAuth",
         boolean,

@@ -2,6 +2,10 @@
 """Where things listen: HOST:PORT as people write it, the socket bound to it, and `endpoints.json`, which tells others.
 
 A port that is taken is found out here, before anything starts. It does not accept connections.
+
+The file names processes that run. It is written when a child has started or ended, and removed by `up` when it ends, by its
+children when `up` was killed, and by the next `up` when all of them were. Whoever finds it after such an end of everything,
+a power cut for instance, can tell by the lock of the directory, which nobody has then.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ It does not serve anything. What it keeps:
 
 1. A role starts when the one before it is ready. The first to start is the last to stop.
 2. A child that dies is started again after a growing delay. One that dies `Timing.give_up` times in a row, each time
-   within `Timing.young` seconds of its start, ends everything, and its last error is the supervisor's. Where the
+   within `Timing.young` seconds of its start, ends everything, and the error says so, with its last one. Where the
    kernel has no process or memory to give for a start, that counts as a death, and the other roles go on.
 3. SIGTERM, SIGINT or SIGHUP stops the children, all within `Timing.stop` seconds, after which they are killed. A
    second SIGINT kills at once.
@@ -16,7 +16,10 @@ It does not serve anything. What it keeps:
    PR_SET_PDEATHSIG this has no race at start, is not Linux alone, and a child that is stuck ends as well.
 6. The child that prepares runs again, beside the roles, after as many seconds as its output asks for; where it fails,
    that is told, nobody stops, and it is tried again after `Timing.again` seconds.
-7. Children keep more freed memory at hand than glibc would have them, unless GLIBC_TUNABLES is set already.
+7. A child that no longer answers (`watchdog` says when) is killed, with the reason in the log, and started again by rule 2.
+   SIGKILL at once: one that is stopped sees no other signal before it is continued, and one whose event loop is stuck
+   acts on none. Nothing is lost by it: what was acknowledged is in the store.
+8. Children keep more freed memory at hand than glibc would have them, unless GLIBC_TUNABLES is set already.
 """
 
 from __future__ import annotations
@@ -35,14 +38,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from handfast import errors
-from handfast.assembly import endpoints
+from handfast.assembly import endpoints, watchdog
 from handfast.runtime import backoff
+from handfast.runtime import clock as clocks
 
 _MAX_REPORT: Final = 64 * 1024
 _EXIT_UNAVAILABLE: Final = 3
 CHILD_FAILED: Final = "ChildFailed"
+NOT_ANSWERING: Final = "NotAnswering"
+_ABOVE: Final = "its own messages are above"
 SUPERVISED: Final = "--supervised"
-# 7. For each thread glibc keeps seven freed pieces of each size up to a kilobyte. A TLS handshake takes and frees more than a
+# 8. For each thread glibc keeps seven freed pieces of each size up to a kilobyte. A TLS handshake takes and frees more than a
 # thousand, and what is over seven is joined and cut again: 2 to 3 % of a new connection, once a server has run for a while.
 # 127 is the most that every glibc can count, and at most 4 MiB for each thread. It can only be chosen at the start of a
 # process, and only so.
@@ -60,6 +66,8 @@ class Timing:
     stop_each: float = 4.0
     stop: float = 9.0
     again: float = 60.0
+    # Rule 7; None: nobody is asked.
+    silence: watchdog.Patience | None = field(default_factory=watchdog.Patience)
     restart: backoff.Schedule = field(default_factory=lambda: backoff.Schedule(initial=0.2, cap=10.0))
 
 
@@ -67,13 +75,15 @@ class Timing:
 class Role:
     """What a child runs; `ready` tells whether it does its work, and None that there is nothing to wait for.
 
-    `again` are the words that are added when a child that has done its work is run once more.
+    `livez` makes who asks whether it is alive, and waits so many seconds for each answer; None: nobody asks. `again` are
+    the words that are added when a child that has done its work is run once more.
     """
 
     name: str
     argv: Sequence[str]
     descriptors: Sequence[int] = ()
     ready: Callable[[], Awaitable[bool]] | None = None
+    livez: Callable[[float], watchdog.Livez] | None = None
     again: Sequence[str] = ()
 
 
@@ -89,8 +99,8 @@ class Events(Protocol):
         """
         ...
 
-    def started(self, pids: Mapping[str, int]) -> None:
-        """Called whenever a child has (re)started, with every child's process id."""
+    def changed(self, pids: Mapping[str, int]) -> None:
+        """Called whenever a child has (re)started or ended, with the process id of each that runs. It does not raise."""
         ...
 
     def ready(self) -> None:
@@ -109,6 +119,8 @@ class Child:
 
     process: asyncio.subprocess.Process
     tie: socket.socket
+    # Why it was killed from here, if it was.
+    silent: str = ""
 
     def send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -124,7 +136,9 @@ class Child:
             report = json.loads(self.tie.recv(_MAX_REPORT))
             family = errors.Unavailable if code == _EXIT_UNAVAILABLE else errors.Refused
             return family(report["error"], reason=report["reason"], hint=report.get("hint"))
-        return errors.Refused(how, reason=CHILD_FAILED, hint="its own messages are above")
+        if self.silent:
+            return errors.Refused(f"killed: {self.silent}", reason=NOT_ANSWERING)
+        return errors.Refused(how, reason=CHILD_FAILED, hint=_ABOVE)
 
 
 def _signal_name(number: int) -> str:
@@ -170,8 +184,15 @@ class Supervisor:
     """The children of one control plane, from the first start to the last stop."""
 
     def __init__(
-        self, roles: Sequence[Role], events: Events, timing: Timing | None = None, first: Role | None = None
+        self,
+        roles: Sequence[Role],
+        events: Events,
+        timing: Timing | None = None,
+        first: Role | None = None,
+        *,
+        clock: clocks.Clock | None = None,
     ) -> None:
+        self._clock = clock or clocks.SystemClock()
         self._first = first
         self._roles = roles
         self._events = events
@@ -271,7 +292,7 @@ class Supervisor:
                 deaths = 0
                 delays.reset()
             if deaths >= self._timing.give_up:
-                self._fail(_given_up(role, deaths, outcome))
+                self._fail(_given_up(role, deaths, self._timing.young, outcome))
                 return
             delay = next(delays)
             self._events.event(
@@ -285,16 +306,38 @@ class Supervisor:
             child = self._children[role.name] = await spawn(role)
         except errors.HandfastError as error:
             return error
-        try:
-            self._events.started({name: one.process.pid for name, one in self._children.items()})
-        except errors.HandfastError as error:
-            self._fail(error)
-            return error
+        self._tell_pids()
         if self._stopping.is_set():
             # The stop came while the child was being started, and did not see it. It has done nothing yet.
             child.send(signal.SIGKILL)
-        await child.process.wait()
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._watch(role, child))
+            await child.process.wait()
+            watching.cancel()
+        self._tell_pids()
         return child.outcome()
+
+    def _tell_pids(self) -> None:
+        running = {name: child.process for name, child in self._children.items()}
+        self._events.changed({name: one.pid for name, one in running.items() if one.returncode is None})
+
+    async def _watch(self, role: Role, child: Child) -> None:
+        """Rule 7."""
+        silence, pid = self._timing.silence, child.process.pid
+        if role.livez is None or silence is None:
+            return
+        ask = role.livez(silence.answer)
+        try:
+            why = await watchdog.watch(ask, lambda: watchdog.state_of(pid), self._clock, silence)
+        finally:
+            ask.close()
+        # A server that stops answers nobody, and has its own deadline.
+        if not self._stopping.is_set():
+            child.silent = why
+            self._events.event(
+                "error", f"the {role.name} does not answer and is killed", why=why, pid=pid, reason=NOT_ANSWERING
+            )
+            child.send(signal.SIGKILL)
 
     async def _until_ready(self, role: Role) -> None:
         if role.ready is None:
@@ -336,16 +379,16 @@ async def _ended(child: Child, seconds: float) -> None:
 
 
 def _never_ready(role: Role, seconds: float) -> errors.HandfastError:
-    return errors.Unavailable(
-        f"the {role.name} was not ready within {seconds:g} s", reason="NotReady", hint="its own messages are above"
-    )
+    return errors.Unavailable(f"the {role.name} was not ready within {seconds:g} s", reason="NotReady", hint=_ABOVE)
 
 
-def _given_up(role: Role, deaths: int, outcome: errors.HandfastError) -> errors.HandfastError:
+def _given_up(role: Role, deaths: int, young: float, outcome: errors.HandfastError) -> errors.HandfastError:
+    look = f"the messages of the {role.name} are above; once the cause is gone, start again"
     return errors.Refused(
-        f"the {role.name} ended {deaths} times right after its start, the last time with: {outcome.message}",
+        f"the {role.name} died {deaths} times in a row, each time within {young:g} s of its start, "
+        f"so that everything was stopped; the last time: {outcome.message}",
         reason=outcome.reason,
-        hint=outcome.hint,
+        hint=look if outcome.hint in {None, _ABOVE} else f"{outcome.hint}; {look}",
     )
 
 

@@ -47,7 +47,7 @@ def text(words: Sequence[str], writable: Sequence[pathlib.Path] = ()) -> str:
         "Description=Handfast node agent\n"
         "Wants=network-online.target\n"
         "After=network-online.target\n"
-        # An agent that gives up after five minutes is started again for ever.
+        "# The agent ends after five minutes without a certificate. It is started again for ever.\n"
         "StartLimitIntervalSec=0\n\n"
         "[Service]\n"
         # $ stands for a variable in arguments only.

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from handfast import errors
-from handfast.assembly import config, endpoints, layout, supervisor
+from handfast.assembly import config, endpoints, layout, supervisor, watchdog
 from handfast.runtime import files, tls
 
 _HOUR: Final = 3600.0
@@ -69,13 +69,21 @@ class _Running:
         # A little late, since a renewal a moment too early is none; and not without a pause, however short the lives.
         return min(_HOUR, max(_LEAST, float(json.loads(printed)["seconds"]) + 1.0))
 
-    def started(self, pids: Mapping[str, int]) -> None:
+    def changed(self, pids: Mapping[str, int]) -> None:
         self.found = dataclasses.replace(self.found, pids=dict(pids))
         try:
-            endpoints.write(self.directory, self.found)
+            self._write()
         except errors.HandfastError as error:
             # A full disk is a reason to complain, not to stop what runs.
             self.console.event("warning", error.message, reason=error.reason)
+
+    def _write(self) -> None:
+        """No file is better than one that names the dead; and where a disk is full, the old one makes room."""
+        try:
+            endpoints.write(self.directory, self.found)
+        except errors.HandfastError:
+            endpoints.remove(self.directory)
+            endpoints.write(self.directory, self.found)
 
     def ready(self) -> None:
         self.console.ready(self.found)
@@ -136,6 +144,11 @@ def _introduction(place: layout.Layout, servers: Sequence[str], token: FirstToke
         os.close(reading)
 
 
+def _timing(chosen: config.Configuration) -> supervisor.Timing:
+    seconds = chosen.watchdog_seconds
+    return supervisor.Timing(silence=watchdog.Patience.of(seconds) if seconds else None)
+
+
 async def run(
     place: layout.Layout,
     lock: files.DirectoryLock,
@@ -147,6 +160,8 @@ async def run(
     token: FirstToken | None = None,
 ) -> None:
     """Serve until a signal stops it. The directory is locked and the configuration is good; ports are found out here."""
+    # The directory is ours, so that whoever wrote this is dead.
+    endpoints.remove(place.root)
     with endpoints.listen(chosen.listen, "--listen") as sock, contextlib.ExitStack() as stack:
         api = endpoints.bound(sock, chosen.listen)
         # Only looked at: the controllers bind this one themselves, since nobody needs it across their restarts.
@@ -156,8 +171,7 @@ async def run(
             apiserver=api.url("https"), controllers_admin=admin.url("http"), supervisor=os.getpid()
         )
         shared = (lock.descriptor,)
-        directory = ("--dir", str(place.root))
-        level = ("--log-level", chosen.log_level)
+        directory, level = ("--dir", str(place.root)), ("--log-level", chosen.log_level)
         advertise = [word for address in chosen.advertise for word in ("--advertise", str(address))]
         # Newcomers are told how to get here, even if it is only from this machine.
         told = advertise or ["--advertise", str(api)]
@@ -177,6 +191,7 @@ async def run(
             ),
             descriptors=(*shared, sock.fileno()),
             ready=_Readiness(api, place.ca_certificate),
+            livez=functools.partial(watchdog.Livez, api, tls.unsafe_unverified_context()),
         )
         introduction = stack.enter_context(_introduction(place, told, token or FirstToken()))
         controllers = supervisor.Role(
@@ -188,11 +203,11 @@ async def run(
                 *(*told, "--leader-elect" if chosen.leader_elect else "--no-leader-elect", *level),
             ),
             descriptors=shared,
+            livez=functools.partial(watchdog.Livez, admin, None),
             ready=_Introduction(introduction, console, functools.partial(supervisor.answers, admin, "/readyz", None)),
         )
         try:
-            await supervisor.Supervisor(
-                [apiserver, controllers], _Running(place.root, console, found), timing, first
-            ).run()
+            running = _Running(place.root, console, found)
+            await supervisor.Supervisor([apiserver, controllers], running, timing or _timing(chosen), first).run()
         finally:
             endpoints.remove(place.root)

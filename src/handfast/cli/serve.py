@@ -62,6 +62,11 @@ def _owned(place: layout.Layout, tie: int | None) -> Iterator[layout.Layout]:
         lock.release()
 
 
+def _tied(tie: int | None, directory: str) -> contextlib.AbstractContextManager[None]:
+    """To the supervisor; where it dies without a word, what it said of its children is taken away."""
+    return supervised.tied(tie, functools.partial(endpoints.remove, layout.Layout.at(directory).root))
+
+
 @command.command(name="apiserver", short_help="The Kubernetes API over HTTPS.")
 @settings.directory_option(_DIRECTORY)
 @settings.config_option
@@ -83,7 +88,7 @@ def apiserver_command(
     """
     tls_files = _tls_files(flags.pop("tls_cert_file"), flags.pop("tls_private_key_file"))
     with (
-        supervised.tied(tie),
+        _tied(tie, directory),
         _owned(layout.Layout.at(directory), tie) as place,
         contextlib.ExitStack() as stack,
     ):
@@ -147,7 +152,7 @@ def controllers_command(
     the CA of --dir, or with the files that are given; without either, none are.
     """
     signing = signing_flags.taken(flags)
-    with supervised.tied(tie):
+    with _tied(tie, directory):
         place = layout.Layout.at(directory)
         chosen = _configuration(place, flags, config_file, tie)
         if print_manifest:

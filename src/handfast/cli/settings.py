@@ -26,6 +26,7 @@ _METAVARS = {
     "controllers": "NAME,…",
     "leaderElect": None,
     "logLevel": None,
+    "watchdogSeconds": "SECONDS",
     "anonymousFrom": "NETWORKS",
     "serviceAccountIssuer": "URL",
     "apiAudiences": "NAME,…",

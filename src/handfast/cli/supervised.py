@@ -2,7 +2,9 @@
 """The child's half of the tie to its supervisor: end when the supervisor ends, and tell it why when failing.
 
 The tie is one end of a socket pair. Its end of file means that the supervisor is gone, for whatever reason; a thread
-waits for that, since it must also work while the event loop is stuck or not yet there. It does not log.
+waits for that, since it must also work while the event loop is stuck or not yet there. What the supervisor wrote about
+its children is then taken away (`orphaned`), while this process still has a share in the directory's lock, so that no other
+supervisor can have written it. It does not log.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import click
@@ -27,14 +29,14 @@ option = click.option("--supervised", "tie", type=int, hidden=True, help="Descri
 
 
 @contextlib.contextmanager
-def tied(descriptor: int | None) -> Iterator[None]:
+def tied(descriptor: int | None, orphaned: Callable[[], None] | None = None) -> Iterator[None]:
     """Within the block this process lives no longer than its supervisor; without a descriptor, nothing is done."""
     if descriptor is None:
         yield
         return
     tie = socket.socket(fileno=descriptor)
     tie.set_inheritable(False)
-    threading.Thread(target=_follow, args=(tie,), name="supervisor-tie", daemon=True).start()
+    threading.Thread(target=_follow, args=(tie, orphaned), name="supervisor-tie", daemon=True).start()
     try:
         yield
     except Exception as error:
@@ -42,10 +44,13 @@ def tied(descriptor: int | None) -> Iterator[None]:
         raise
 
 
-def _follow(tie: socket.socket) -> None:
+def _follow(tie: socket.socket, orphaned: Callable[[], None] | None = None) -> None:
     with contextlib.suppress(OSError):
         while tie.recv(64):
             pass
+    with contextlib.suppress(OSError):
+        if orphaned is not None:
+            orphaned()
     os.kill(os.getpid(), signal.SIGTERM)
     # A process that is still there after this has not stopped as it was asked to.
     threading.Event().wait(GRACE)

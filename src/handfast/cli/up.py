@@ -90,7 +90,17 @@ class _Console:
 @settings.directory_option("./handfast-data")
 @settings.config_option
 @settings.setting_options(
-    *("listen", "advertise", "store", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays"),
+    *(
+        "listen",
+        "advertise",
+        "store",
+        "adminListen",
+        "controllers",
+        "leaderElect",
+        "logLevel",
+        "watchdogSeconds",
+        "ledgerRetentionDays",
+    ),
     *settings.APISERVER,
     defaults=settings.UP_DEFAULTS,
 )

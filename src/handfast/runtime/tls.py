@@ -34,6 +34,15 @@ def client_context(ca_pem: bytes | None, cert_pem: bytes | None = None, key_pem:
     return context
 
 
+def unsafe_unverified_context() -> ssl.SSLContext:
+    """A context that believes every certificate: for a question whose answer may be anybody's, and that says nothing secret."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def _trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
     try:
         context.load_verify_locations(cadata=ca_pem.decode("ascii"))

@@ -14,8 +14,9 @@ import sys
 import pytest
 
 from handfast import errors
-from handfast.assembly import endpoints, supervisor
+from handfast.assembly import endpoints, supervisor, watchdog
 from handfast.runtime import backoff
+from tests.world.clock import MovableClock
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +61,7 @@ class World:
         self.path.touch()
         self.events: list[str] = []
         self.pids: dict[str, int] = {}
+        self.history: list[dict[str, int]] = []
         self.printed = b""
         self.again: float | None = None
         self.is_ready = asyncio.Event()
@@ -89,8 +91,10 @@ class World:
         self.printed += printed
         return self.again
 
-    def started(self, pids):
-        self.pids = dict(pids)
+    def changed(self, pids):
+        self.history.append(dict(pids))
+        # Of one that has ended the last id is of interest here.
+        self.pids |= pids
 
     def ready(self):
         self.is_ready.set()
@@ -139,6 +143,8 @@ async def test_what_is_killed_starts_again(world):
     first = dict(world.pids)
     os.kill(first["a"], signal.SIGKILL)
     await world.until("a started", times=2)
+    # Whoever is told the process ids is told of the death as well.
+    assert {"b": first["b"]} in world.history
     assert world.pids["b"] == first["b"]
     assert world.pids["a"] != first["a"]
     os.kill(os.getpid(), signal.SIGINT)
@@ -154,8 +160,10 @@ async def test_gives_up_on_one_that_keeps_dying_and_stops_the_rest(world, body, 
     roles = [world.role("a", SERVES), world.role("b", body)]
     with pytest.raises(errors.Refused) as caught:
         await asyncio.wait_for(supervisor.Supervisor(roles, world, QUICK).run(), 10)
-    assert "the b ended 3 times" in caught.value.message
+    said = "the b died 3 times in a row, each time within 30 s of its start, so that everything was stopped; the last time: "
+    assert caught.value.message.startswith(said)
     assert message in caught.value.message
+    assert (caught.value.hint or "").endswith("the messages of the b are above; once the cause is gone, start again")
     assert (caught.value.reason, hint in (caught.value.hint or "")) == (reason, True)
     assert world.told().count("b started") == 3
     assert gone(world.pids["a"])
@@ -233,7 +241,7 @@ async def test_a_question_that_cannot_be_asked_ends_the_attempt(world):
 
 async def test_a_program_that_does_not_exist(world):
     role = supervisor.Role(name="a", argv=("/nonexistent/program",))
-    with pytest.raises(errors.Refused, match=r"the a ended 3 times .* cannot start the a: no such file"):
+    with pytest.raises(errors.Refused, match=r"the a died 3 times .* cannot start the a: no such file"):
         await asyncio.wait_for(supervisor.Supervisor([role], world, QUICK).run(), 10)
 
 
@@ -262,6 +270,84 @@ async def test_a_start_that_fails_is_a_death_of_that_role_alone(world, monkeypat
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(run, 10)
     assert any("the b ended and is started again" in event and "cannot start the b" in event for event in world.events)
+
+
+class TestSilence:
+    """A child that no longer answers is killed with the reason, and started again; others are left alone."""
+
+    ANSWERS = """
+sock = socket.socket(fileno=%d)
+while True:
+    peer = sock.accept()[0]
+    with peer:
+        while b"\\r\\n\\r\\n" in peer.recv(4096):
+            peer.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+            tell("answered")
+"""
+    PATIENCE = watchdog.Patience(answer=0.3, pause=0.05, failures=3, slack=30.0)
+
+    def serving(self, world, name, sock):
+        address = endpoints.Address("127.0.0.1", sock.getsockname()[1])
+        role = world.role(name, self.ANSWERS % sock.fileno())
+        return dataclasses.replace(
+            role, descriptors=(sock.fileno(),), livez=lambda seconds: watchdog.Livez(address, None, seconds)
+        )
+
+    async def test_one_that_is_stopped_is_killed_and_comes_back(self, world):
+        timing = dataclasses.replace(QUICK, silence=self.PATIENCE)
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            roles = [self.serving(world, "a", sock), world.role("b", SERVES)]
+            run = asyncio.create_task(supervisor.Supervisor(roles, world, timing).run())
+            await world.until("b started")
+            await world.until("a answered")
+            first = dict(world.pids)
+            os.kill(first["a"], signal.SIGSTOP)
+            await world.until("a started", times=2)
+            answers = world.told().count("a answered")
+            await world.until("a answered", times=answers + 2)
+            assert world.pids["a"] != first["a"]
+            assert world.pids["b"] == first["b"]
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(run, 10)
+        killed, again = world.events[:2]
+        assert killed.startswith("error: the a does not answer and is killed ")
+        assert "not answered 3 times in a row" in killed
+        assert "it is stopped (SIGSTOP)" in killed
+        assert f"'pid': {first['a']}" in killed
+        assert "'reason': 'NotAnswering'" in killed
+        assert again.startswith("warning: the a ended and is started again {'why': 'killed: /livez was not answered")
+
+    async def test_where_nobody_watches_it_stays_as_it_is(self, world):
+        timing = dataclasses.replace(QUICK, silence=None)
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            run = asyncio.create_task(
+                supervisor.Supervisor([self.serving(world, "a", sock)], world, timing, clock=MovableClock()).run()
+            )
+            await world.until("a started")
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(run, 10)
+        assert "a answered" not in world.told()
+
+    async def test_a_server_that_stops_is_not_called_silent(self, world, monkeypatch):
+        """It answers nobody while it drains, and has its own deadline."""
+        asked = asyncio.Event()
+
+        async def watch(*_):
+            asked.set()
+            await stopping.wait()
+            return "no answer"
+
+        monkeypatch.setattr(watchdog, "watch", watch)
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            made = supervisor.Supervisor([self.serving(world, "a", sock)], world, QUICK)
+            stopping = made._stopping
+            run = asyncio.create_task(made.run())
+            await world.until("a started")
+            await asyncio.wait_for(asked.wait(), 10)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(run, 10)
+        assert world.told()[-1] == "a stopped"
+        assert world.events == ["info: SIGTERM received, stopping"]
 
 
 class TestPreparation:

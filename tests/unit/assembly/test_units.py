@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from handfast import errors
-from handfast.assembly import units
+from handfast.assembly import supervisor, units
 
 COMMANDS = "systemctl daemon-reload && systemctl enable --now handfast-node.service"
 
@@ -30,8 +30,23 @@ def test_text():
     found = units.text(["/usr/bin/handfast", "node", "run"])
     assert '\nExecStart="/usr/bin/handfast" "node" "run"\n' in found
     assert "\nRestart=always\n" in found
-    # It is started again for ever: an agent without a certificate ends every five minutes.
-    assert "\nStartLimitIntervalSec=0\n" in found
+    said = "# The agent ends after five minutes without a certificate. It is started again for ever."
+    assert f"\n{said}\nStartLimitIntervalSec=0\n" in found
+
+
+def test_the_unit_of_the_reference_tells_when_up_gives_up():
+    """With the numbers of the code, which the page repeats in words."""
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text()
+    timing = supervisor.Timing()
+    rule = f"dies {timing.give_up} times in a row, each time within {timing.young:g} s of its start, ends `up`"
+    unit = page.partition("```ini\n")[2].partition("```")[0]
+    assert rule in unit
+    assert "\nRestart=on-failure\n" in unit
+    assert "\nStartLimitIntervalSec=0\n" in unit
+    # It has to have stopped its children before systemd loses patience.
+    assert float(unit.partition("\nTimeoutStopSec=")[2].partition("\n")[0]) > timing.stop
+    said = f"dies five times in a row, each time within {timing.young:g} seconds of its start, ends everything"
+    assert said in " ".join(page.split())
 
 
 def test_it_may_write_its_own_places_only():

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from handfast import errors
-from handfast.assembly import config, endpoints, layout, supervisor, up
+from handfast.assembly import config, endpoints, layout, supervisor, up, watchdog
 from handfast.runtime import files
 
 
@@ -43,13 +43,13 @@ class FakeSupervisor:
 
     def __init__(self, roles, events, timing, first):
         FakeSupervisor.made = self
-        self.roles, self.events, self.first = roles, events, first
+        self.roles, self.events, self.timing, self.first = roles, events, timing, first
 
     async def run(self):
         self.inheritable = [os.fstat(one).st_mode for role in self.roles for one in role.descriptors]
         self.again = self.events.prepared(PREPARED)
         self.events.event("info", "hello")
-        self.events.started({"apiserver": 1, "controllers": 2})
+        self.events.changed({"apiserver": 1, "controllers": 2})
         self.events.ready()
         self.document = json.loads((self.events.directory / "endpoints.json").read_bytes())
         if FakeSupervisor.error is not None:
@@ -139,6 +139,64 @@ async def test_a_full_disk_is_told_and_stops_nobody(place, monkeypatch):
 
     monkeypatch.setattr(endpoints, "write", full)
     assert ("warning", "no space") in (await run(place)).events
+
+
+async def test_on_a_full_disk_the_old_file_makes_room_for_the_new_one(place, monkeypatch):
+    written = endpoints.write
+
+    def full(directory, found):
+        if (directory / "endpoints.json").exists():
+            raise errors.Unavailable("no space", reason="NoSpace")
+        written(directory, found)
+
+    async def life(self):
+        self.events.changed({"apiserver": 1})
+        monkeypatch.setattr(endpoints, "write", full)
+        self.events.changed({"apiserver": 2})
+        seen.append(json.loads((self.events.directory / "endpoints.json").read_bytes())["pids"]["apiserver"])
+
+    seen: list[int] = []
+    monkeypatch.setattr(FakeSupervisor, "run", life)
+    assert (await run(place)).events == []
+    assert seen == [2]
+
+
+async def test_no_file_is_left_that_names_the_dead(place, monkeypatch):
+    """Where not even that helps there is none."""
+
+    def full(directory, found):
+        raise errors.Unavailable("no space", reason="NoSpace")
+
+    async def life(self):
+        self.events.changed({"apiserver": 1})
+        monkeypatch.setattr(endpoints, "write", full)
+        self.events.changed({})
+        assert not (self.events.directory / "endpoints.json").exists()
+
+    monkeypatch.setattr(FakeSupervisor, "run", life)
+    assert (await run(place)).events == [("warning", "no space")]
+
+
+async def test_what_a_killed_one_left_is_gone_before_anything_starts(place, monkeypatch):
+    async def life(self):
+        assert not (self.events.directory / "endpoints.json").exists()
+
+    (place.root / "endpoints.json").write_text('{"pids": {"supervisor": 1}}')
+    monkeypatch.setattr(FakeSupervisor, "run", life)
+    await run(place)
+
+
+@pytest.mark.parametrize("seconds, silence", [(0, None), (60, watchdog.Patience()), (6, watchdog.Patience.of(6))])
+async def test_how_long_silence_is_borne_is_a_setting(place, seconds, silence):
+    await run(place, watchdog_seconds=seconds)
+    made = FakeSupervisor.made
+    assert made.timing.silence == silence
+    asked = [role.livez(1.0) for role in made.roles]
+    assert [f"https://{asked[0]._address}", f"http://{asked[1]._address}"] == [
+        made.document["apiserver"],
+        made.document["controllersAdmin"],
+    ]
+    assert [one._context is None for one in asked] == [False, True]
 
 
 async def test_readiness_trusts_the_directorys_ca_only(place):

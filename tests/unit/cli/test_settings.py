@@ -61,6 +61,7 @@ def test_everything_given():
         controllers=("clusterinfo", "-tokencleaner"),
         leader_elect=True,
         log_level="error",
+        watchdog_seconds=60,
         enable_bootstrap_token_auth=False,
         anonymous_from="any",
         service_account_issuer="https://kubernetes.default.svc.cluster.local",

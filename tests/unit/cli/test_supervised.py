@@ -25,7 +25,7 @@ def test_without_a_tie_nothing_happens(monkeypatch):
 def test_an_error_is_left_with_the_supervisor_and_goes_on(monkeypatch):
     # The real one would end this process with its supervisor: see below.
     ties: list[socket.socket] = []
-    monkeypatch.setattr(supervised, "_follow", ties.append)
+    monkeypatch.setattr(supervised, "_follow", lambda tie, _orphaned: ties.append(tie))
     ours, theirs = socket.socketpair()
     with ours:
         with pytest.raises(errors.Refused), supervised.tied(theirs.detach()):
@@ -49,7 +49,7 @@ from handfast.cli import supervised
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 supervised.GRACE = 0.1
-with supervised.tied(int(sys.argv[1])):
+with supervised.tied(int(sys.argv[1]), lambda: print("orphaned", flush=True)):
     print("up", flush=True)
     time.sleep(60)
 """
@@ -68,4 +68,5 @@ def test_the_end_of_the_supervisor_ends_the_child(kind, code):
         assert child.stdout.readline() == b"up\n"
         assert child.poll() is None
         ours.close()
+        assert child.stdout.readline() == b"orphaned\n"
         assert child.wait(10) == code
