@@ -9,13 +9,15 @@
    requests in flight when the server stops, would make a second for the connection and one more for each request.
 5. Whoever sends many requests at once lets everybody else have a turn after each of them.
 6. What no request can be made of is answered with 400 or 431, and the connection ends.
+7. A connection that is gone leaves no cycle of references: the collector looks for old ones hardly ever.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_connection.py |
 |---|---|---|---|---|
 | anyone on the network | nothing | keep a connection with half a head | 1 | test_a_head_that_does_not_end |
 | anyone on the network | nothing | buy time byte by byte | 1 | test_byte_by_byte_does_not_buy_time |
 | anyone on the network | nothing | fill the memory with headers | 1, 6 | test_no_http |
-| whoever may read much | a credential | fill the memory with answers nobody reads | 2 | test_who_does_not_read_a_whole_answer_is_given_up |
+| whoever may read much | a credential | fill the memory with answers nobody reads | 2, and `unread` for all of them in sum | test_who_does_not_read_a_whole_answer_is_given_up |
+| whoever may read much | a credential | have what is held for it stay after it has gone | 7 | test_an_unread_answer_leaves_nothing_for_the_collector |
 | anyone on the network | nothing | keep a connection with a body that does not end | 3 | test_a_body_that_does_not_end_ends_the_connection |
 | anyone on the network | nothing | have thousands of requests answered in one step | 5 | test_everybody_has_a_turn_between_requests_sent_at_once |
 | anyone on the network | nothing | have the task die and the connection stay, without a deadline | 6 | test_no_http |
@@ -36,11 +38,14 @@ from aiohttp import http_parser, http_writer, streams, web, web_protocol
 from handfast.apiserver import answers
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver import peer as peer_module
+from handfast.apiserver import unread as unread_module
 
 # _ssl.ENCODING_DER
 _DER = 2
 # So much of an answer is written at once: uvloop notices a peer that does not read only between two writes.
-_PART = 256 << 10
+PIECE = 256 << 10
+# How much waits encrypted before the writer has to. uvloop's own is 512 KiB.
+_HIGH_WATER = 128 << 10
 # 3. The while.
 LINGERING_SECONDS = 2.0
 # How aiohttp's parser says that a line is too long, or that there are too many.
@@ -67,22 +72,27 @@ class Connection(web.RequestHandler):
     """Knows its peer, and answers it."""
 
     __slots__ = (
-        "_body",
-        "_head_bytes",
-        "_head_timer",
-        "_limits",
-        "_on_error",
-        "closed_hooks",
-        "on_lost",
-        "on_proved",
-        "peer",
+        *("_body", "_head_bytes", "_head_timer", "_limits", "_on_error", "_uncounted", "_unread"),
+        *("closed_hooks", "kept", "on_lost", "on_proved", "peer", "user"),
     )
 
     # aiohttp asks the transport for these with each request. Nobody here wants them: see `peer`.
     ssl_context = peername = sockname = None
 
-    def __init__(self, manager: Any, limits: limits_module.Limits, on_error: ErrorHandler, **settings: Any) -> None:
+    def __init__(
+        self,
+        manager: Any,
+        limits: limits_module.Limits,
+        on_error: ErrorHandler,
+        unread: unread_module.Unread,
+        **settings: Any,
+    ) -> None:
         super().__init__(manager, **settings)
+        self._unread = unread
+        # Written since `unread` last looked at this connection; kept of the answer that is being written; for whom.
+        self._uncounted = 0
+        self.kept = 0
+        self.user = ""
         self._limits = limits
         self._on_error = on_error
         self._head_timer: asyncio.TimerHandle | None = None
@@ -132,6 +142,7 @@ class Connection(web.RequestHandler):
         # What aiohttp's own does, but for TCP_NODELAY, which uvloop has set (finding the socket through the transport
         # takes longer than all the rest), a timer until the first request, which `_expect_head` is, and a task (4.).
         self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(_HIGH_WATER)
         cast("web.Server", self._manager).connection_made(self, self.transport)
 
     async def start(self) -> None:
@@ -219,6 +230,7 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self.on_lost()
         self._head_done()
+        self._unread.forget(self)
         for hook in tuple(self.closed_hooks):
             hook()
         # A body knows its connection: only the collector would find the two, all of a flood at once.
@@ -252,6 +264,35 @@ class Connection(web.RequestHandler):
         elif data and not in_body and self._head_timer is None:
             self._expect_head()
 
+    def count(self, size: int) -> None:
+        """So much is about to be written: whoever does not read it holds the memory. See `unread`."""
+        self._uncounted += size
+        if self._uncounted > unread_module.LOOK_BYTES:
+            self._unread.note(self, self._uncounted)
+            self._uncounted = 0
+
+    def admit(self) -> None:
+        """A large answer, which may still be refused, is about to begin: 429 if too much is unread."""
+        self._unread.admit(self)
+
+    async def _drain_helper(self) -> None:
+        """Wait until the client has made room. In place of aiohttp's, which leaves a cycle for each lost connection (7.).
+
+        There the failed future stays in the frame that awaited it, and is known by the exception it raised: with all that
+        the frames of the request hold, the unread answer too, until the collector looks for cycles that old.
+        """
+        if self.transport is None:
+            raise ConnectionResetError("the client is gone")
+        if not self._paused:
+            return
+        waiter = self._drain_waiter
+        if waiter is None or waiter.done():
+            waiter = self._drain_waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            del waiter
+
     async def finish_response(
         self, request: web.BaseRequest, resp: Any, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
@@ -263,30 +304,47 @@ class Connection(web.RequestHandler):
                 async with asyncio.timeout(self._limits.write_seconds):
                     return await super().finish_response(request, stepwise, start_time)
             except TimeoutError:
-                return self._give_up(stepwise)
+                if self.transport is not None:
+                    self.transport.abort()
+                return stepwise, True
         request._finish()
         answered = cast("web.StreamResponse", resp)
         transport = self.transport
         if transport is None or transport.is_closing():
             return answered, True
         data = resp.bytes_for(request)
-        for start in range(0, len(data), _PART):
-            transport.write(data[start : start + _PART])
-            if self._paused:
-                try:
-                    async with asyncio.timeout(self._limits.write_seconds):
-                        await self._drain_helper()
-                except ConnectionError:
-                    return answered, True
-                except TimeoutError:
-                    return self._give_up(answered)
-        return answered, False
+        if len(data) > PIECE:
+            return answered, await self._write_long(transport, memoryview(data))
+        self.count(len(data))
+        transport.write(data)
+        return answered, self._paused and await self._is_unread()
 
-    def _give_up(self, response: web.StreamResponse) -> tuple[web.StreamResponse, bool]:
-        """2."""
-        if self.transport is not None:
-            self.transport.abort()
-        return response, True
+    async def _write_long(self, transport: asyncio.Transport, data: memoryview) -> bool:
+        """Write an answer piece by piece; True if there is nobody to take it."""
+        self.kept = len(data)
+        try:
+            for start in range(0, len(data), PIECE):
+                piece = data[start : start + PIECE]
+                self.count(len(piece))
+                transport.write(piece)
+                if self._paused and await self._is_unread():
+                    return True
+        finally:
+            self.kept = 0
+        return False
+
+    async def _is_unread(self) -> bool:
+        """2. Wait until the client has made room; True if it does not, or is gone."""
+        try:
+            async with asyncio.timeout(self._limits.write_seconds):
+                await self._drain_helper()
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            if self.transport is not None:
+                self.transport.abort()
+            return True
+        return False
 
     def handle_error(
         self,

@@ -67,6 +67,9 @@ class Limits:
     # Bodies on their way that did not come with their head, of one user and of all.
     bodies_per_user_bytes: int = 32 << 20
     bodies_bytes: int = 256 << 20
+    # Answers that were written and have not been read, of one user and of all.
+    unread_per_user_bytes: int = 64 << 20
+    unread_bytes: int = 256 << 20
     connections_per_second: float = 100.0
     connections_burst: int = 400
     # More, for a source from which somebody has shown a good credential in the last while.

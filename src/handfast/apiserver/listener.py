@@ -28,6 +28,7 @@ from aiohttp import web
 from handfast.apiserver import connection as connection_module
 from handfast.apiserver import gate
 from handfast.apiserver import limits as limits_module
+from handfast.apiserver import unread as unread_module
 from handfast.rules import networks
 from handfast.runtime import clock as clock_module
 
@@ -83,17 +84,23 @@ class _Server(web.Server):
     """aiohttp's server with our connection class."""
 
     def __init__(
-        self, handler: connection_module.Handler, limits: limits_module.Limits, on_error: connection_module.ErrorHandler
+        self,
+        handler: connection_module.Handler,
+        limits: limits_module.Limits,
+        on_error: connection_module.ErrorHandler,
+        unread: unread_module.Unread,
     ) -> None:
         super().__init__(cast("Any", handler))
         self._limits = limits
         self._on_error = on_error
+        self._unread = unread
 
     def __call__(self) -> connection_module.Connection:
         return connection_module.Connection(
             self,
             self._limits,
             self._on_error,
+            self._unread,
             loop=self._loop,
             access_log=None,
             keepalive_timeout=self._limits.idle_seconds,
@@ -127,7 +134,8 @@ class Listener:
         _accept_when_spoken_to(self._socket)
         self._context = context
         self._limits = limits
-        self._server = _Server(handler, limits, on_error)
+        self.unread = unread_module.Unread(limits, clock)
+        self._server = _Server(handler, limits, on_error, self.unread)
         self._begun: dict[connection_module.Connection, gate.Visitor] = {}
         self._loop = asyncio.get_running_loop()
         self._gate = gate.Gate(limits, clock, self._begin)
@@ -170,6 +178,7 @@ class Listener:
             self._gate.left(visitor)
         self._begun.clear()
         await self._server.shutdown(grace)
+        self.unread.close()
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):

@@ -160,6 +160,7 @@ class Pipeline:
             self._impersonate(asked)
         # 4 rate limit: everyone else. Strangers have paid at 1; whoever acts as others pays for it.
         payer = asked.impersonator or asked.user
+        cast("connection_module.Connection", http.protocol).user = payer.name
         if payer is not identity.ANONYMOUS:
             _require(self._flows.wait(payer, asked.info, peer.address, started), "too many requests of this user")
         # 5 authorise

@@ -18,7 +18,7 @@ import itertools
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 from aiohttp import web
@@ -26,6 +26,7 @@ from aiohttp import web
 from handfast import errors
 from handfast.api import kinds, objects, status
 from handfast.apiserver import answers, encode, options, request, sending, states, storage, turns, watch
+from handfast.apiserver import connection as connection_module
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -170,13 +171,17 @@ class Reader:
     def _add_continue(self, metadata: dict[str, Any], kind: kinds.Kind, last: states.Item, version: int) -> None:
         metadata["continue"] = options.Continue(version, kind.key(last.namespace, last.name)[len(kind.prefix) :]).text()
 
-    async def send(self, http: web.BaseRequest, page: Page, shape: encode.Shape) -> answers.Response:
-        """A list as an answer: in one piece if it is small, else in chunks."""
+    async def send(
+        self, http: web.BaseRequest, page: Page, shape: encode.Shape, *, refusable: bool = True
+    ) -> answers.Response:
+        """A list as an answer: in one piece if it is small, else in chunks, for which there has to be room (429)."""
         response: web.StreamResponse | None = None
         async for part, last in self._parts(page, shape):
             if response is None:
                 if last:
                     return answers.Answer(part)
+                if refusable:
+                    cast("connection_module.Connection", http.protocol).admit()
                 response = await _begin(http)
                 if http.method == "HEAD":
                     return response
@@ -197,8 +202,11 @@ class Reader:
             comma = b","
             size += len(shown)
             if size >= CHUNK:
-                yield b"".join(gathered), False
-                gathered, size = [], 0
+                part = b"".join(gathered)
+                # Not kept beside the part while that is being read.
+                gathered, size, shown = [], 0, b""
+                yield part, False
+                del part
                 await self._clock.sleep(0)
             elif turn.spent(len(item.body)):
                 await self._clock.sleep(0)

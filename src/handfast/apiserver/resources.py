@@ -171,6 +171,8 @@ class Resources:
         if asked.info.subresource == "scale":
             return _document(await self._actions.get_scale(asked, kind))
         item = await self._reader.get(kind, asked.info)
+        if len(item.body) > connection_module.PIECE:
+            cast("connection_module.Connection", asked.http.protocol).admit()
         return answers.Answer(shape.whole(item))
 
     async def _list(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
@@ -266,7 +268,8 @@ class Resources:
         items = list(page.items)
         await self._deleter.delete_collection(asked, kind, items, wanted)
         shape = self._shape(asked, kind)
-        return await self._reader.send(asked.http, reads.Page(items, page.metadata), shape)
+        # They are gone: a 429 must not hide that.
+        return await self._reader.send(asked.http, reads.Page(items, page.metadata), shape, refusable=False)
 
 
 async def _weigh(asked: call.Call, kind: kinds.Kind, body: bytes) -> None:

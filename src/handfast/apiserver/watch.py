@@ -54,6 +54,7 @@ class Watcher:
     def __init__(
         self,
         transport: asyncio.Transport,
+        count: Callable[[int], None],
         shape: encode.Shape,
         namespace: str,
         wanted: options.Selection,
@@ -66,6 +67,8 @@ class Watcher:
         # In whose name it is, and who asked for it, where that is somebody else.
         self.users = users
         self._transport = transport
+        # Called before something is written: what is not read counts for its user.
+        self._count = count
         self._shape = shape
         self.namespace = namespace
         self.wanted = wanted
@@ -133,6 +136,7 @@ class Watcher:
         if self._transport.get_write_buffer_size() > self._cap:
             self.drop()
             return
+        self._count(len(data))
         self._transport.write(data)
 
     def drop(self) -> None:
@@ -216,7 +220,17 @@ class Hub:
             raise ConnectionResetError("the client is gone")
         collection = self._replica.collection(kind.prefix)
         bookmark = _bookmark_kind(kind, shape)
-        watcher = Watcher(transport, shape, namespace, asked.selection, bookmark, self._cap, self._touched, users)
+        watcher = Watcher(
+            transport,
+            connection.count,
+            shape,
+            namespace,
+            asked.selection,
+            bookmark,
+            self._cap,
+            self._touched,
+            users,
+        )
         # Known before the first await: whoever is revoked while the watch begins must not be missed.
         self._watchers.add(watcher)
         bound = {bond for user in users for bond in bonds.of(user)}
@@ -229,6 +243,8 @@ class Hub:
         response.enable_chunked_encoding()
         try:
             await self._wait_for(asked)
+            if _sends_state(asked):
+                connection.admit()
             await response.prepare(http)
             try:
                 await self._begin(http, response, watcher, collection, asked)
@@ -268,7 +284,7 @@ class Hub:
         asked: options.ListOptions,
     ) -> None:
         """Send what comes before the live events, then register: the last part runs without an await."""
-        send_state = asked.initial_events if asked.initial_events is not None else not asked.version
+        send_state = _sends_state(asked)
         version = asked.version or self._replica.version
         if send_state:
             version = self._replica.version
@@ -346,6 +362,11 @@ class Hub:
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         return chunk(_frame(b"BOOKMARK", b'{%s,"metadata":%s}' % (watcher.bookmark, _encode(metadata))))
+
+
+def _sends_state(asked: options.ListOptions) -> bool:
+    """Whether what there is comes first."""
+    return asked.initial_events if asked.initial_events is not None else not asked.version
 
 
 def _index(namespace: str, wanted: options.Selection) -> collection_module.Index | None:

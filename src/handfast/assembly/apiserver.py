@@ -199,6 +199,13 @@ class ApiServer:
         self.metrics.gauge(
             "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused
         )
+        unread = self.listener.unread
+        self.metrics.gauge("handfast_unread_answer_bytes", "Held for answers not read yet.", unread.held)
+        self.metrics.counter(
+            "handfast_unread_answers_given_up",
+            "Connections reset because their answers were not read.",
+            lambda: unread.given_up,
+        )
         # Not a matter of readiness: the last good bundle goes on being used.
         self.metrics.gauge(
             "handfast_client_ca_unreadable",

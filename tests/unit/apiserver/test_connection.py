@@ -14,7 +14,7 @@ import pytest
 import structlog
 from aiohttp import web
 
-from handfast.apiserver import answers, connection, limits
+from handfast.apiserver import answers, connection, limits, sending
 from tests.scenarios import wire
 from tests.unit.apiserver.doors import LIFTED, Held, Opener, client, tell
 from tests.world import leftovers
@@ -302,6 +302,36 @@ async def test_who_does_not_read_a_whole_answer_is_given_up(door: Opener, *, ste
                 await asyncio.sleep(0.01)
             while opened.listener.connections:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", ["whole", "parts", "stepwise"])
+@pytest.mark.parametrize("end", ["left", "too slow"])
+async def test_an_unread_answer_leaves_nothing_for_the_collector(door: Opener, kind: str, end: str) -> None:
+    """7. Neither when the client leaves, nor when it is given up."""
+
+    async def large(http: web.BaseRequest) -> answers.Response:
+        body = b"x" * (32 << 20)
+        if kind != "parts":
+            return web.Response(body=io.BytesIO(body)) if kind == "stepwise" else answers.Answer(body)
+        response = web.StreamResponse()
+        await response.prepare(http)
+        await sending.send(http, response, body, 0.3)
+        return response
+
+    bounds = limits.Limits(lifted=True, write_seconds=30.0 if end == "left" else 0.3)
+    async with door(bounds, large) as opened:
+        with leftovers.without_collector(connection.Connection) as left:
+            async with opened.line(client()) as line:
+                await line.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                async with asyncio.timeout(5):
+                    while not any(cast("connection.Connection", found)._paused for found in left()):
+                        await asyncio.sleep(0.01)
+                    while end != "left" and opened.listener.connections:
+                        await asyncio.sleep(0.01)
+            async with asyncio.timeout(5):
+                while left():
+                    await asyncio.sleep(0.01)
+        assert opened.listener.unread.held() == 0
 
 
 async def test_a_long_answer_that_is_read_arrives_whole(door: Opener) -> None:
