@@ -31,19 +31,12 @@ def issuer(kind: keys.Kind) -> tuple[authority.Authority, keys.PrivateKey]:
 EC, RSA = [issuer(kind) for kind in (keys.Kind.P256, keys.Kind.P384, keys.Kind.P521)], issuer(keys.Kind.RSA)
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=150)
-printable = st.text(string.ascii_letters + string.digits + " ", min_size=1, max_size=20)
 labels = st.text(string.ascii_letters + string.digits, min_size=1, max_size=20)
 hosts = st.lists(labels, min_size=1, max_size=6).map(".".join)
-others = st.one_of(
-    st.tuples(st.sampled_from(["2.5.4.11", "2.5.4.7", "2.5.4.97", "1.2.3.4"]), words),
-    st.tuples(st.sampled_from(["2.5.4.5", "2.5.4.46"]), printable),
-    st.tuples(st.just("2.5.4.6"), st.sampled_from(["DE", "US"])),
-)
 subjects = st.builds(
     names.Subject,
     common_name=st.one_of(st.just(""), words),
     organizations=st.lists(words, max_size=5).map(tuple),
-    others=st.one_of(st.just(()), st.lists(others, max_size=3).map(tuple)),
 )
 sans = st.builds(
     names.Sans,

@@ -127,11 +127,14 @@ def request(
     organizations: Iterable[str] = ("system:nodes",),
     common_name: str = "",
     sans: names.Sans | None = None,
+    others: tuple[tuple[str, str], ...] = (),
     **spec: Any,
 ) -> dict[str, Any]:
     """A request as a kubelet files it."""
     key = key or keys.generate(keys.Kind.P256)
-    subject = names.Subject(common_name=common_name or f"system:node:{node}", organizations=tuple(organizations))
+    subject = names.Subject(
+        common_name=common_name or f"system:node:{node}", organizations=tuple(organizations), others=others
+    )
     body = requests.build(subject, sans or names.Sans(), key)
     return {
         "apiVersion": "certificates.k8s.io/v1",

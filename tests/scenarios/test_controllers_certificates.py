@@ -147,6 +147,33 @@ async def test_a_person_approves_and_the_signer_judges(tmp_path: pathlib.Path) -
             assert "certificate" not in (await story.csr(name))["status"]
 
 
+async def test_other_attributes_do_not_reach_a_certificate(tmp_path: pathlib.Path) -> None:
+    others = (("2.5.4.11", "admins"), ("1.2.3.4", "x"))
+    async with c.told(tmp_path) as story, c.running(story.world):
+        client: dict[str, Any] = {"signerName": signers.KUBE_APISERVER_CLIENT, "usages": ["client auth"]}
+        jane = c.request(name="jane", common_name="jane", organizations=["dev"], others=others, **client)
+        for document in (jane, c.request(name="node", others=others)):
+            await story.ask(document, story.joiner())
+            found = await story.csr(document["metadata"]["name"])
+            found["status"] = {
+                "conditions": [{"type": "Approved", "status": "True", "reason": "ByHand", "message": "m"}]
+            }
+            await story.client.update(c.CSRS, found, subresource="approval")
+        assert (await story.issued("jane")).subject == names.Subject(common_name="jane", organizations=("dev",))
+
+        async def told() -> bool:
+            return bool(await story.told("jane")) and "Failed" in await story.conditions("node")
+
+        await story.eventually(told, "told and failed")
+        message = "the certificate has the common name and organizations only; left out: OU, 1.2.3.4"
+        assert await story.told("jane") == [("SubjectReduced", message, 1)]
+        assert (await story.conditions("node"))["Failed"] == (
+            "SignerValidationFailure",
+            "subject has other attributes than common name and organization: OU, 1.2.3.4",
+        )
+        assert '"names":["CN=jane","O=dev"]' in "".join(await story.ledger())
+
+
 async def test_two_copies_without_a_lock(tmp_path: pathlib.Path) -> None:
     """Each request is approved once and gets one certificate; each certificate that was given out is in the ledger."""
     async with c.told(tmp_path) as story, contextlib.AsyncExitStack() as stack:

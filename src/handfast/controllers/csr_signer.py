@@ -11,6 +11,7 @@ What each signer signs is `rules.signers`'; whether a request should be approved
    copy, leaves an entry whose certificate nobody has; never a certificate without an entry.
 4. One update of /status, which carries the version that was approved, hands it out. A lost race is a retry.
 5. Trouble with the CA or the ledger is no fault of the request: it is retried, and told of by an Event, once.
+6. What the request had in its subject beside common name and organizations is not signed; an Event says what was left out.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ DURATION = datetime.timedelta(hours=8760)
 # What several append to the ledger while one write is under way leaves in one write.
 WORKERS = 16
 ISSUED = "Issued"
+SUBJECT_REDUCED = "SubjectReduced"
 _RACES = frozenset({"Conflict", "AlreadyExists"})
 
 RESULTS = prometheus_client.Counter(
@@ -102,12 +104,16 @@ class CsrSigner:
         certificate = base64.b64encode(issued.pem).decode()
         await self._put(item.updated(certificate=certificate))
         RESULTS.labels(item.spec.signer_name, ISSUED).inc()
+        # 6.
+        if others := facts.request.subject.other_types:
+            message = f"the certificate has the common name and organizations only; left out: {', '.join(others)}"
+            await self._recorder.record(item.regarding(), SUBJECT_REDUCED, message)
 
     def _issue(self, facts: kubelet_csr.Facts, now: datetime.datetime) -> authority.Issued:
         profile, ttl = signers.profile(facts, self._longest)
         request = facts.request
         signer = self._authorities.current(facts.signer_name)
-        return signer.issue(request.public_key, request.subject, request.sans, profile, now, ttl)
+        return signer.issue(request.public_key, signers.subject(facts), request.sans, profile, now, ttl)
 
     async def _fail(self, item: certificate_requests.Request, message: str, now: datetime.datetime) -> None:
         # 2.
@@ -145,7 +151,7 @@ def entry(
         token_id=token,
         key_fingerprint=issued.key,
         serial=issued.serial,
-        names=ledger_entries.names_of(facts.request.subject, facts.request.sans),
+        names=ledger_entries.names_of(signers.subject(facts), facts.request.sans),
         not_after=issued.not_after,
         rule=next(approved, ""),
         request=facts.name,

@@ -8,7 +8,8 @@ it is given here, so that no wish of a request (CA, usages, extensions) can reac
 2. It is in force at `now`: an expired signer signs nothing.
 3. The new certificate ends with its issuer at the latest.
 4. An intermediate CA is issued only where the issuer's path length leaves room for it.
-5. It has a name: a subject, an alternative name, or both.
+5. It has a name: a subject, an alternative name, or both. The subject of a leaf is a common name and organizations: what
+   Kubernetes reads, and what the ledger writes down. Another attribute, such as OU, might mean something to others.
 6. The serial number is random: 16 octets, positive, 126 bits from the system's generator. Two bits are fixed, so that
    every serial has the same length in DER.
 
@@ -110,6 +111,12 @@ class Authority:
         # 5.
         if subject == names.Subject() and not sans:
             raise errors.Refused("a certificate needs a subject or an alternative name", reason="BadName")
+        if subject.others and not profile.is_ca:
+            listed = ", ".join(subject.other_types)
+            raise errors.Refused(
+                f"the subject of a certificate has a common name and organizations only, not: {listed}",
+                reason="BadName",
+            )
         window = (not_before, not_after)
         if profile.is_ca:
             with _FENCE:

@@ -55,6 +55,17 @@ _ORDER = tuple(
 # The library's reader of texts refuses common names past 64 octets; under another OID it takes them (see `_read`).
 _STAND_IN = x509.ObjectIdentifier("2.5.4.3.1")
 
+# As people write them (RFC 4514, and e-mail).
+_SHORT = {
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "1.2.840.113549.1.9.1": "emailAddress",
+}
 _FENCE = fences.Fence("a distinguished name that cannot be read", reason="BadName")
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _DNS = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
@@ -72,6 +83,16 @@ class Subject:
 
     def __str__(self) -> str:
         return to_name(self).rfc4514_string()
+
+    @property
+    def plain(self) -> Subject:
+        """The same with nothing but what Kubernetes reads: what a leaf that is signed here has."""
+        return Subject(common_name=self.common_name, organizations=self.organizations) if self.others else self
+
+    @property
+    def other_types(self) -> tuple[str, ...]:
+        """What kinds of attribute `others` has, each once: `OU`, or the dotted OID of one without a short word."""
+        return tuple(dict.fromkeys(_SHORT.get(oid, oid) for oid, _ in self.others))
 
     @classmethod
     def parse(cls, text: str) -> Subject:

@@ -95,8 +95,6 @@ class Template:
 
 
 def _subject(subject: names.Subject) -> bytes:
-    if subject.others:
-        return names.to_name(subject).public_bytes()
     found = _organizations(subject.organizations)
     if subject.common_name:
         found += _der(_SET, _attribute(_COMMON_NAME, subject.common_name))

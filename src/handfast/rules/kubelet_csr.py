@@ -6,7 +6,7 @@ request that is not recognised is nobody's to decide and stays pending.
 
 A node client request (`nodeclient`):
 1. It is for the signer kubernetes.io/kube-apiserver-client-kubelet.
-2. The organizations are exactly [system:nodes].
+2. The organizations are exactly [system:nodes], and beside them and the common name the subject has no attribute.
 3. The common name is `system:node:` and the name of a node: a DNS subdomain, of 253 characters at most.
 4. It has no alternative names of any form.
 5. The usages are exactly digital signature and client auth, with or without key encipherment.
@@ -27,6 +27,7 @@ enough.
 |---|---|---|---|---|
 | a joining machine | a bootstrap token | become an administrator by O=system:masters | 2 | test_node_client |
 | … | … | more groups beside system:nodes | 2 compares whole lists | test_node_client |
+| … | … | an attribute that means something to another program | 2 | test_node_client |
 | … | … | the name of a person or service account | 3 | test_node_client |
 | … | … | a name of no node, or one that fills the ledger or a terminal | 3 | test_node_client |
 | … | … | serve as the API server with its client certificate | 4, 5 | test_node_client |
@@ -167,7 +168,7 @@ def checks(
         # 1.
         Check(SIGNER, facts.signer_name == wanted, f"{facts.signer_name} is to be {wanted}"),
         # 2.
-        Check(ORGANIZATION, is_nodes(facts), f"{_list(subject.organizations)} is to be [{user_names.NODES}]"),
+        _organization(facts),
         # 3.
         _common_name(facts),
     ]
@@ -185,8 +186,13 @@ def _is_requesters(facts: Facts, permission: str) -> bool:
 
 
 def is_nodes(facts: Facts) -> bool:
-    """Check 2."""
+    """The first half of check 2."""
     return facts.request.subject.organizations == (user_names.NODES,)
+
+
+def foreign_attributes(facts: Facts) -> tuple[str, ...]:
+    """What breaks the other half: the kinds of attribute beside common name and organization."""
+    return facts.request.subject.other_types
 
 
 def is_node(facts: Facts) -> bool:
@@ -221,6 +227,13 @@ def _is_nobodys(name: names.IP | str) -> bool:
     if isinstance(name, str):
         return name in _NEVER or name.endswith(_NEVER_BELOW)
     return name.is_loopback or name.is_unspecified or name.is_link_local or name.is_multicast
+
+
+def _organization(facts: Facts) -> Check:
+    others = foreign_attributes(facts)
+    beside = f" with {', '.join(others)} beside it" if others else ""
+    compared = f"{_list(facts.request.subject.organizations)}{beside} is to be [{user_names.NODES}]"
+    return Check(ORGANIZATION, is_nodes(facts) and not others, compared + (" alone" if others else ""))
 
 
 def _common_name(facts: Facts) -> Check:

@@ -8,15 +8,19 @@ certificate itself is made by `pki.authority`, from the profile given here.
 |-------------------------------|-----------------------------------|---------------------------|---------------------|
 | kube-apiserver-client-kubelet | O=[system:nodes], a node's CN ⁴   | none                      | exactly client, ¹ ² |
 | kubelet-serving               | the same                          | DNS or IP, no e-mail, URI | exactly server, ¹ ² |
-| kube-apiserver-client         | any (admission: not the masters)  | any                       | client auth, ² ³    |
-| legacy-unknown                | any                               | any                       | any but cert sign   |
+| kube-apiserver-client         | any ⁵ (admission: not the masters)| any                       | client auth, ² ³    |
+| legacy-unknown                | any ⁵                             | any                       | any but cert sign   |
 
 ¹ and digital signature  ² key encipherment is optional  ³ digital signature is optional, nothing else is allowed
-⁴ `system:node:` and a DNS subdomain of 253 characters at most
+⁴ `system:node:` and a DNS subdomain of 253 characters at most; an attribute beside O and CN fails the request
+⁵ only CN and O are signed; an attribute beside them, such as OU, is left out (`subject`), and an Event says so
 
 1. Each signer's rows are tried in order; the first that does not hold is the reason of the failure.
 2. The usages of the certificate are those of the request, never more.
-3. The lifetime is what was asked for, at most the signer's, never below ten minutes (`pki.profiles`).
+3. The subject of the certificate is CN and O, for every signer: nothing else is read by Kubernetes or in the ledger, and
+   what nobody here checks might mean something to another program. Nodes send nothing else, so theirs fail. People's
+   requests often have an OU, and Kubernetes signs them: here they are signed without it.
+4. The lifetime is what was asked for, at most the signer's, never below ten minutes (`pki.profiles`).
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/test_signers.py |
 |---|---|---|---|---|
@@ -27,7 +31,8 @@ certificate itself is made by `pki.authority`, from the profile given here.
 | … | … | a SPIFFE identity from the serving signer | 1, names | test_kubelet_serving |
 | an approver of client certificates | `approve` for it | a certificate that serves | 1, usages | test_apiserver_client |
 | an approver of legacy requests | `approve` for it | a certificate that signs others | 1, usages | test_legacy |
-| a requester | an approved request | a certificate that outlives the signer's limit | 3 | test_durations |
+| a requester | an approved request | a certificate that outlives the signer's limit | 4 | test_durations |
+| … | … | an OU or another attribute that some program trusts | 3 | test_subject |
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ import datetime
 from collections.abc import Callable, Mapping
 
 from handfast import errors
-from handfast.pki import profiles, usages
+from handfast.pki import names, profiles, usages
 from handfast.rules import certificate_admission, decision, kubelet_csr
 
 KUBE_APISERVER_CLIENT = certificate_admission.KUBE_APISERVER_CLIENT
@@ -66,10 +71,20 @@ def judge(facts: Facts) -> decision.Approve | decision.Deny:
 
 
 def profile(facts: Facts, longest: datetime.timedelta) -> tuple[profiles.Profile, datetime.timedelta | None]:
-    """The profile of a request that `judge` accepted (2), and the lifetime that was asked for, None if none was (3)."""
+    """The profile of a request that `judge` accepted (2), and the lifetime that was asked for, None if none was (4)."""
     asked = facts.expiration_seconds
     made = profiles.for_usages(facts.signer_name.rpartition("/")[2], facts.usages, longest)
     return made, None if asked is None else datetime.timedelta(seconds=asked)
+
+
+def subject(facts: Facts) -> names.Subject:
+    """The subject that is signed (3)."""
+    return facts.request.subject.plain
+
+
+def _plain(facts: Facts) -> str | None:
+    others = kubelet_csr.foreign_attributes(facts)
+    return f"subject has other attributes than common name and organization: {', '.join(others)}" if others else None
 
 
 def _nodes(facts: Facts) -> str | None:
@@ -126,8 +141,8 @@ _DNS, _EMAIL = _without("dns", "DNS"), _without("email", "Email")
 _IP, _URI = _without("ip", "IP"), _without("uri", "URI")
 
 _SIGNERS: Mapping[str, tuple[Row, ...]] = {
-    KUBELET_CLIENT: (_nodes, _node, _DNS, _EMAIL, _IP, _URI, _exactly(kubelet_csr.CLIENT_USAGES)),
-    KUBELET_SERVING: (_nodes, _node, _dns_or_ip, _EMAIL, _URI, _exactly(kubelet_csr.SERVING_USAGES)),
+    KUBELET_CLIENT: (_nodes, _node, _plain, _DNS, _EMAIL, _IP, _URI, _exactly(kubelet_csr.CLIENT_USAGES)),
+    KUBELET_SERVING: (_nodes, _node, _plain, _dns_or_ip, _EMAIL, _URI, _exactly(kubelet_csr.SERVING_USAGES)),
     KUBE_APISERVER_CLIENT: (_client_usages,),
     LEGACY_UNKNOWN: (_writable_usages,),
 }

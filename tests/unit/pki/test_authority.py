@@ -212,6 +212,14 @@ def test_authority_refused(root: authority.Authority):
         root.issue(ed25519.public, NODE, NO_SANS, profiles.INTERMEDIATE_CA, NOW)
 
 
+def test_a_leafs_subject_is_common_name_and_organizations(root: authority.Authority):
+    subject = names.Subject(common_name="a", others=(("2.5.4.11", "unit"), ("1.2.3.4", "x")))
+    with pytest.raises(errors.Refused, match=r"common name and organizations only, not: OU, 1\.2\.3\.4"):
+        root.issue(keys.generate().public, subject, NO_SANS, profiles.CLIENT, NOW)
+    issued = root.issue(keys.generate().public, subject.plain, NO_SANS, profiles.CLIENT, NOW)
+    assert certificates.read(issued.der).subject == names.Subject(common_name="a")
+
+
 def test_nameless(root: authority.Authority):
     with pytest.raises(errors.Refused, match="needs a subject or an alternative name"):
         root.issue(keys.generate().public, names.Subject(), NO_SANS, profiles.CLIENT, NOW)

@@ -37,7 +37,6 @@ def test_lengths_of_every_form(root: authority.Authority, length: int):
     [
         pytest.param(NODE, False, id="a subject"),
         pytest.param(names.Subject(organizations=("b", "a", "b")), False, id="groups only, one of them twice"),
-        pytest.param(names.Subject(common_name="a", others=(("2.5.4.6", "DE"),)), False, id="a country"),
         pytest.param(names.Subject(), True, id="no subject"),
     ],
 )

@@ -29,6 +29,7 @@ def csr(
     *,
     cn: str = NODE,
     o: tuple[str, ...] = NODES,
+    others: tuple[tuple[str, str], ...] = (),
     sans: tuple[str, ...] = (),
     signer: str = KUBELET_CLIENT,
     usages: tuple[str, ...] = CLIENT,
@@ -36,7 +37,7 @@ def csr(
     **spec: Any,
 ) -> objects.Document:
     """A good client request of node `a` itself, but for what is said otherwise."""
-    subject = names.Subject(common_name=cn, organizations=o)
+    subject = names.Subject(common_name=cn, organizations=o, others=others)
     content = requests.build(subject, names.Sans.parse(sans), KEY)
     return {
         "metadata": {"name": "csr-1", "creationTimestamp": objects.timestamp(NOW)},

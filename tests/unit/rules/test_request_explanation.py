@@ -159,7 +159,9 @@ def test_the_kind_with_the_fewest_faults_is_explained(answer: decision.Decision 
 def test_a_permission_nobody_asked_for_is_not_called_missing_beside_other_faults():
     explanation = explain(csr(o=()), {})
     assert failed(explanation) == ["organization", "permission"]
-    assert explanation.flip == "create a new request with system:nodes as its only organization"
+    assert explanation.flip == (
+        "create a new request with system:nodes as its only organization, and no other attribute but the common name"
+    )
     refused = explain(csr(o=()), {"selfnodeclient": NO, "nodeclient": NO})
     assert refused.flip.startswith(f"{explanation.flip}; and let system:node:a (groups: ")
 

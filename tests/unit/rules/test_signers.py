@@ -19,6 +19,7 @@ SERVING_TEXT = "usages did not match [digital signature key encipherment server 
 ORGANIZATION = "subject organization is not system:nodes"
 COMMON_NAME = "subject common name does not begin with system:node:"
 NODE_NAME = "subject common name does not name a node after system:node:"
+OTHERS = "subject has other attributes than common name and organization:"
 MISSING = "missing required usage for client certificate: client auth"
 
 
@@ -47,6 +48,7 @@ def judged(document: dict[str, Any]) -> str:
         pytest.param(
             {"cn": "system:node:" + "a" * 254}, f"{NODE_NAME} must be no more than 253 bytes", id="a longer name"
         ),
+        pytest.param({"others": (("2.5.4.11", "x"), ("1.2.3.4", "y"))}, f"{OTHERS} OU, 1.2.3.4", id="attributes"),
         pytest.param({"sans": ("DNS:a",)}, "DNS subjectAltNames are not allowed", id="DNS"),
         pytest.param({"sans": ("email:a@b",)}, "Email subjectAltNames are not allowed", id="e-mail"),
         pytest.param({"sans": ("IP:192.0.2.1",)}, "IP subjectAltNames are not allowed", id="IP"),
@@ -73,6 +75,7 @@ def test_kubelet_client(change: dict[str, Any], failure: str):
         pytest.param({"o": ("system:masters",)}, ["DNS:a"], ORGANIZATION, id="masters"),
         pytest.param({"cn": "kubernetes"}, ["DNS:a"], COMMON_NAME, id="no node"),
         pytest.param({"cn": "system:node:"}, ["DNS:a"], f"{NODE_NAME} {objects.SUBDOMAIN_TEXT}", id="no name"),
+        pytest.param({"others": (("2.5.4.6", "DE"),)}, ["DNS:a"], f"{OTHERS} C", id="attributes"),
         pytest.param({"usages": CLIENT}, ["DNS:a"], SERVING_TEXT, id="client"),
         pytest.param({"usages": (*SERVING, "client auth")}, ["DNS:a"], SERVING_TEXT, id="client too"),
     ],
@@ -110,6 +113,18 @@ def test_apiserver_client(usages: tuple[str, ...], failure: str):
 )
 def test_legacy(usages: tuple[str, ...], failure: str):
     assert judged(csr(signer=signers.LEGACY_UNKNOWN, cn="anyone", o=(), usages=usages)) == failure
+
+
+@pytest.mark.parametrize("signer", [signers.KUBE_APISERVER_CLIENT, signers.LEGACY_UNKNOWN])
+def test_subject(signer: str):
+    others = (("2.5.4.11", "unit"), ("2.5.4.11", "another"), ("1.2.3.4", "x"))
+    document = csr(cn="jane", o=("dev", "ops"), others=others, signer=signer)
+    assert judged(document) == ""
+    facts = kubelet_csr.read(document)
+    assert facts.request.subject.other_types == ("OU", "1.2.3.4")
+    assert signers.subject(facts) == names.Subject(common_name="jane", organizations=("dev", "ops"))
+    plain = kubelet_csr.read(csr(signer=signer))
+    assert signers.subject(plain) is plain.request.subject
 
 
 def test_unknown_usage():
