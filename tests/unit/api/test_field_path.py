@@ -26,5 +26,12 @@ def test_long_paths_are_cut():
     assert text == "a" * field_path.MAX_TEXT + "…"
 
 
+def test_a_path_of_just_that_length_is_whole():
+    longest = "a" * field_path.MAX_TEXT
+    assert field_path.render([longest]) == longest
+    assert field_path.render([longest[:-2], "b"]) == longest[:-2] + ".b"
+    assert field_path.render([longest, 0]) == longest + "…"
+
+
 def test_no_steps_is_no_text():
     assert field_path.render([]) == ""

@@ -100,6 +100,10 @@ def test_create_only_kinds_show_a_patch_that_is_not_served():
     patch = found["/api/v1/reviews"]["patch"]
     assert parameters(patch) == ["fieldValidation"]
     assert list(patch["responses"]) == ["405"]
+    assert patch["operationId"] == "patchCoreV1Review"
+    found = paths(row(group="authentication.k8s.io", kind="Review", plural="reviews", verbs=("create",)))
+    (path,) = found.values()
+    assert path["patch"]["operationId"] == "patchAuthenticationK8sIoV1NamespacedReview"
 
 
 def test_namespaced_create_only_kinds_are_not_listed_everywhere():

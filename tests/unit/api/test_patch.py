@@ -206,6 +206,19 @@ def test_depth_of_the_result_is_bounded():
         patch.apply_json_patch(deepest, [*wrap * 3, {"op": "copy", "from": "/a", "path": "/b"}])
 
 
+def test_depth_of_lists_to_copy_is_bounded():
+    deepest: Any = []
+    for _ in range(nesting.MAX_DEPTH - 2):
+        deepest = [deepest]
+    wrap = [
+        {"op": "move", "from": "/a", "path": "/b"},
+        {"op": "add", "path": "/a", "value": []},
+        {"op": "move", "from": "/b", "path": "/a/-"},
+    ]
+    with pytest.raises(status.StatusError, match="the value to copy is nested deeper than 128 levels"):
+        patch.apply_json_patch({"a": deepest}, [*wrap * 3, {"op": "copy", "from": "/a", "path": "/b"}])
+
+
 # RFC 7386, appendix A: target, patch, result.
 RFC_7386: list[tuple[Any, Any, Any]] = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),

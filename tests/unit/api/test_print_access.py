@@ -38,5 +38,11 @@ def test_the_default_storage_class_is_marked():
     assert printers.cells(kind, {"metadata": {"name": "fast", "annotations": annotations}}, NOW)[0] == "fast (default)"
 
 
+@pytest.mark.parametrize(("value", "shown"), [(True, True), (False, False), (None, False), ("true", False)])
+def test_whether_volumes_of_a_storage_class_grow(value, shown):
+    cells = print_access.storageclass({"provisioner": "p", "allowVolumeExpansion": value}, NOW)
+    assert cells[:4] == ["p", "Delete", "Immediate", shown]
+
+
 def test_a_role_without_a_time():
     assert print_access.created_at({}, NOW) == ["<unknown>"]

@@ -50,6 +50,7 @@ def test_status_of_a_job(document, word):
     [
         ({"completions": 5}, "2/5"),
         ({"parallelism": 3}, "2/1 of 3"),
+        ({"parallelism": 2}, "2/1 of 2"),
         ({"parallelism": 1}, "2/1"),
         ({}, "2/1"),
     ],

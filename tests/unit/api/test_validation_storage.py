@@ -28,6 +28,7 @@ EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolume
             {"spec|accessModes": ["ReadWriteOncePod", "ReadWriteOnce"]},
             [f"{MODES}: Forbidden: may not use ReadWriteOncePod with other access modes"],
         ),
+        (PV, {"spec|accessModes": ["ReadWriteOncePod"]}, []),
         (PV, {"spec|capacity": {}}, ["spec.capacity: Required value"]),
         (PV, {"spec|capacity|storage": "0"}, ['spec.capacity[storage]: Invalid value: "0": must be greater than zero']),
         (PV, {"spec|hostPath": REMOVED}, ["spec: Required value: must specify a volume type"]),

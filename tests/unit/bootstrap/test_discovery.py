@@ -128,6 +128,18 @@ class TestChoose:
         assert hint is None or hint in str(caught.value.hint)
         assert TOKEN.secret[:15] not in caught.value.message
 
+    @pytest.mark.parametrize(
+        ("changes", "flag"),
+        [
+            ({"pins": (str(PIN),)}, "--discovery-token-ca-cert-hash"),
+            ({"unsafe_skip_ca_verification": True}, "--discovery-token-unsafe-skip-ca-verification"),
+        ],
+    )
+    def test_the_flag_that_is_of_no_use_is_named(self, changes, flag):
+        with pytest.raises(discovery.Usage) as caught:
+            discovery.choose(dataclasses.replace(self.FILE_FLAGS, **changes))
+        assert caught.value.message == f"{flag} is for discovery with a token, not for --discovery-file"
+
     def test_no_repr_shows_a_token(self):
         flags = dataclasses.replace(self.TOKEN_FLAGS, discovery_token=OTHER.text, tls_bootstrap_token=OTHER.text)
         shown = repr((flags, discovery.choose(flags)))

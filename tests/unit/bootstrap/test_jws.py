@@ -118,6 +118,8 @@ NOT_JWS = "not a detached JWS: "
         pytest.param(signed(header(crit=["b64"], b64=False)), "SignatureMalformed", "crit", id="critical extension"),
         pytest.param(json.dumps({"signatures": []}), "SignatureMalformed", "not of the form", id="JSON form"),
         pytest.param("a" * 5000, "SignatureMalformed", "5000 characters; at most 4096", id="long"),
+        pytest.param("a" * 4097, "SignatureMalformed", "4097 characters; at most 4096", id="one too many"),
+        pytest.param("a" * 4096, "SignatureMalformed", "not of the form", id="as long as may be"),
         pytest.param(signed(header(alg="none")), "WrongAlgorithm", 'is "none"; it must be HS256', id="none"),
         pytest.param(signed(header(alg="hs256")), "WrongAlgorithm", 'is "hs256"', id="lower case"),
         pytest.param(signed(header(alg="RS256")), "WrongAlgorithm", 'is "RS256"', id="public key"),

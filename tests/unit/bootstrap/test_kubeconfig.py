@@ -194,6 +194,7 @@ def test_document_of_cluster_info():
         pytest.param("<<: {a: b}\n", "line 1: a key must be a string", id="merge key"),
         pytest.param("true: a\n", "line 1: a key must be a string", id="boolean key"),
         pytest.param("a: {b: 1, b: 2}\n", 'line 1: "b" occurs twice', id="key twice"),
+        pytest.param(f"{'k' * 201}: 1\n{'k' * 201}: 2\n", f'line 2: "{"k" * 200}" occurs twice', id="long key twice"),
         pytest.param('{"\\e[2J": 1, "\\e[2J": 2}', r'line 1: "\u001b[2J" occurs twice', id="hostile key twice"),
         pytest.param("a: " + "[" * 40, "more than 32 levels deep", id="deep"),
         pytest.param(" " * (kubeconfig.MAX_BYTES + 1), "at most 1048576 are read", id="too large"),

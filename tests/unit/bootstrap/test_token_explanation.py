@@ -145,7 +145,15 @@ def test_one_restriction(limit, sentence):
 )
 def test_clocks(ahead, words):
     found = explain(document(expiration=None), ahead=ahead)
-    assert next(row for row in found.findings if row.check == "expiry").sentence == words
+    row = next(row for row in found.findings if row.check == "expiry")
+    assert (row.good, row.sentence) == (True, words)
+    assert (found.discovery, found.authentication) == (True, True)
+
+
+def test_the_name_of_what_cannot_be_read_is_still_told():
+    found = explain(document(type_="Opaque"))
+    row = next(row for row in found.findings if row.check == "name")
+    assert "bootstrap-token-abcdef" in row.sentence
 
 
 @pytest.mark.parametrize(("presented", "good"), [(SECRET, True), ("f" * 16, False)])

@@ -28,6 +28,10 @@ def test_facts_of_a_leaf():
     assert facts.fingerprint == hashlib.sha256(made.der).hexdigest()
 
 
+def test_the_bytes_are_not_shown():
+    assert "der=" not in repr(certificates.read(making.ca().der))
+
+
 def test_facts_of_a_ca():
     facts = certificates.read(making.ca(path_length=3).der)
     assert (facts.is_ca, facts.may_sign, facts.path_length) == (True, True, 3)

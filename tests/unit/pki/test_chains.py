@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from cryptography.x509 import ObjectIdentifier
 
 from handfast import errors
 from handfast.pki import bundles, chains, names, pem, refusals
@@ -38,6 +39,26 @@ def test_verdict(title: str):
         ask(asked)
     assert caught.value.reason == asked.reason
     assert caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("purpose", "made_for", "word"),
+    [(chains.Client(), SERVER, "clientAuth"), (chains.Server("api.example"), CLIENT, "serverAuth")],
+)
+def test_the_purpose_that_is_missing_is_named(purpose: chains.Client | chains.Server, made_for: ObjectIdentifier, word):
+    root = ca()
+    with pytest.raises(chains.ChainRefused, match=f"is not meant for {word}$"):
+        ask(Case([leaf(root, made_for, sans=[HOST])], [root], purpose=purpose))
+
+
+def test_a_key_that_nobody_can_read_is_a_weak_one():
+    """On a curve that the library does not know."""
+    root = ca()
+    p256, unknown = bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030177")
+    made = leaf(root, CLIENT).der.replace(p256, unknown, 1)
+    with pytest.raises(chains.ChainRefused, match="kind or curve is not supported") as caught:
+        ask(Case([made], [root], "WeakKey"))
+    assert caught.value.reason == "WeakKey"
 
 
 @pytest.mark.slow

@@ -135,6 +135,13 @@ def test_sealer_refused(given: dict[str, bytes], active: str):
         seal.Sealer(given, active)
 
 
+@pytest.mark.parametrize(("given", "there"), [({}, "none"), ({"b": OLD, "a": NEW}, "a, b")])
+def test_the_keys_there_are_told(given: dict[str, bytes], there: str):
+    with pytest.raises(errors.Refused) as caught:
+        seal.Sealer(given, "other")
+    assert caught.value.message == f"the active seal key 'other' is not among the keys: {there}"
+
+
 def test_new_id_refused():
     with pytest.raises(errors.Refused):
         seal.generate_line("Not an id")

@@ -147,8 +147,22 @@ def test_unreadable_requests(content: str) -> None:
 
 
 def test_other_signers_read_their_requests_themselves() -> None:
-    assert isinstance(certificate_admission.subject(csr("abc.com/xyz", "!")), decision.NotMine)
-    assert isinstance(certificate_admission.subject(None), decision.NotMine)
+    sentence = "the request is not for kubernetes.io/kube-apiserver-client"
+    for document in (csr("abc.com/xyz", "!"), None):
+        verdict = certificate_admission.subject(document)
+        assert isinstance(verdict, decision.NotMine)
+        assert (verdict.reason, verdict.sentence) == ("OtherSigner", sentence)
+
+
+def test_a_good_subject_is_told() -> None:
+    verdict = certificate_admission.subject(csr(CLIENT, request("developers")))
+    assert isinstance(verdict, decision.Approve)
+    assert (verdict.reason, verdict.sentence) == ("Subject", "the subject is not one of administrators")
+
+
+def test_a_signer_is_named_as_it_is_written() -> None:
+    verdict = certificate_admission.approval(csr('bücher.example/"x'), "jane", GROUPS, Authoriser().decide)
+    assert verdict.sentence == r'user not permitted to approve requests with signerName "bücher.example/\"x"'
 
 
 def test_only_requests_of_ordinary_size_are_remembered() -> None:

@@ -73,6 +73,14 @@ def test_node_client(change: dict[str, Any], check: str, user: str):
     assert [made.name for made in kubelet_csr.checks(facts, "nodeclient") if not made.passed] == [check]
 
 
+def test_what_was_compared_is_shown():
+    facts = kubelet_csr.read(csr(o=("system:masters",), sans=("DNS:a.example", "IP:192.0.2.1"), signer=LEGACY))
+    compared = {made.name: made.compared for made in kubelet_csr.checks(facts, "nodeclient")}
+    assert compared["signer"] == f"{LEGACY} is to be kubernetes.io/kube-apiserver-client-kubelet"
+    assert compared["organization"] == "[system:masters] is to be [system:nodes]"
+    assert compared["no alternative names"] == "[DNS:a.example, IP:192.0.2.1] is to be []"
+
+
 @pytest.mark.parametrize(("signer", "permission"), SIGNERS)
 def test_other_signers(signer: str, permission: str | None):
     facts = kubelet_csr.read(csr(signer=signer))

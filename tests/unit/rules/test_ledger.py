@@ -17,7 +17,7 @@ def test_documents_there_and_back():
 def test_a_segment_closes_when_it_is_full():
     many = [line for number in range(ledger.MAX_ENTRIES + 5) for line in lines(number)]
     taken = ledger.fitting(ledger.following(None), many)
-    assert len(taken) == ledger.MAX_ENTRIES
+    assert len(taken) == ledger.MAX_ENTRIES == 64
     full = ledger.extended(ledger.following(None), taken)
     assert full.sealed
     assert full.hash == full.last_link == ledger.chained(full.start, (line.partition(" ")[2] for line in full.entries))

@@ -28,10 +28,19 @@ def test_a_new_segment_continues_the_chain():
     assert judge(second, first, "segment-0000000003") == "WrongName"
     assert judge(opened(1), None) == "NotNext"
     assert judge(second, None, is_first=True) == "NotNext"
+    # A ledger begins with 1: whoever begins it later would have had something to hide.
+    assert judge(dataclasses.replace(opened(), sequence=2), None, is_first=True) == "NotNext"
+    assert judge(dataclasses.replace(opened(), sequence=0), None, is_first=True) == "NotNext"
     assert judge(dataclasses.replace(opened(1), previous="1" * 64), None, is_first=True) == "NotNext"
     assert judge(second, dataclasses.replace(first, sealed=False)) == "NotNext"
     assert judge(dataclasses.replace(second, previous="1" * 64), first) == "NotNext"
     assert judge(dataclasses.replace(second, entries=first.entries), first) == "BrokenChain"
+
+
+def test_which_segment_is_missing_is_told():
+    _, second, _ = chain()
+    verdict = ledger_admission.judge_create(second.name, second, None, is_first=False)
+    assert verdict.sentence == "segment 1 is not there, or is not sealed"
 
 
 def test_entries_are_only_added():

@@ -46,6 +46,13 @@ def test_one_encoding_only(line: str):
     assert refused.value.reason == "MalformedEntry"
 
 
+def test_missing_fields_are_told():
+    with pytest.raises(errors.Refused) as refused:
+        ledger_entries.decode("{}")
+    fields = sorted(field.name for field in dataclasses.fields(ledger_entries.Entry))
+    assert refused.value.message == f"an entry has exactly the fields {', '.join(fields)}"
+
+
 def test_the_names_of_a_certificate():
     subject = names.Subject(common_name="system:node:a", organizations=("system:nodes",))
     sans = names.make_sans(dns=["a.example"], ip=["192.0.2.1"])
@@ -104,6 +111,12 @@ def test_an_entry_has_a_bound():
     full = dataclasses.replace(full, requester="a" * 278, request="a" * 254)
     assert ledger_entries.bounded(full) == full
     assert len(ledger_entries.encode(full)) <= ledger_entries.MAX_LINE
+    # One character more of any is too many; quotes, commas and brackets count.
+    assert ledger_entries.bounded(dataclasses.replace(full, names=("a" * 505, ""))).names == ("a" * 505, "")
+    assert ledger_entries.bounded(dataclasses.replace(full, names=("a" * 506, ""))).names != ("a" * 506, "")
+    for field in texts:
+        longer = getattr(full, field) + "a"
+        assert getattr(ledger_entries.bounded(dataclasses.replace(full, **{field: longer})), field) != longer
 
 
 def test_what_is_too_long_is_its_digest():

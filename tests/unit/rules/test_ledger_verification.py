@@ -69,6 +69,16 @@ def test_the_words_of_a_finding():
     assert found.sentence == "entries 1 to 2 of segment-0000000002 were removed"
     (found,) = ledger_verification.verify([changed(second, *second.entries[1:])], second.previous)
     assert found.sentence == "entry 1 of segment-0000000002 was removed"
+    first, second, third = chain()
+    a, b, *rest = second.entries
+    forged = changed(second, a, b.replace("nodeclient", "nobody"), *rest)
+    (found,) = ledger_verification.verify([first, forged, third], "")
+    assert found.sentence == "entry 2 of segment-0000000002 is not what was written: its link does not fit"
+    later = dataclasses.replace(third, sequence=5)
+    found = ledger_verification.verify([first, later], "")[0]
+    assert found.sentence == "segments 2 to 4 are missing between segment-0000000001 and segment-0000000005"
+    found = ledger_verification.verify([first, second, second, third], "")[0]
+    assert found.sentence == "there are two segments with the sequence 2"
 
 
 def test_a_noted_hash():

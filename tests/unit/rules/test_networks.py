@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 
 import pytest
@@ -104,6 +105,14 @@ def test_memory_is_bounded() -> None:
         found.holds(str(ipaddress.ip_address(number)))
     assert len(found._verdicts) <= 4096
     assert found.holds("10.0.0.1") == first
+
+
+def test_what_is_remembered_is_no_part_of_a_list() -> None:
+    asked, fresh = networks.Networks.parse("10.0.0.0/8"), networks.Networks.parse("10.0.0.0/8")
+    asked.holds("10.0.0.1")
+    assert asked == fresh
+    assert repr(asked) == repr(fresh)
+    assert [field.name for field in dataclasses.fields(asked) if field.init] == ["text", "members", "unbounded"]
 
 
 @pytest.mark.parametrize(

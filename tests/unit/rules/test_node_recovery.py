@@ -91,6 +91,12 @@ def test_who_may_recover(subject: names.Subject):
     assert judged(shown(), issued=[entry(1), entry(2)]) == "KeyNotOnRecord"
 
 
+def test_who_is_no_node_is_named():
+    subject = names.Subject(common_name="kubernetes-admin", organizations=("system:masters",))
+    verdict = node_recovery.judge(shown(subject=subject), NOW, WINDOW, Records())
+    assert verdict.sentence == f"the certificate expired, and {subject} is not the subject of a node"
+
+
 def test_a_node_that_was_made_anew():
     # A kubelet makes its Node after it has got its first certificate, so that younger than that is no sign.
     assert judged(shown(HOUR), made=NOW - HOUR) == "NodeRecovery"

@@ -324,6 +324,11 @@ def test_what_mirror_pods_may_use(spec: Any) -> None:
         pytest.param(volume(), 'unknown volume type for volume  "v"', id="no kind"),
         pytest.param(volume(telepathy={}), 'unknown volume type for volume  "v"', id="unknown kind"),
         pytest.param({"volumes": [{"telepathy": {}}]}, 'unknown volume type for volume  ""', id="no name"),
+        pytest.param(
+            {"volumes": [{"name": "bücher", "telepathy": {}}]},
+            'unknown volume type for volume  "bücher"',
+            id="no ASCII",
+        ),
         pytest.param(projected(), 'unknown source for projected volume "v"', id="no source"),
         pytest.param(projected(dream={}), 'unknown source for projected volume "v"', id="unknown source"),
     ],

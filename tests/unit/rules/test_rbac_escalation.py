@@ -84,3 +84,4 @@ def test_the_refusal_in_kubernetes_words():
         '{NonResourceURLs:["/x"], Verbs:["post"]}',
     ]
     assert "(groups=[])" in rbac_escalation.refusal("u", (), missing)
+    assert 'user "Jürgen" (groups=["Köche"])' in rbac_escalation.refusal("Jürgen", ("Köche",), missing)

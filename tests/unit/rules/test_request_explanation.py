@@ -78,6 +78,11 @@ def test_approved(change: dict[str, Any], verdict: str, flip: str):
     assert (explanation.verdict, flip in explanation.flip) == (verdict, True)
 
 
+def test_a_signer_of_others_is_named():
+    explanation = explain({**csr(signer="example.com/own"), "status": APPROVED})
+    assert explanation.checks[0].compared == "example.com/own is no signer of this control plane"
+
+
 def test_the_signers_words_are_shown():
     explanation = explain({**csr(o=()), "status": APPROVED})
     assert explanation.sentence == "WillFail: signer: subject organization is not system:nodes"

@@ -93,6 +93,7 @@ def test_kubelet_serving(change: dict[str, Any], sans: list[str], failure: str):
         pytest.param((), MISSING, id="nothing"),
         pytest.param(SERVING, "invalid usage for client certificate: server auth", id="server auth"),
         pytest.param((*CLIENT, "any"), "invalid usage for client certificate: any", id="any"),
+        pytest.param((*SERVING, "any"), "invalid usage for client certificate: any", id="two, the first is named"),
         pytest.param(("signing", "client auth"), "invalid usage for client certificate: signing", id="signing"),
         pytest.param(("cert sign", "client auth"), "invalid usage for client certificate: cert sign", id="cert sign"),
     ],

@@ -227,7 +227,7 @@ class TestTokens:
         assert wait.until == NOW + 2 * HOUR + DAY
         assert rotation.waits(self.STATE, seen, NOW + 2 * HOUR + DAY) == ()
 
-    @pytest.mark.parametrize("count, end", [(1, "a/n00; remove"), (12, "and 2 more; remove")])
+    @pytest.mark.parametrize("count, end", [(1, "a/n00; remove"), (10, "a/n09; remove"), (12, "and 2 more; remove")])
     def test_tokens_in_secrets_are_made_anew_first(self, count, end):
         seen = Seen(old_tokens=[f"a/n{number:02}" for number in range(count)])
         (wait,) = rotation.waits(self.STATE, seen, NOW + 3 * HOUR)

@@ -135,7 +135,7 @@ def test_a_validating_webhook_may_not_patch(response, why):
 def test_no(said, code, reason, message, allowed):
     refusal = read(body(allowed=allowed, status=said)).refusal
     assert refusal is not None
-    assert (refusal.code, refusal.reason) == (code, reason)
+    assert (refusal.code, refusal.reason, refusal.retry_after) == (code, reason, 0)
     assert refusal.message == 'admission webhook "one.example.com" denied the request' + message
     assert refusal.document()["status"] == "Failure"
 

@@ -75,6 +75,8 @@ def test_one_rule_that_covers_is_enough_and_none_covers_nothing():
         ("", "Equivalent", [EVENTS, NEW_EVENTS], EVENTS),
         ("events.k8s.io", "Equivalent", [EVENTS, NEW_EVENTS], NEW_EVENTS),
         ("events.k8s.io", "Exact", [EVENTS, NEW_EVENTS], None),
+        ("events.k8s.io", "Exact", [NEW_EVENTS, EVENTS], NEW_EVENTS),
+        ("", "Exact", [EVENTS, NEW_EVENTS], EVENTS),
         ("", "Equivalent", [NEW_EVENTS, EVENTS], EVENTS),
         ("", "Exact", [NEW_EVENTS, EVENTS], None),
         ("*", "Equivalent", [NEW_EVENTS, EVENTS], NEW_EVENTS),
