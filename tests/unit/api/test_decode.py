@@ -73,6 +73,12 @@ def test_bad_yaml(body):
         decode.document(body, decode.YAML)
 
 
+@pytest.mark.parametrize("body", [b"[]", b'"a"', b"12", b"null"])
+def test_yaml_that_could_be_json_is_told_of_as_yaml(body):
+    with pytest.raises(status.StatusError, match="yaml parse error: the body must be an object"):
+        decode.document(body, decode.YAML)
+
+
 def deep(levels: int) -> bytes:
     return b'{"a":' * (levels - 1) + b"{}" + b"}" * (levels - 1)
 

@@ -242,6 +242,17 @@ def test_problems(change: dict[str, Any], field: str, reason: str) -> None:
     assert found == [(field, f"FieldValue{reason}")]
 
 
+def test_why_a_version_has_to_stay() -> None:
+    document = accepted(definition())
+    document["spec"] |= {"versions": [version("v2")]}
+    (cause,) = definitions.problems(document)
+    assert cause.message == (
+        'Invalid value: "v1": missing from spec.versions; v1 was previously a storage version, and must remain in '
+        "spec.versions until a storage migration ensures no data remains persisted in it and removes it from "
+        "status.storedVersions"
+    )
+
+
 def test_a_protected_group_can_be_approved() -> None:
     document = definition(group="x.k8s.io")
     document["metadata"]["annotations"] = {"api-approved.kubernetes.io": "https://example.com"}

@@ -77,6 +77,13 @@ def test_the_definition_gives_the_same_row(row):
     assert definitions.warnings(definition) == []
 
 
+def test_only_the_long_column_is_for_wide_output():
+    wide = [
+        (row.kind, column["name"]) for row in handfast_kinds.rows() for column in row.columns if "priority" in column
+    ]
+    assert wide == [(REVOCATION.kind, "Key")]
+
+
 def test_the_definition_is_the_callers_own():
     definition = handfast_kinds.definition(REVOCATION)
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clear()

@@ -73,6 +73,13 @@ def test_unknown_subresource() -> None:
     assert row("secrets").subresource("status") is None
 
 
+def test_which_kinds_an_update_creates() -> None:
+    """As in Kubernetes: clients of these send an update and expect the object to be there afterwards."""
+    created = {found.plural for found in ROWS if found.create_on_update}
+    assert created >= {"endpoints", "endpointslices", "events", "leases", "roles", "rolebindings", "clusterroles"}
+    assert not created & {"pods", "secrets", "configmaps", "nodes", "certificatesigningrequests"}
+
+
 def test_namespaces_are_deleted_one_by_one() -> None:
     assert "deletecollection" not in row("namespaces").verbs
 

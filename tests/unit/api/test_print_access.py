@@ -44,5 +44,10 @@ def test_whether_volumes_of_a_storage_class_grow(value, shown):
     assert cells[:4] == ["p", "Delete", "Immediate", shown]
 
 
+def test_the_words_of_a_storage_class_are_its_own():
+    words = {"provisioner": "p", "reclaimPolicy": "Retain", "volumeBindingMode": "WaitForFirstConsumer"}
+    assert print_access.storageclass(words, NOW)[:3] == ["p", "Retain", "WaitForFirstConsumer"]
+
+
 def test_a_role_without_a_time():
     assert print_access.created_at({}, NOW) == ["<unknown>"]

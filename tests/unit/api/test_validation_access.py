@@ -83,6 +83,7 @@ SIGNER = "spec.signerName"
             {"subjects|0|apiGroup": ""},
             [f'subjects[0].apiGroup: Unsupported value: "": supported values: "{RBAC}"'],
         ),
+        (LEASE, {"spec|leaseDurationSeconds": None}, []),
         (
             LEASE,
             {"spec|leaseDurationSeconds": 0},

@@ -66,6 +66,11 @@ IN = "spec.containers[0]"
         ),
         ({"spec|dnsPolicy": "X"}, ['spec.dnsPolicy: Unsupported value: "X"']),
         (
+            {"spec|activeDeadlineSeconds": 2**31},
+            ["spec.activeDeadlineSeconds: Invalid value: 2147483648: must be between 1 and 2147483647, inclusive"],
+        ),
+        ({"spec|activeDeadlineSeconds": 2**31 - 1}, []),
+        (
             {"spec|activeDeadlineSeconds": 0},
             ["spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147"],
         ),

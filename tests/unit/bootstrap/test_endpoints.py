@@ -73,6 +73,7 @@ def test_parse(text, url):
         ("bücher.example", "neither"),
         (f"{'a' * 64}.b", "neither"),
         ("a." * 127 + "a", "neither"),
+        ("a." * 126 + "aa", "neither"),
         ("host/path", "neither"),
     ],
 )
@@ -82,6 +83,11 @@ def test_refused(text, why):
     assert caught.value.reason == "BadEndpoint"
     assert caught.value.hint
     assert "secret" not in caught.value.message
+
+
+def test_the_longest_name_of_a_host():
+    longest = "a." * 126 + "a"
+    assert endpoints.parse(f"{longest}:6443").host == longest
 
 
 def test_a_long_text_is_not_repeated():

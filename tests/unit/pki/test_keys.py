@@ -183,6 +183,7 @@ def test_material_never_shows():
     lines = key.to_pem().decode().splitlines()[1:-1]
     assert not any(line in repr(key) or line in str(key) for line in lines)
     assert repr(key).startswith("<PrivateKey P-256 public=")
+    assert "spki" not in repr(key.public)
     for leak in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(errors.Misuse):
             leak(key)
