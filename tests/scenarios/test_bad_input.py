@@ -386,8 +386,14 @@ async def test_sizes(world: worlds.World) -> None:
         [
             create(big + b" ", "Request entity too large: limit is 3145728", 413),
             create(
-                {"metadata": {"name": "t"}, "spec": {"holderIdentity": "x" * (3 * MIB // 2)}},
+                {"metadata": {"name": "t"}, "spec": {"containers": [{"name": "c", "image": "x" * (3 * MIB // 2)}]}},
                 "request is too large",
+                413,
+                path=PODS,
+            ),
+            create(
+                {"metadata": {"name": "t"}, "spec": {"holderIdentity": "x" * (64 << 10)}},
+                "Request entity too large: limit is 65536 for the kind Lease",
                 413,
                 path=LEASES,
             ),

@@ -21,6 +21,8 @@ from handfast.api import schema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 READ_WRITE = ("get", "patch", "update")
+# The body of a request for a kind whose honest objects have a few KiB.
+SMALL_BODY = 64 << 10
 
 
 def _group_version(group: str, version: str) -> str:
@@ -36,6 +38,8 @@ class Subresource:
     group: str = ""
     version: str = ""
     verbs: tuple[str, ...] = READ_WRITE
+    # As of the kind itself, below.
+    body_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,8 @@ class Kind:
     needs_resource_version: bool = False
     # `metadata.generation` counts changes of everything but metadata and status.
     has_generation: bool = False
+    # How long the body of a request may be; 0: as long as any. An object may take twice as much in the store.
+    body_bytes: int = 0
     # Custom resources only: the structural schema, verbatim, and the printer columns of the definition.
     schema: Mapping[str, Any] | None = None
     columns: tuple[Mapping[str, Any], ...] = ()
@@ -102,9 +108,16 @@ class Kind:
     def subresource(self, name: str) -> Subresource | None:
         return next((row for row in self.subresources if row.name == name), None)
 
+    def largest_body(self, subresource: str = "") -> tuple[int, str]:
+        """How long a body of this kind, or for that subresource, may be, and the kind it is of; (0, "") for any length."""
+        row = self.subresource(subresource) if subresource else None
+        if row is not None and row.body_bytes:
+            return row.body_bytes, row.kind
+        return (self.body_bytes, self.kind) if self.body_bytes else (0, "")
+
 
 _STATUS = "status"
-_SCALE = Subresource(name="scale", kind="Scale", group="autoscaling", version="v1")
+_SCALE = Subresource(name="scale", kind="Scale", group="autoscaling", version="v1", body_bytes=SMALL_BODY)
 _PODS = {
     "spec.nodeName": "spec.nodeName",
     "spec.restartPolicy": "spec.restartPolicy",
@@ -148,7 +161,14 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("", "configmaps"): {},
     ("", "serviceaccounts"): {
         "subresources": (
-            Subresource(name="token", kind="TokenRequest", group="authentication.k8s.io", version="v1", verbs=_CREATE),
+            Subresource(
+                name="token",
+                kind="TokenRequest",
+                group="authentication.k8s.io",
+                version="v1",
+                verbs=_CREATE,
+                body_bytes=SMALL_BODY,
+            ),
         ),
     },
     ("", "nodes"): {"status": True, "selectable": {"spec.unschedulable": "spec.unschedulable?false"}},
@@ -156,8 +176,10 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
         "status": True,
         "selectable": _PODS,
         "subresources": (
-            Subresource(name="binding", kind="Binding", verbs=_CREATE),
-            Subresource(name="eviction", kind="Eviction", group="policy", version="v1", verbs=_CREATE),
+            Subresource(name="binding", kind="Binding", verbs=_CREATE, body_bytes=SMALL_BODY),
+            Subresource(
+                name="eviction", kind="Eviction", group="policy", version="v1", verbs=_CREATE, body_bytes=SMALL_BODY
+            ),
         ),
     },
     ("", "services"): {
@@ -165,7 +187,7 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
         "selectable": {"spec.clusterIP": "spec.clusterIP", "spec.type": "spec.type"},
     },
     ("", "endpoints"): {"create_on_update": True},
-    ("", "events"): {"create_on_update": True, "selectable": _EVENTS},
+    ("", "events"): {"create_on_update": True, "selectable": _EVENTS, "body_bytes": SMALL_BODY},
     ("", "persistentvolumes"): {"status": True},
     ("", "persistentvolumeclaims"): {"status": True},
     ("", "replicationcontrollers"): {
@@ -180,12 +202,14 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
         "selectable": _NEW_EVENTS,
         "stored_group": "",
         "stored_version": "v1",
+        "body_bytes": SMALL_BODY,
     },
-    ("coordination.k8s.io", "leases"): {"create_on_update": True},
+    ("coordination.k8s.io", "leases"): {"create_on_update": True, "body_bytes": SMALL_BODY},
     ("certificates.k8s.io", "certificatesigningrequests"): {
         "status": True,
         "subresources": (Subresource(name="approval", kind="CertificateSigningRequest"),),
         "selectable": {"spec.signerName": "spec.signerName"},
+        "body_bytes": SMALL_BODY,
     },
     ("rbac.authorization.k8s.io", "roles"): {"create_on_update": True},
     ("rbac.authorization.k8s.io", "clusterroles"): {"create_on_update": True},
@@ -214,12 +238,12 @@ _MORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("storage.k8s.io", "csidrivers"): {},
     ("storage.k8s.io", "storageclasses"): {},
     ("node.k8s.io", "runtimeclasses"): {"create_on_update": True},
-    ("authentication.k8s.io", "tokenreviews"): {"verbs": _CREATE},
-    ("authentication.k8s.io", "selfsubjectreviews"): {"verbs": _CREATE},
-    ("authorization.k8s.io", "subjectaccessreviews"): {"verbs": _CREATE},
-    ("authorization.k8s.io", "selfsubjectaccessreviews"): {"verbs": _CREATE},
-    ("authorization.k8s.io", "localsubjectaccessreviews"): {"verbs": _CREATE},
-    ("authorization.k8s.io", "selfsubjectrulesreviews"): {"verbs": _CREATE},
+    ("authentication.k8s.io", "tokenreviews"): {"verbs": _CREATE, "body_bytes": SMALL_BODY},
+    ("authentication.k8s.io", "selfsubjectreviews"): {"verbs": _CREATE, "body_bytes": SMALL_BODY},
+    ("authorization.k8s.io", "subjectaccessreviews"): {"verbs": _CREATE, "body_bytes": SMALL_BODY},
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): {"verbs": _CREATE, "body_bytes": SMALL_BODY},
+    ("authorization.k8s.io", "localsubjectaccessreviews"): {"verbs": _CREATE, "body_bytes": SMALL_BODY},
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): {"verbs": _CREATE, "body_bytes": SMALL_BODY},
 }
 
 
@@ -244,6 +268,7 @@ def _row(data: Mapping[str, Any], more: Mapping[str, Any]) -> Kind:
         stored_version=more.get("stored_version", ""),
         create_on_update=more.get("create_on_update", False),
         has_generation=more.get("generation", False),
+        body_bytes=more.get("body_bytes", 0),
     )
 
 

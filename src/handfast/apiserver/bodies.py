@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Station: decode. The body of a request -> a document of the kind the URL names, with its fields checked.
 
-1. The body is at most `limits.body_bytes` long (413), not compressed (415), and arrives within `limits.body_seconds`.
+1. The body is at most `limits.body_bytes` long, or what the kind allows (413), not compressed (415), and arrives within
+   `limits.body_seconds`. Whoever has a budget in bytes pays before it is read, if its length is known by then (429).
 2. Its content type is one we read (415), it parses, and it is an object (400): `api.decode`.
 3. Its apiVersion and kind are those of the URL; absent ones are filled in (400).
 4. Fields have the types of the schema (400).
@@ -55,11 +56,19 @@ class Room:
             self._taken.pop(user, None)
 
 
-async def read(http: web.BaseRequest, limits: limits_module.Limits, room: Room, user: str) -> bytes:
-    """The whole body, or 413 as soon as it is known to be too long."""
-    limit = limits.body_bytes
-    if http.content_length is not None and http.content_length > limit:
-        raise _too_large(limit)
+async def read(
+    http: web.BaseRequest,
+    limits: limits_module.Limits,
+    room: Room,
+    user: str,
+    *,
+    largest: tuple[int, str] = (0, ""),
+    charge: limits_module.Charge | None = None,
+) -> bytes:
+    """The whole body, or 413 as soon as it is known to be too long; `largest` is the kind's own limit, and its name."""
+    limit = min(limits.body_bytes, largest[0] or limits.body_bytes)
+    if http.content_length is not None:
+        _require_room(http.content_length, limit, largest[1], charge)
     if (broken := http.content.exception()) is not None:
         raise _unreadable(broken)
     if not http.can_read_body:
@@ -72,8 +81,7 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits, room: Room, 
     if http.content.is_eof():
         # It arrived with the head, as small bodies do: no need to wait, nor for a timer.
         body = _arrived(http.content)
-        if len(body) > limit:
-            raise _too_large(limit)
+        _require_room(len(body), limit, largest[1], charge)
         return body
     if "Expect" in http.headers:
         await _invite(http)
@@ -84,8 +92,7 @@ async def read(http: web.BaseRequest, limits: limits_module.Limits, room: Room, 
         async with asyncio.timeout(limits.body_seconds):
             while part := await http.content.readany():
                 size += len(part)
-                if size > limit:
-                    raise _too_large(limit)
+                _require_room(size, limit, largest[1], charge)
                 room.take(user, len(part))
                 taken += len(part)
                 parts.append(part)
@@ -122,8 +129,13 @@ def _unreadable(error: BaseException) -> status.StatusError:
     return status.bad_request(f"the body cannot be read: {error}")
 
 
-def _too_large(limit: int) -> status.StatusError:
-    return status.StatusError("RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+def _require_room(size: int, limit: int, kind: str, charge: limits_module.Charge | None) -> None:
+    """So many bytes of a body, as far as is known by now, are within the limit, and paid for."""
+    if size > limit:
+        whose = f" for the kind {kind}" if kind else ""
+        raise status.StatusError("RequestEntityTooLarge", f"Request entity too large: limit is {limit}{whose}")
+    if charge is not None:
+        charge.sends(size)
 
 
 def validation_mode(info: request.RequestInfo) -> str:

@@ -7,7 +7,7 @@
     1 rate limit limits       no credential, or a bad one: per source
     2 authenticate authn      who is asking
     3 impersonate impersonation in whose name
-    4 rate limit limits       everyone else: per user, renewals before joins
+    4 rate limit limits       everyone else: per user, renewals before joins; joins and nodes pay by the byte at 7 and 10
     5 authorise  authz        may they
     6 resource   resources    which kind, which verb …
     7 decode     bodies         … what they sent
@@ -163,6 +163,8 @@ class Pipeline:
         cast("connection_module.Connection", http.protocol).user = payer.name
         if payer is not identity.ANONYMOUS:
             _require(self._flows.wait(payer, asked.info, peer.address, started), "too many requests of this user")
+            if asked.info.verb not in _READS:
+                asked.charge = self._flows.charge(payer, asked.info, peer.address, started)
         # 5 authorise
         facts = authz.attributes(asked.user, asked.info)
         asked.decision = authz.require(self._authorizers, facts).sentence

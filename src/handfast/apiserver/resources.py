@@ -196,7 +196,8 @@ class Resources:
     async def _body(self, asked: call.Call, kind: kinds.Kind) -> bytes:
         # Whoever acts as others pays for it.
         payer = asked.impersonator or asked.user
-        body = await bodies.read(asked.http, self._limits, self._room, payer.name)
+        largest = kind.largest_body(asked.info.subresource)
+        body = await bodies.read(asked.http, self._limits, self._room, payer.name, largest=largest, charge=asked.charge)
         self._standing.require(asked)
         if len(body) > bounds.LIGHT_BYTES:
             await _weigh(asked, kind, body)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 import msgspec
 
 from handfast.api import bounds, kinds, objects, status
-from handfast.apiserver import envelope, replica, states
+from handfast.apiserver import envelope, limits, replica, states
 from handfast.store import protocol
 
 # What etcd would refuse with its default limits (1.5 MiB a request), and so what Kubernetes cannot hold.
@@ -75,11 +75,13 @@ class Storage:
         metadata = document["metadata"]
         namespace, name = metadata.get("namespace", "") if kind.namespaced else "", metadata["name"]
         payload = envelope.encode_document(document)
-        if len(payload) > OBJECT_LIMIT:
+        limit = 2 * kind.body_bytes or OBJECT_LIMIT
+        if len(payload) > limit:
+            whose = f"an object of the kind {kind.kind}" if kind.body_bytes else "an object"
             # The words in which Kubernetes passes etcd's refusal on.
             raise status.StatusError(
                 "RequestEntityTooLarge",
-                f"etcdserver: request is too large ({len(payload)} bytes; an object may have {OBJECT_LIMIT})",
+                f"etcdserver: request is too large ({len(payload)} bytes; {whose} may have {limit})",
             )
         if len(payload) > bounds.LIGHT_BYTES:
             # However it came to be that large: see `bounds`, 4.
@@ -91,16 +93,21 @@ class Storage:
         value = self._envelopes.wrap(key, kind.storage_api_version, payload)
         return Prepared(namespace, name, payload, key, value, old)
 
-    async def write(self, prepared: Prepared) -> states.Item:
-        """The object as it is stored now; the old item itself if nothing changed; Mismatch if somebody was faster."""
+    async def write(self, prepared: Prepared, charge: limits.Charge | None = None) -> states.Item:
+        """The object as it is stored now, paid for by `charge`; the old item itself if nothing changed.
+
+        Mismatch if somebody was faster.
+        """
         old = prepared.old
+        if old is not None and not prepared.is_changed:
+            return old
+        if charge is not None:
+            charge.stores(len(prepared.payload), 0 if old is None else len(old.body))
         if old is None:
             writing = self._store.create(prepared.key, prepared.value)
-        elif prepared.is_changed:
+        else:
             expected = old.version - self._store.epoch_offset
             writing = self._store.update(prepared.key, prepared.value, expected=expected)
-        else:
-            return old
         revision = await self._write(writing)
         return states.Item(prepared.namespace, prepared.name, revision + self._store.epoch_offset, prepared.payload)
 

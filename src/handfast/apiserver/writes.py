@@ -93,7 +93,7 @@ class Writer:
         self._standing.require(asked, "create")
         if is_dry_run(asked):
             return self._pretend_create(kind, document)
-        return await self._storage.write(prepared)
+        return await self._storage.write(prepared, asked.charge)
 
     async def update(self, asked: call.Call, kind: kinds.Kind, document: objects.Document) -> tuple[states.Item, bool]:
         """Replace an object (or a part of it); the second value tells that it was created."""
@@ -221,7 +221,7 @@ class Writer:
             # can leave it behind with nobody to finish it.
             gone = await self._storage.delete(kind, old)
             return self._pretend(kind, document, gone.version)
-        return await self._storage.write(prepared)
+        return await self._storage.write(prepared, asked.charge)
 
     def _pretend_create(self, kind: kinds.Kind, document: objects.Document) -> states.Item:
         metadata = document["metadata"]

@@ -93,6 +93,15 @@ class TestTable:
             assert table.find(*wrong) is None
         assert len(list(table)) == len(ROWS)
 
+    def test_the_largest_body(self) -> None:
+        small = kinds.SMALL_BODY
+        assert row("pods").largest_body() == (0, "")
+        assert row("pods").largest_body("status") == (0, "")
+        assert row("pods").largest_body("eviction") == (small, "Eviction")
+        assert row("leases", "coordination.k8s.io").largest_body() == (small, "Lease")
+        requests = row("certificatesigningrequests", "certificates.k8s.io")
+        assert requests.largest_body("approval") == (small, "CertificateSigningRequest")
+
     def test_rows_come_and_go_while_somebody_looks(self) -> None:
         table = kinds.Table()
         added = kinds.Kind(
