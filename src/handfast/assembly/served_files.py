@@ -52,6 +52,7 @@ class ServedFiles:
 
     def server_context(self, client_cas: bytes) -> ssl.SSLContext:
         """The server's TLS to begin with."""
+        self._require_files()
         try:
             return listener_module.server_context(str(self._pair[0]), str(self._pair[1]), client_cas.decode())
         except (OSError, ssl.SSLError) as error:
@@ -76,6 +77,7 @@ class ServedFiles:
 
         def renew() -> None:
             # 1.
+            self._require_files()
             try:
                 listener.renew(str(self._pair[0]), str(self._pair[1]))
             except (OSError, ssl.SSLError) as error:
@@ -103,6 +105,10 @@ class ServedFiles:
 
     def _changed(self, number: int) -> None:
         self._hands[number]()
+
+    def _require_files(self) -> None:
+        for path in self._pair:
+            files.require_regular(path)
 
     def _unusable(self, error: Exception) -> errors.Refused:
         why = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unreadable"

@@ -168,20 +168,15 @@ def _read_tokens(given: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _read(path: str, way_out: str) -> bytes:
-    """All of a file, a pipe, or stdin."""
+    """All of a file, of what `<(command)` writes, or of stdin."""
     from handfast.runtime import files
 
-    try:
-        if path == _STDIN:
-            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
-        else:
-            with pathlib.Path(path).open("rb") as opened:
-                data = opened.read(_MAX_BYTES + 1)
-    except OSError as error:
+    if path != _STDIN:
         with files.otherwise(way_out):
-            raise files.explain(error, "read", pathlib.Path(path)) from None
+            return files.read_given(pathlib.Path(path), limit=_MAX_BYTES)
+    data = sys.stdin.buffer.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
-        raise errors.Refused(f"cannot read {path}: larger than {_MAX_BYTES} bytes", reason="FileTooLarge")
+        raise errors.Refused(f"cannot read stdin: larger than {_MAX_BYTES} bytes", reason="FileTooLarge")
     return data
 
 

@@ -8,7 +8,7 @@ input, and each flag for a token has a twin for a file.
 from __future__ import annotations
 
 import datetime
-import os
+import pathlib
 import re
 import sys
 from collections.abc import Callable
@@ -66,26 +66,31 @@ def first_token(token: str | None, token_file: str | None) -> str | None:
 
 
 def read_file(path: str, flag: str) -> str:
-    """The token in a file, a pipe, or on standard input; blanks around it do not count."""
-    if path == STDIN:
-        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
-    else:
-        try:
-            # Not as a file only: `<(command)` is a pipe.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            with open(descriptor, "rb") as opened:  # noqa: PTH123 - it is open already
-                data = opened.read(_MAX_BYTES + 1)
-        except OSError as error:
-            raise output.Usage(f"{flag}: cannot read {path}: {(error.strerror or 'failed').lower()}") from None
+    """The token in a file, in what `<(command)` writes, or on standard input; blanks around it do not count."""
+    from handfast import errors
+    from handfast.runtime import files
+
     where = "standard input" if path == STDIN else path
-    if len(data) > _MAX_BYTES:
-        raise output.Usage(f"{flag}: {where} is too long for a token")
+    try:
+        data = _typed() if path == STDIN else files.read_given(pathlib.Path(path), limit=_MAX_BYTES)
+    except errors.HandfastError as error:
+        too_long = f"{where} is too long for a token"
+        raise output.Usage(f"{flag}: {too_long if error.reason == 'FileTooLarge' else error.message}") from None
     text = data.decode("ascii", "replace").strip()
     if not text:
         raise output.Usage(
             f"{flag}: {where} is empty", hint="it has to hold one token, as `handfast token generate` prints"
         )
     return text
+
+
+def _typed() -> bytes:
+    from handfast import errors
+
+    data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise errors.Refused("standard input is too long", reason="FileTooLarge")
+    return data
 
 
 def parse(text: str, flag: str) -> tokens.Token:

@@ -29,10 +29,11 @@ from handfast import errors
 from handfast.api import status
 from handfast.client import connection as connections
 from handfast.runtime import clock as clocks
-from handfast.runtime import tls
+from handfast.runtime import files, tls
 
 # How long a token read from a file is used before the file is looked at again; kubelets rewrite it hours ahead.
 _TOKEN_SECONDS = 10.0
+_TOKEN_BYTES = 64 << 10
 _CONNECT_SECONDS = 10.0
 # A page of 500 objects of half a MiB each; whoever sends more is not the API server that was asked for a page.
 MAX_BYTES = 256 << 20
@@ -335,8 +336,8 @@ class Transport:
     def _read_token(self, now: float) -> None:
         path = self._connection.token_file or ""
         try:
-            text = pathlib.Path(path).read_text(encoding="ascii").strip()
-        except (OSError, ValueError) as error:
+            text = files.read(pathlib.Path(path), limit=_TOKEN_BYTES).decode("ascii").strip()
+        except (errors.HandfastError, ValueError) as error:
             if self._token is None:
                 raise errors.Unavailable(f"the token file {path} cannot be read", reason="NoToken") from error
             text = ""

@@ -17,8 +17,10 @@ from typing import Final
 
 from handfast import errors
 from handfast.api import objects
+from handfast.runtime import files
 
 # As Go names them.
+_MAX_BYTES: Final = 64 << 10
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386", "i386": "386"}
 
 
@@ -108,8 +110,8 @@ def this_machine(name: str, found: tuple[str, ...], port: int, root: pathlib.Pat
 
 def _line(path: pathlib.Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        return files.read(path, limit=_MAX_BYTES).decode("utf-8").strip()
+    except (errors.HandfastError, UnicodeDecodeError):
         return ""
 
 

@@ -11,6 +11,9 @@ mean (see `assembly.datadir`), nor by which flag they were chosen (see `otherwis
 4. A directory is locked only if it is the caller's own and no other user may write to it: whoever may put files into
    it may replace the keys there. The directories above are the administrator's choice, and are not judged.
 5. Private files and locks are opened without following a symbolic link, and are judged by what was opened.
+6. Reading never waits for somebody else. What is no regular file is refused by what it is: a named pipe in place of a
+   certificate would hold whoever opens it until somebody writes. Only what the user hands over as an open descriptor, as
+   `<(command)` does (`/dev/fd/63`), may be a stream (`read_given`): its writer is the user's own command.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import re
 import stat
 import tempfile
 import time
@@ -32,7 +36,16 @@ LOCK_NAME = ".lock"
 _LEFTOVER_PATTERN = ".*.tmp"
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+# How a shell, or a parent process, names a descriptor that it has opened for a program.
+_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+")
 _NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 # The reasons for which another path would do.
 _CHOOSE_ANOTHER = frozenset(
     {
@@ -52,11 +65,11 @@ def explain(error: OSError, doing: str, path: pathlib.Path) -> errors.HandfastEr
         return errors.Refused(text, reason="PermissionDenied", hint="change who may use it")
     if error.errno in {errno.ENOTDIR, errno.EEXIST}:
         return errors.Refused(f"cannot {doing} {path}: a part of this path is a file", reason="NotADirectory")
-    if error.errno == errno.EISDIR:
+    if error.errno in {errno.EISDIR, errno.ENXIO}:
         return errors.Refused(text, reason="NotAFile")
     if error.errno == errno.ELOOP:
         return errors.Refused(
-            f"cannot {doing} {path}: it is a symbolic link",
+            f"cannot {doing} {path}: it is a symbolic link, or its links lead in a circle",
             reason="SymbolicLink",
             hint="put the file itself there",
         )
@@ -179,6 +192,21 @@ def read_private(path: pathlib.Path, *, limit: int) -> bytes:
     return _read(path, limit, private=True)
 
 
+def require_regular(path: pathlib.Path) -> None:
+    """Refuse what is there and is no regular file: for who must let another library open it (6)."""
+    with contextlib.suppress(OSError):
+        _require_regular("read", path, path.stat())
+
+
+def read_given(path: pathlib.Path, *, limit: int) -> bytes:
+    """All of what the user named on a command line: a regular file, or a descriptor that the shell opened (6)."""
+    if _DESCRIPTOR.fullmatch(str(path)) is None:
+        return read(path, limit=limit)
+    with _explained("read", path), open(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+        data = file.read(limit + 1)
+    return _within(path, data, limit)
+
+
 def _read(path: pathlib.Path, limit: int, *, private: bool) -> bytes:
     with _explained("read", path):
         # Without O_NONBLOCK the open of a named pipe would wait for a writer.
@@ -189,6 +217,10 @@ def _read(path: pathlib.Path, limit: int, *, private: bool) -> bytes:
             if private:
                 _require_private(path, found)
             data = file.read(limit + 1)
+    return _within(path, data, limit)
+
+
+def _within(path: pathlib.Path, data: bytes, limit: int) -> bytes:
     if len(data) > limit:
         raise errors.Refused(f"cannot read {path}: larger than {limit} bytes", reason="FileTooLarge")
     return data
@@ -196,7 +228,8 @@ def _read(path: pathlib.Path, limit: int, *, private: bool) -> bytes:
 
 def _require_regular(doing: str, path: pathlib.Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise errors.Refused(f"cannot {doing} {path}: not a regular file", reason="NotAFile")
+        what = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise errors.Refused(f"cannot {doing} {path}: not a regular file, but {what}", reason="NotAFile")
 
 
 def _require_private(path: pathlib.Path, found: os.stat_result) -> None:

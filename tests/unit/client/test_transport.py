@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pathlib
 
 import pytest
@@ -142,10 +143,12 @@ async def test_a_refused_token_that_has_been_replaced_is_tried_once_more(tmp_pat
     assert tokens == ["old", "old", "new", "new"]
 
 
-async def test_no_token_file_is_unavailable(tmp_path: pathlib.Path):
+@pytest.mark.parametrize("name", ["none", "pipe"])
+async def test_no_token_file_is_unavailable(tmp_path: pathlib.Path, name: str):
+    os.mkfifo(tmp_path / "pipe")
     async with (
         scripted.serving() as server,
-        scripted.client_of(server, token_file=str(tmp_path / "none")) as client,
+        scripted.client_of(server, token_file=str(tmp_path / name)) as client,
     ):
         with pytest.raises(errors.Unavailable, match="token file"):
             await client.transport.request("GET", "/")

@@ -4,6 +4,7 @@
 import errno
 import os
 import pathlib
+import socket
 import stat
 import subprocess
 import sys
@@ -190,11 +191,56 @@ class TestRead:
             files.read(tmp_path / "a", limit=5)
         assert caught.value.reason == "FileNotFound"
 
-    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path):
+    @pytest.mark.parametrize("reader", [files.read, files.read_private, files.read_given])
+    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path, reader):
         os.mkfifo(tmp_path / "p")
-        with pytest.raises(errors.Refused) as caught:
-            files.read(tmp_path / "p", limit=5)
+        with pytest.raises(errors.Refused, match=r"cannot read .*/p: not a regular file, but a named pipe") as caught:
+            reader(tmp_path / "p", limit=5)
         assert caught.value.reason == "NotAFile"
+
+    @pytest.mark.parametrize("reader", [files.read, files.read_given])
+    def test_what_is_no_file_is_refused_by_what_it_is(self, tmp_path, reader):
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(tmp_path / "s"))
+            (tmp_path / "circle").symlink_to("circle")
+            found = {}
+            for name in (tmp_path, "/dev/zero", tmp_path / "s", tmp_path / "circle", tmp_path / "s" / "below"):
+                with pytest.raises(errors.Refused) as caught:
+                    reader(pathlib.Path(name), limit=5)
+                assert str(name) in caught.value.message
+                found[caught.value.message.partition(": ")[2]] = caught.value.reason
+        assert found == {
+            "is a directory": "NotAFile",
+            "not a regular file, but a device": "NotAFile",
+            "no such device or address": "NotAFile",
+            "it is a symbolic link, or its links lead in a circle": "SymbolicLink",
+            "a part of this path is a file": "NotADirectory",
+        }
+
+    def test_a_descriptor_that_was_handed_over_may_be_a_stream(self, tmp_path):
+        for place in ("/dev/fd", "/proc/self/fd"):
+            reading, writing = os.pipe()
+            os.write(writing, b"12345")
+            os.close(writing)
+            try:
+                assert files.read_given(pathlib.Path(f"{place}/{reading}"), limit=5) == b"12345"
+            finally:
+                os.close(reading)
+        (tmp_path / "long").write_bytes(b"123456")
+        with (tmp_path / "long").open("rb") as file, pytest.raises(errors.Refused) as caught:
+            files.read_given(pathlib.Path(f"/dev/fd/{file.fileno()}"), limit=5)
+        assert caught.value.reason == "FileTooLarge"
+        with pytest.raises(errors.Refused) as caught:
+            files.read_given(pathlib.Path("/dev/fd/999999"), limit=5)
+        assert caught.value.reason == "FileNotFound"
+
+    def test_what_another_library_opens(self, tmp_path):
+        os.mkfifo(tmp_path / "p")
+        (tmp_path / "f").touch()
+        files.require_regular(tmp_path / "f")
+        files.require_regular(tmp_path / "absent")
+        with pytest.raises(errors.Refused, match="named pipe"):
+            files.require_regular(tmp_path / "p")
 
     @pytest.mark.parametrize("open_mode", [0o644, 0o640, 0o604, 0o620])
     def test_a_private_file_that_others_may_open_is_refused(self, tmp_path, open_mode):
