@@ -4,7 +4,9 @@
 Such tokens never expire; nobody gets one unless he makes such a Secret himself. Tokens that end are asked for instead
 (`serviceaccounts/NAME/token`). It does not rewrite a token that is there, whatever it says.
 
-1. A Secret without the annotation `kubernetes.io/service-account.name` is nobody's: left alone.
+1. A Secret without the annotation `kubernetes.io/service-account.name` is nobody's: left alone. So is one where that is
+   no name that an account could have: no server would answer for it, however often it is asked. An Event and a line in
+   the log say so, once for each such value, and it is looked at again when the Secret changes.
 2. Its ServiceAccount must exist, with the UID that the Secret is annotated with, if it is: else the Secret is deleted,
    after a look at the server itself, because a watch may be late, and only if it is still the same Secret.
 3. Whatever is missing is filled in: token, namespace, the annotation of the UID; the CA also where it differs.
@@ -17,19 +19,24 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 
+import structlog
+
 from handfast.api import objects
 from handfast.client import api, cache, partial, watch
-from handfast.controllers import loop
+from handfast.controllers import events, loop
 from handfast.pki import jwt
 from handfast.rules import token_claims as rules
 
+_log = structlog.get_logger("handfast.service_account_tokens")
 NAME = "serviceaccount-token-controller"
+INVALID_ACCOUNT = "InvalidAccountName"
 SECRETS = api.Resource("", "v1", "secrets", True)
 SERVICE_ACCOUNTS = api.Resource("", "v1", "serviceaccounts", True)
 TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
 ACCOUNT_UID = "kubernetes.io/service-account.uid"
 _BY_ACCOUNT = "account"
+_SHOWN = 64
 
 
 class AnnotatedMeta(partial.Meta, frozen=True, gc=False):
@@ -61,8 +68,12 @@ class ServiceAccountTokens:
         *,
         issuer: str,
         root_ca_pem: bytes,
+        recorder: events.Recorder,
     ) -> None:
         self._client = client
+        self._recorder = recorder
+        # Of which Secrets it was told that they name no account: UID and what they name.
+        self._told: dict[partial.Key, tuple[str, str]] = {}
         self._secrets = secrets
         self._accounts = accounts
         self._signer = signer
@@ -72,10 +83,16 @@ class ServiceAccountTokens:
     async def reconcile(self, key: partial.Key) -> None:
         namespace, name = key
         secret = self._secrets.get(namespace, name)
-        # 1.
+        # 1. whose it is
         account_name = "" if secret is None else secret.annotation(ACCOUNT_NAME)
         if secret is None or not account_name or secret.metadata.deletion_timestamp is not None:
+            self._told.pop(key, None)
             return
+        wrong = objects.dns_subdomain(account_name)
+        if wrong is not None:
+            await self._tell(secret, account_name, wrong)
+            return
+        self._told.pop(key, None)
         # 2.
         claimed = secret.annotation(ACCOUNT_UID)
         uid = await self._account_uid(namespace, account_name, claimed)
@@ -85,6 +102,20 @@ class ServiceAccountTokens:
             return
         # 3.
         await self._fill(secret, rules.Reference(account_name, uid))
+
+    async def _tell(self, secret: _View, account_name: str, wrong: str) -> None:
+        said = (secret.metadata.uid, account_name)
+        if self._told.get(secret.metadata.key) == said:
+            return
+        self._told[secret.metadata.key] = said
+        namespace, name = secret.metadata.key
+        shown = ascii(account_name[:_SHOWN]) + ("…" if len(account_name) > _SHOWN else "")
+        message = f"the annotation {ACCOUNT_NAME}, {shown}, names no ServiceAccount: {wrong}"
+        _log.warning("a token Secret names no account", namespace=namespace, secret=name, error=message)
+        regarding = events.Regarding(
+            api_version="v1", kind="Secret", name=name, namespace=namespace, uid=secret.metadata.uid
+        )
+        await self._recorder.record(regarding, INVALID_ACCOUNT, message, severity=events.WARNING)
 
     async def _account_uid(self, namespace: str, name: str, claimed: str) -> str:
         """The UID of the account, if it is there and the claimed one; else nothing."""
@@ -130,7 +161,10 @@ def build(
 ) -> loop.Controller[partial.Key]:
     secrets = context.informers.get(_SECRETS, {_BY_ACCOUNT: _account_of})
     accounts = context.informers.get(_ACCOUNTS)
-    handler = ServiceAccountTokens(context.client, secrets, accounts, signer, issuer=issuer, root_ca_pem=root_ca_pem)
+    recorder = events.Recorder(context.client, context.clock, NAME)
+    handler = ServiceAccountTokens(
+        context.client, secrets, accounts, signer, issuer=issuer, root_ca_pem=root_ca_pem, recorder=recorder
+    )
     controller: loop.Controller[partial.Key] = loop.Controller(NAME, handler.reconcile, clock=context.clock)
     controller.watches(secrets, lambda item: [item.metadata.key])
     controller.watches(

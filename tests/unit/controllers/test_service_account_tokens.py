@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
 from handfast.api import status
 from handfast.client import cache, partial
-from handfast.controllers import loop
+from handfast.controllers import events, loop
 from handfast.controllers import service_account_tokens as module
 from handfast.pki import jwt, keys
 from handfast.rules import service_account_tokens as rules
@@ -40,6 +41,7 @@ class World:
             jwt.Signer(KEY),
             issuer=token_claims.LEGACY_ISSUER,
             root_ca_pem=ca,
+            recorder=events.Recorder(self.client, clock.MovableClock(), module.NAME),
         )
         self.account("builder")
 
@@ -223,3 +225,31 @@ def test_only_metadata_is_followed():
     )
     assert "aGlkZGVu" not in repr(view)
     assert view.annotation(NAME) == ""
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "Builder", "a b", "../secrets/x", "x" * 300, "\x1b[2J", "a%2Fb", "-"])
+async def test_what_is_no_name_is_told_once_and_not_tried_again(name: str):
+    world = World()
+    world.secret(annotations={NAME: name})
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            # It does not raise, so that nothing is tried again.
+            await world.handler.reconcile(("ns", "token"))
+    assert [entry["event"] for entry in logs] == ["a token Secret names no account"]
+    told = [found for (kind, _, _), found in world.client.objects.items() if kind == "events"]
+    assert [(found["reason"], found["count"], found["type"]) for found in told] == [
+        ("InvalidAccountName", 1, "Warning")
+    ]
+    assert "names no ServiceAccount: " in told[0]["message"]
+    assert "\x1b" not in told[0]["message"]
+    # It is left as it is.
+    assert "token" not in (world.client.objects["secrets", "ns", "token"].get("data") or {})
+    # Mended, it is filled; spoilt again, it is told of again.
+    world.secret(annotations={NAME: "builder"})
+    made = await world.reconcile()
+    assert made is not None
+    assert made["data"]["token"]
+    world.secret(annotations={NAME: name})
+    with structlog.testing.capture_logs() as logs:
+        await world.reconcile()
+    assert [entry["event"] for entry in logs] == ["a token Secret names no account"]
