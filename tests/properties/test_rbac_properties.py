@@ -209,7 +209,7 @@ def follow(changes: list[Change]) -> rbac_policy.Policy:
     return policy
 
 
-@settings(max_examples=100)
+@settings(max_examples=80)
 @given(world=worlds(), budget=st.sampled_from([0, 4, 4096]), crowd=st.sampled_from([0, 1, 64]))
 def test_the_index_says_what_looking_at_everything_says(
     world: tuple[list[Change], list[access.Attributes]], budget: int, crowd: int
@@ -258,7 +258,7 @@ def test_many_questions_are_allowed_and_many_refused():
     """The same draws each time. Where every answer is no, the properties above hold for a policy that gives nothing."""
     count: collections.Counter[str] = collections.Counter()
 
-    @settings(max_examples=150, derandomize=True, database=None)
+    @settings(max_examples=80, derandomize=True, database=None)
     @given(worlds())
     def ask(world: tuple[list[Change], list[access.Attributes]]) -> None:
         changes, questions = world
@@ -270,7 +270,7 @@ def test_many_questions_are_allowed_and_many_refused():
 
     ask()
     total = count["allowed"] + count["allowed path"] + count["refused"]
-    assert total > 400
+    assert total > 250
     assert count["refused"] > 0.3 * total
     assert count["allowed"] > 0.1 * total
     assert count["allowed path"] > 0.02 * total

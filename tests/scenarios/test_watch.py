@@ -263,7 +263,7 @@ async def test_nothing_is_kept_of_a_watch_that_has_ended(world: worlds.World, en
     # Somebody whose watches end with their token: that is noted, too.
     token = {"Impersonate-User": "system:bootstrap:abcdef", "Impersonate-Group": "system:masters"}
     async with watching(world, query, pods, **token) as stream:
-        # The stream is there before the watch has begun; a bookmark comes only afterwards.
+        # The answer begins before the watch is known to everybody.
         while not hub._bookmarked:
             await asyncio.sleep(0)
         assert hub._bound
