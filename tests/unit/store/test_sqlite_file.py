@@ -151,6 +151,26 @@ async def test_a_damaged_page_is_refused(path: pathlib.Path, page: int, keep_log
     assert "damaged" in (await refused(path)).message
 
 
+async def test_a_flipped_page_that_nothing_but_the_check_reads_is_refused(path: pathlib.Path) -> None:
+    """The end of a long value lies on pages that only whoever reads the value would look at, perhaps in a year."""
+    store = await sqlite.open_store(str(path))
+    await store.create("long", b"\xaa" * 40_000)
+    await store.close()
+    content = bytearray(path.read_bytes())
+    # A page of the value begins with the number of the next one.
+    page = next(
+        start
+        for start in range(4096, len(content), 4096)
+        if content[start + 4 : start + 4096] == b"\xaa" * 4092 and any(content[start : start + 4])
+    )
+    content[page : page + 4096] = bytes(byte ^ 0xFF for byte in content[page : page + 4096])
+    path.write_bytes(content)
+    refusal = await refused(path)
+    assert refusal.message.startswith(f"{path}: damaged: ")
+    assert refusal.message.endswith("; nothing was changed")
+    assert refusal.hint == "restore a backup; the file was not repaired"
+
+
 async def test_a_file_cut_short_is_refused(path: pathlib.Path) -> None:
     await fill(path)
     os.truncate(path, path.stat().st_size // 2)
