@@ -114,6 +114,20 @@ async def test_update_at_an_old_revision_changes_nothing(store: protocol.Store) 
     assert await store.current_revision() == second
 
 
+async def test_an_update_on_the_way_to_a_delete_is_an_update(store: protocol.Store) -> None:
+    first = await store.create("a", b"1")
+    second = await store.update("a", b"2", expected=first, removing=True)
+    assert await store.get("a") == protocol.Entry("a", b"2", second, first)
+    with pytest.raises(protocol.Mismatch):
+        await store.update("a", b"3", expected=first, removing=True)
+
+
+async def test_with_space_nothing_is_refused_for_it(store: protocol.Store) -> None:
+    await store.create("a", b"1")
+    room = store.room()
+    assert (room.free_bytes > 0, room.full, room.refused) == (True, False, 0)
+
+
 @pytest.mark.parametrize("expected", [-1, 0, 99, 2**63 - 1])
 async def test_a_revision_that_was_never_given_is_a_mismatch(store: protocol.Store, expected: int) -> None:
     first = await store.create("a", b"1")

@@ -71,9 +71,9 @@ class RecordingStore:
         self.asked["create"] += 1
         return await self._inner.create(key, value)
 
-    async def update(self, key: str, value: bytes, *, expected: int) -> int:
+    async def update(self, key: str, value: bytes, *, expected: int, removing: bool = False) -> int:
         self.asked["update"] += 1
-        return await self._inner.update(key, value, expected=expected)
+        return await self._inner.update(key, value, expected=expected, removing=removing)
 
     async def delete(self, key: str, *, expected: int) -> int:
         self.asked["delete"] += 1
@@ -84,6 +84,9 @@ class RecordingStore:
 
     async def compact(self, revision: int) -> int:
         return await self._inner.compact(revision)
+
+    def room(self) -> protocol.Room:
+        return self._inner.room()
 
     async def close(self) -> None:
         await self._inner.close()

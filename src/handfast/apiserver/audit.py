@@ -30,6 +30,11 @@ class Audit:
             writer = log.writer
             metrics.counter("handfast_audit_lines", "Lines of the audit log, with the lost ones.", lambda: writer.lines)
             metrics.counter("handfast_audit_lost", "Lines of the audit log never written.", lambda: writer.lost)
+            metrics.gauge(
+                "handfast_audit_waiting_bytes",
+                "Lines of the audit log in memory, which a crash would lose.",
+                lambda: writer.waiting,
+            )
 
     def started(self, asked: call.Call, code: int, seconds: float) -> None:
         """A long answer begins: a watch is in the audit log from its beginning, and again at its end."""

@@ -17,6 +17,8 @@ from handfast.store import protocol
 
 # What etcd would refuse with its default limits (1.5 MiB a request), and so what Kubernetes cannot hold.
 OBJECT_LIMIT = 3 << 19
+# What a step of a deletion may add to an object: its mark, a condition.
+_MARK_BYTES = 1 << 10
 
 
 _decode = msgspec.json.Decoder().decode
@@ -45,6 +47,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     old: states.Item | None
     is_changed: bool = True
+    is_deleting: bool = False
 
 
 class Storage:
@@ -91,7 +94,7 @@ class Storage:
             return Prepared(namespace, name, payload, "", b"", old, is_changed=False)
         key = kind.key(namespace, name)
         value = self._envelopes.wrap(key, kind.storage_api_version, payload)
-        return Prepared(namespace, name, payload, key, value, old)
+        return Prepared(namespace, name, payload, key, value, old, is_deleting="deletionTimestamp" in metadata)
 
     async def write(self, prepared: Prepared, charge: limits.Charge | None = None) -> states.Item:
         """The object as it is stored now, paid for by `charge`; the old item itself if nothing changed.
@@ -107,7 +110,9 @@ class Storage:
             writing = self._store.create(prepared.key, prepared.value)
         else:
             expected = old.version - self._store.epoch_offset
-            writing = self._store.update(prepared.key, prepared.value, expected=expected)
+            # On a full disk, too, what is being deleted gets its mark, and loses its finalizers.
+            removing = prepared.is_deleting and len(prepared.payload) <= len(old.body) + _MARK_BYTES
+            writing = self._store.update(prepared.key, prepared.value, expected=expected, removing=removing)
         revision = await self._write(writing)
         return states.Item(prepared.namespace, prepared.name, revision + self._store.epoch_offset, prepared.payload)
 
@@ -121,6 +126,9 @@ class Storage:
     async def _write(self, writing: Awaitable[int]) -> int:
         try:
             revision = await writing
+        except protocol.StoreFull:
+            # Reads and deletes go on: no reason to send them elsewhere. `room` tells it.
+            raise
         except protocol.StoreUnavailable as error:
             self.trouble = error.message
             raise

@@ -51,7 +51,7 @@ from handfast.assembly import layout, renewal, served_files
 from handfast.pki import seal
 from handfast.runtime import aside, collector, files, loop_time, tasks
 from handfast.runtime import clock as clock_module
-from handfast.store import protocol, sqlite
+from handfast.store import protocol, sqlite, sqlite_space
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
 from handfast.telemetry import rotating
@@ -60,6 +60,7 @@ _log = structlog.get_logger("handfast.apiserver")
 # Seconds that requests in flight get to end when the server stops; the supervisor allows nine altogether.
 GRACE = 3.0
 _FILE_BYTES = 1 << 20
+_FULL = "the disk is full: writes are refused, deletes are not"
 # Whose values are sealed at rest.
 SEALED = ("core/secrets/",)
 
@@ -184,13 +185,20 @@ class ApiServer:
         )
 
     def _checks(self) -> health_module.Health:
-        return health_module.Health(
+        made = health_module.Health(
             live={"replica": lambda: None if self.replica.failed is None else "the copy of the store has stopped"},
             ready={
                 "store": lambda: self.storage.trouble,
                 "shutdown": lambda: "the server is stopping" if self._stopping else None,
             },
+            notes={"store": lambda: _FULL if self._store.room().full else None},
         )
+        if self.audit is not None:
+            writer = self.audit.writer
+            # Requests never wait for the audit log, so that it is never a reason to send them elsewhere.
+            made.ready["audit"] = lambda: None
+            made.notes["audit"] = lambda: None if writer.trouble is None else f"lines wait in memory: {writer.trouble}"
+        return made
 
     def _gauges(self) -> None:
         self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
@@ -198,6 +206,26 @@ class ApiServer:
         self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
         self.metrics.gauge(
             "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused
+        )
+        self.metrics.gauge(
+            "handfast_store_free_bytes",
+            "Free space of the store's file system.",
+            lambda: self._store.room().free_bytes,
+        )
+        self.metrics.gauge(
+            "handfast_store_reserve_bytes",
+            "Space kept for deletes on a full disk.",
+            lambda: self._store.room().reserve_bytes,
+        )
+        self.metrics.gauge(
+            "handfast_store_full",
+            "1 while writes that add something find no space.",
+            lambda: float(self._store.room().full),
+        )
+        self.metrics.counter(
+            "handfast_store_writes_refused",
+            "Writes refused because the disk is full.",
+            lambda: self._store.room().refused,
         )
         unread = self.listener.unread
         self.metrics.gauge("handfast_unread_answer_bytes", "Held for answers not read yet.", unread.held)
@@ -286,14 +314,16 @@ def _socket(options: ApiServerOptions) -> socket.socket:
 
 
 async def open_server(
-    options: ApiServerOptions, clock: clock_module.Clock, store: protocol.Store | None = None
+    options: ApiServerOptions, clock: clock_module.Clock, store: protocol.Store | None = None, *, reserve: int = 0
 ) -> ApiServer:
-    """A server that is not serving yet. `store` replaces the one the options name."""
+    """A server that is not serving yet. `store` replaces the one the options name; `reserve` is kept for removals."""
     place = layout.Layout(pathlib.Path(options.directory))
-    opened = store if store is not None else await sqlite.open_store(options.store or str(place.store("store.db")))
+    if store is None:
+        path = options.store or str(place.store("store.db"))
+        store = await sqlite.open_store(path, reserve=reserve, clock=clock)
     return ApiServer(
         place=place,
-        store=opened,
+        store=store,
         sock=_socket(options),
         options=options,
         clock=clock,
@@ -315,7 +345,7 @@ async def run(options: ApiServerOptions, renew: Callable[[], float] | None = Non
     """
     _allow_many_files()
     clock = clock_module.SystemClock()
-    server = await open_server(options, clock)
+    server = await open_server(options, clock, reserve=sqlite_space.RESERVE)
     await server.start()
     if renew is not None:
         server.also(renewal.keep_renewed(renew, clock), name="renewal")

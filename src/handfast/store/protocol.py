@@ -10,7 +10,9 @@ Every engine keeps these promises, and `tests/contract` holds each engine to the
 3. Reads at a revision. `list_at` answers as of any revision from the compaction floor (included) to now.
 4. Gap-free watches. A watch from revision R yields every later write under its prefix once, in order, or raises
    `Compacted` when R lies below the floor (R equal to the floor works).
-5. `current_revision` is linearizable: it is at least the revision of every write acknowledged, by anyone, before
+5. Space can be made. Without space for more, `create` and `update` raise `StoreFull`; `delete`, `compact` and an update on
+   the way to a delete use what is kept for them, and what they free can be used again.
+6. `current_revision` is linearizable: it is at least the revision of every write acknowledged, by anyone, before
    the call began. No answer names a revision it does not reach: a watch after any revision seen can start.
 
 It knows nothing of Kubernetes: keys are text, values are bytes, and revisions are integers. The API server adds
@@ -55,6 +57,16 @@ class Page:
     more: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The space a store has: on its file system, kept for removals; whether it counts as full, and writes refused so far."""
+
+    free_bytes: int
+    reserve_bytes: int
+    full: bool
+    refused: int
+
+
 class Mismatch(errors.Refused):
     """A write's precondition failed; `found` is what the key held instead, None if it was absent."""
 
@@ -92,6 +104,12 @@ class StoreUnavailable(errors.Unavailable):
     """The store cannot take this operation now (disk full, engine stopped); nothing was changed."""
 
     reason = "StoreUnavailable"
+
+
+class StoreFull(StoreUnavailable):
+    """There is no space for a write that adds something; reads and removals go on."""
+
+    reason = "StoreFull"
 
 
 class StoreCorrupt(errors.Refused):
@@ -137,8 +155,11 @@ class Store(Protocol):
         """Write a key that must be absent; returns the new revision, or raises Mismatch."""
         ...
 
-    async def update(self, key: str, value: bytes, *, expected: int) -> int:
-        """Replace the value written at revision `expected`; returns the new revision, or raises Mismatch."""
+    async def update(self, key: str, value: bytes, *, expected: int, removing: bool = False) -> int:
+        """Replace the value written at revision `expected`; returns the new revision, or raises Mismatch.
+
+        `removing` tells that this is a step on the way to a delete.
+        """
         ...
 
     async def delete(self, key: str, *, expected: int) -> int:
@@ -154,6 +175,10 @@ class Store(Protocol):
 
         Raises FutureRevision for one above now. StoreUnavailable may come after the floor has risen.
         """
+        ...
+
+    def room(self) -> Room:
+        """The space there is."""
         ...
 
     async def close(self) -> None: ...

@@ -2,7 +2,7 @@
 """The SQLite engine: a store in one file, owned by one process; the default.
 
 This file puts its parts together and does nothing else: `sqlite_file` opens and checks, `sqlite_writer` commits,
-`sqlite_reader` asks, `sqlite_watch` follows.
+`sqlite_reader` asks, `sqlite_watch` follows, `sqlite_space` knows how much fits.
 
 Reads run on a read-only connection in a thread of their own. They are rare, since the API server answers from its
 copy in memory, but they can be long (the whole store at start-up), and a long one must not stop the event loop. In
@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import pathlib
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
 from handfast import errors
-from handfast.store import protocol, sqlite_file, sqlite_reader, sqlite_watch, sqlite_writer
+from handfast.runtime import clock as clock_module
+from handfast.store import protocol, sqlite_file, sqlite_reader, sqlite_space, sqlite_watch, sqlite_writer
 
 EPOCH = 10**9
 
@@ -30,25 +32,34 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-async def open_store(path: str) -> SqliteStore:
-    """Open the store in the file at `path`, creating it if absent.
+async def open_store(path: str, *, reserve: int = 0, clock: clock_module.Clock | None = None) -> SqliteStore:
+    """Open the store in the file at `path`, creating it if absent, with so many bytes kept for removals.
 
     Raises StoreCorrupt if the file is damaged, another program's or from a newer version, having changed nothing;
     StoreUnavailable if another process has it open or the file system refuses.
     """
-    return SqliteStore(await asyncio.to_thread(sqlite_file.OpenFile, path))
+    return SqliteStore(*await asyncio.to_thread(_open, path, reserve, clock or clock_module.SystemClock()))
+
+
+def _open(path: str, reserve: int, clock: clock_module.Clock) -> tuple[sqlite_file.OpenFile, sqlite_space.Space]:
+    space = sqlite_space.Space(pathlib.Path(path).resolve(), clock, reserve)
+    space.prepare()
+    file = sqlite_file.OpenFile(path)
+    space.make()
+    return file, space
 
 
 class SqliteStore:
     """See `protocol.Store`; made by `open_store`."""
 
-    def __init__(self, file: sqlite_file.OpenFile) -> None:
+    def __init__(self, file: sqlite_file.OpenFile, space: sqlite_space.Space) -> None:
         self._file = file
+        self._space = space
         self._epoch_offset = file.state.epoch_offset
         self._closing: asyncio.Future[None] | None = None
         self._reads = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="handfast-store-reader")
         self._feed = sqlite_watch.Feed(file.state.revision, self._history)
-        self._writer = sqlite_writer.Writer(file, self._publish)
+        self._writer = sqlite_writer.Writer(file, space, self._publish)
 
     @property
     def epoch_offset(self) -> int:
@@ -76,11 +87,13 @@ class SqliteStore:
 
     async def create(self, key: str, value: bytes) -> int:
         _check_key(key)
-        return await self._writer.submit(lambda transaction: transaction.create(key, value), len(value))
+        return await self._writer.submit(lambda transaction: transaction.create(key, value), len(value), adds=True)
 
-    async def update(self, key: str, value: bytes, *, expected: int) -> int:
+    async def update(self, key: str, value: bytes, *, expected: int, removing: bool = False) -> int:
         _check_key(key)
-        return await self._writer.submit(lambda transaction: transaction.update(key, value, expected), len(value))
+        return await self._writer.submit(
+            lambda transaction: transaction.update(key, value, expected), len(value), adds=not removing
+        )
 
     async def delete(self, key: str, *, expected: int) -> int:
         _check_key(key)
@@ -114,6 +127,9 @@ class SqliteStore:
         answer = await self._read(sqlite_reader.stats, self._file.size())
         await self._feed.reached(answer.revision)
         return answer
+
+    def room(self) -> protocol.Room:
+        return self._space.room()
 
     async def close(self) -> None:
         """Commit what was submitted, end watches, close the file. Calling it again waits for the same end."""

@@ -85,7 +85,7 @@ class OpenFile:
 def unavailable(path: str, error: apsw.Error) -> protocol.StoreUnavailable:
     """An engine's failure in words a person can act upon."""
     if isinstance(error, apsw.FullError):
-        return protocol.StoreUnavailable(
+        return protocol.StoreFull(
             f"{path}: no space left for this write", hint="free space on its file system; writing then resumes"
         )
     if isinstance(error, apsw.IOError):

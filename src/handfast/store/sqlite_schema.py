@@ -81,6 +81,11 @@ def read_state(connection: apsw.Connection) -> State:
     return State(revision=revision, floor=meta["floor"], swept=meta["swept"], epoch_offset=meta["epoch_offset"])
 
 
+def free_bytes(connection: apsw.Connection) -> int:
+    """What the file can take without becoming longer."""
+    return number(connection, "PRAGMA freelist_count") * number(connection, "PRAGMA page_size")
+
+
 def empty_database() -> bytes:
     """The content of a new store's file."""
     connection = apsw.Connection(":memory:")

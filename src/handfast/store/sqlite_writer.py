@@ -11,6 +11,8 @@ It does not deliver events or serve reads (`sqlite_watch`, `sqlite_reader`); it 
    would only take the interpreter's lock from whoever is about to write, too, and commit a part of what belongs together.
 4. Nothing at or above the compaction floor is ever removed. So the log is contiguous there, its last row carries
    the last revision, and a reader that saw the floor below its revision finds every row it needs.
+5. Jobs that add something are refused where there is no space for them: `sqlite_space`. A removal that finds none is tried
+   again with some that was kept for it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import Final
 import apsw
 
 from handfast import errors
-from handfast.store import protocol, sqlite_file, sqlite_reader, sqlite_schema
+from handfast.store import protocol, sqlite_file, sqlite_reader, sqlite_schema, sqlite_space
 
 BATCH_JOBS: Final = 256
 BATCH_BYTES: Final = 8 * 2**20
@@ -132,6 +134,8 @@ class Job:
     apply: Callable[[Transaction], int]
     future: asyncio.Future[int]
     size: int
+    # 5. Whether it is anything but a removal.
+    adds: bool
 
 
 Outcome = tuple[Job, int | errors.HandfastError]
@@ -149,8 +153,11 @@ class Commit:
 class Writer:
     """Takes jobs on the event loop's thread, commits them on its own, and publishes each commit on the loop."""
 
-    def __init__(self, file: sqlite_file.OpenFile, publish: Callable[[Commit], None]) -> None:
+    def __init__(
+        self, file: sqlite_file.OpenFile, space: sqlite_space.Space, publish: Callable[[Commit], None]
+    ) -> None:
         self._connection = file.writing
+        self._space = space
         self._path = file.path
         self._state = file.state
         self._in_doubt = False
@@ -165,11 +172,11 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="handfast-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, apply: Callable[[Transaction], int], size: int = 0) -> asyncio.Future[int]:
+    def submit(self, apply: Callable[[Transaction], int], size: int = 0, *, adds: bool = False) -> asyncio.Future[int]:
         """Queue a job. Cancelling the future does not take it back."""
         if not self._accepting:
             raise protocol.StoreUnavailable(f"{self._path}: the store is closed")
-        job = Job(apply, self._loop.create_future(), size)
+        job = Job(apply, self._loop.create_future(), size, adds)
         if not self._gathered:
             self._loop.call_soon(self._hand_over)
         self._gathered.append(job)
@@ -192,7 +199,7 @@ class Writer:
     def _run(self) -> None:
         try:
             while self._take():
-                self._commit(self._in_hand)
+                self._commit(self._fitting(self._in_hand))
                 self._in_hand = ()
         finally:
             # Reached without jobs in hand, or by a bug that must not leave anyone waiting forever.
@@ -217,7 +224,30 @@ class Writer:
         self._in_hand = batch
         return bool(batch)
 
+    def _fitting(self, batch: Sequence[Job]) -> Sequence[Job]:
+        """5. The batch without what there is no space for."""
+        size = sum(job.size for job in batch if job.adds)
+        if self._space.is_plenty(size) or not any(job.adds for job in batch):
+            return batch
+        fitting: list[Job] = []
+        refused: list[Job] = []
+        taken = 0
+        try:
+            free_pages = sqlite_schema.free_bytes(self._connection)
+        except apsw.Error:  # the transaction will say what is wrong
+            free_pages = 0
+        for job in batch:
+            fits = not job.adds or self._space.fits(taken + job.size, free_pages)
+            (fitting if fits else refused).append(job)
+            taken += job.size if fits else 0
+        if refused:
+            failure = [(job, self._space.refuse()) for job in refused]
+            self._on_loop(self._settle, Commit(self._state, (), failure))
+        return fitting
+
     def _commit(self, batch: Sequence[Job]) -> None:
+        if not batch:
+            return
         try:
             commit = self._transact(batch)
         except apsw.Error as error:
@@ -229,10 +259,26 @@ class Writer:
                 for job in batch:
                     self._commit([job])
                 return
-            failure = sqlite_file.unavailable(self._path, error)
+            full = isinstance(error, apsw.FullError)
+            if full and not batch[0].adds and self._make_room():
+                self._commit(batch)
+                return
+            failure = self._space.refuse() if full else sqlite_file.unavailable(self._path, error)
             commit = Commit(self._state, (), [(job, failure) for job in batch])
+        else:
+            if any(job.adds for job in batch):
+                self._space.accepted()
         self._state = commit.state
         self._on_loop(self._settle, commit)
+
+    def _make_room(self) -> bool:
+        """5. Give a piece of the reserve to whom it is kept for; false if nothing is left of it."""
+        if not self._space.release():
+            return False
+        # Folded into the file now, while there is space for it: the log is then written from its beginning again.
+        with contextlib.suppress(apsw.Error):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        return True
 
     def _transact(self, batch: Sequence[Job]) -> Commit:
         self._connection.execute("BEGIN IMMEDIATE")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live, ready, and why not: named checks, and the text Kubernetes' health endpoints answer with.
 
-A check returns None when all is well, else what is wrong in a few words. It serves no HTTP itself.
+A check returns None when all is well, else what is wrong in a few words. A note is something wrong in spite of which a
+check passes; it is shown where all checks are. It serves no HTTP itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ class Health:
 
     live: dict[str, Check] = field(default_factory=dict)
     ready: dict[str, Check] = field(default_factory=dict)
+    # By the name of a check.
+    notes: dict[str, Check] = field(default_factory=dict)
 
     def names(self, endpoint: str) -> dict[str, Check]:
         return {**self.live, **self.ready} if endpoint == "readyz" else self.live
@@ -35,7 +38,8 @@ class Health:
                 continue
             problem = check()
             if problem is None:
-                lines.append(f"[+]{name} ok")
+                note = None if withhold or name not in self.notes else self.notes[name]()
+                lines.append(f"[+]{name} ok" if note is None else f"[+]{name} ok, but {note}")
             else:
                 well = False
                 lines.append(f"[-]{name} failed: {WITHHELD if withhold else problem}")

@@ -10,13 +10,13 @@ It does not know what is in the lines. What a caller may rely on:
 3. New files can be read by their owner only (0600), and so can the directory if it is made here (0700). A symbolic link
    or anything that is no regular file is not written to.
 4. A full disk, a removed directory or a file taken away by others stops nobody: the file is made again and lines are
-   written as soon as that works. An outage is told in the log when it begins and when it ends.
+   written as soon as that works. An outage is told in the log when it begins, when lines begin to be lost, and when it ends.
 5. The file is renamed when it is full (`audit.log` to `audit-2026-01-31T12-00-00.000.log`), and old ones are deleted
    beyond a number or an age, whichever comes first. No other file is touched.
 6. `close` writes what waits, within a deadline.
 
-Lines are handed to the operating system, not forced to the disk: a power cut loses the last seconds, a crash of this
-process loses what waits (`pause_seconds`).
+Lines are handed to the operating system, not forced to the disk: a power cut loses the last seconds. A crash of this
+process loses what waits: the lines of `pause_seconds`, in an outage all since it began, at most `waiting_bytes`.
 """
 
 from __future__ import annotations
@@ -240,6 +240,8 @@ class LineWriter:
         # Lines added, and of them those that will never be written.
         self.lines = 0
         self.lost = 0
+        # Why lines cannot be written now.
+        self.trouble: str | None = None
         # The thread sleeps on the first while there is nothing to do, and on the second while a batch gathers.
         self._some = threading.Event()
         self._many = threading.Event()
@@ -247,6 +249,11 @@ class LineWriter:
         # A daemon: what cannot be written must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
         self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that a crash would lose now."""
+        return self._waiting
 
     def add(self, line: bytes) -> None:
         """Have `line`, which ends in a newline, written soon; from any thread."""
@@ -296,15 +303,19 @@ class LineWriter:
     def _write(self, taken: list[bytes]) -> None:
         """Write a batch, however long it takes; when closing, try once."""
         batch = b"".join(taken)
-        told = False
+        before = self.lost
+        told_of_loss = False
         while True:
             last = self._closing.is_set()
             try:
                 self._sink.append(batch)
             except (OSError, errors.HandfastError) as error:
-                if not told:
-                    _log.error("lines cannot be written", file=self._sink.name, error=str(error))
-                    told = True
+                if self.trouble is None:
+                    self.trouble = str(error)
+                    _log.error("lines cannot be written: they wait in memory", file=self._sink.name, error=str(error))
+                if self.lost > before and not told_of_loss:
+                    told_of_loss = True
+                    _log.error("lines are lost: too many wait", file=self._sink.name, waiting_bytes=self._waiting)
             else:
                 break
             if last:
@@ -314,5 +325,6 @@ class LineWriter:
             self._closing.wait(self._retry)
         with self._lock:
             self._waiting -= len(batch)
-        if told:
+        if self.trouble is not None:
+            self.trouble = None
             _log.warning("lines are written again", file=self._sink.name, lost=self.lost)

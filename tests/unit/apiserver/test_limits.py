@@ -31,6 +31,7 @@ from handfast.apiserver import token_limits as enforcing
 from handfast.bootstrap import cluster_info, jws, token_limits
 from handfast.pki import chains
 from handfast.rules import flow, networks, rbac_escalation, rbac_grants, token_requests, webhook_answers, webhooks
+from handfast.store import sqlite_space
 from handfast.telemetry import rotating
 
 
@@ -504,6 +505,9 @@ FIXED = {
     "lines of the audit log that wait to be written": _bytes(_default(rotating.LineWriter.__init__, "waiting_bytes")),
     "one step of a request, while nobody else is served": f"{loop_holds.STEP_SECONDS * 1000:g} ms",
     "lines of the log about such steps": f"{loop_holds.LINES_PER_SECOND} a second",
+    "space of the store's file system that is for deletes only": (
+        f"{_bytes(sqlite_space.MARGIN)}, and {_bytes(sqlite_space.RESERVE)} of which nobody else can take any"
+    ),
     "what is read and thrown away of a refused body": f"{connection.LINGERING_SECONDS:g} s",
     "certificates in a client's chain": str(chains.MAX_CHAIN),
     "certificates on a path to a CA": str(chains.MAX_DEPTH),

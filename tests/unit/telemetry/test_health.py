@@ -34,6 +34,17 @@ class TestReport:
         assert text == "[+]ping ok\n[+]replica excluded: ok\nlivez check passed\n"
 
 
+class TestNotes:
+    def test_shown_beside_a_check_that_passes(self) -> None:
+        found = made()
+        found.notes["replica"] = lambda: "it is late"
+        assert found.report("readyz") == (True, "ok")
+        assert "[+]replica ok, but it is late\n" in found.report("readyz", verbose=True)[1]
+        assert "[+]replica ok\n" in found.report("readyz", verbose=True, withhold=True)[1]
+        found.notes["replica"] = lambda: None
+        assert "[+]replica ok\n" in found.report("readyz", verbose=True)[1]
+
+
 class TestOne:
     def test_ping_always_answers(self) -> None:
         assert health.Health().one("livez", "ping") == (True, "ok")

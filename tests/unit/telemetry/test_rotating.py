@@ -304,12 +304,36 @@ class TestWriter:
             for _ in range(5):
                 assert sink.tries.acquire(timeout=PATIENCE)
             writer.add(b"2\n")
+            assert (writer.trouble, writer.waiting) == (str(problem), 4)
             sink.failing = None
             assert sink.written.acquire(timeout=PATIENCE)
             writer.close(PATIENCE)
         assert b"".join(sink.batches) == b"1\n2\n"
-        assert [line["event"] for line in logs] == ["lines cannot be written", "lines are written again"]
+        assert (writer.trouble, writer.waiting) == (None, 0)
+        told = ["lines cannot be written: they wait in memory", "lines are written again"]
+        assert [line["event"] for line in logs] == told
         assert writer.lost == 0
+
+    def test_the_first_lost_line_of_an_outage_is_told(self) -> None:
+        sink = Played()
+        sink.failing = OSError(errno.ENOSPC, "No space left")
+        with structlog.testing.capture_logs() as logs:
+            writer = rotating.LineWriter(sink, waiting_bytes=10, pause_seconds=0.0, retry_seconds=0.001)
+            writer.add(b"123456789\n")
+            assert sink.tries.acquire(timeout=PATIENCE)
+            for _ in range(3):
+                writer.add(b"lost\n")
+            for _ in range(5):
+                assert sink.tries.acquire(timeout=PATIENCE)
+            sink.failing = None
+            assert sink.written.acquire(timeout=PATIENCE)
+            writer.close(PATIENCE)
+        told = [(line["event"], line.get("waiting_bytes"), line.get("lost")) for line in logs]
+        assert told == [
+            ("lines cannot be written: they wait in memory", None, None),
+            ("lines are lost: too many wait", 10, None),
+            ("lines are written again", None, 3),
+        ]
 
     def test_closing_in_an_outage_counts_what_is_lost(self) -> None:
         sink = Played()
