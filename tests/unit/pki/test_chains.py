@@ -10,12 +10,12 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from cryptography.x509 import ObjectIdentifier
+from cryptography.x509 import ExtendedKeyUsage, ObjectIdentifier
 
 from handfast import errors
 from handfast.pki import bundles, chains, names, pem, refusals
 from tests.unit.pki.chain_cases import ADDRESS, CASES, HOST, Case
-from tests.unit.pki.making import CLIENT, DAY, NOW, SERVER, Made, ca, leaf
+from tests.unit.pki.making import CLIENT, DAY, NOW, SERVER, Made, ca, certificate, leaf
 
 VECTORS = pathlib.Path(__file__).parents[2] / "vectors" / "pki"
 
@@ -49,6 +49,12 @@ def test_the_purpose_that_is_missing_is_named(purpose: chains.Client | chains.Se
     root = ca()
     with pytest.raises(chains.ChainRefused, match=f"is not meant for {word}$"):
         ask(Case([leaf(root, made_for, sans=[HOST])], [root], purpose=purpose))
+
+
+def test_a_peer_need_not_say_that_it_is_no_ca():
+    root = ca()
+    plain = certificate("jane", root, [(ExtendedKeyUsage([CLIENT]), False)])
+    assert ask(Case([plain], [root])).subject.common_name == "jane"
 
 
 def test_a_key_that_nobody_can_read_is_a_weak_one():

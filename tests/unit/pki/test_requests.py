@@ -270,3 +270,7 @@ def test_refused(data: bytes, words: str):
 def test_too_large_in_der():
     with pytest.raises(errors.Refused, match="at most 65536"):
         requests.parse_der(b"\0" * (requests.MAX_BYTES + 1))
+
+
+def test_the_bytes_are_not_shown():
+    assert "der=" not in repr(requests.parse(made()))

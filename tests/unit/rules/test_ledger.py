@@ -33,6 +33,12 @@ def test_a_segment_closes_when_it_is_large():
     assert ledger.extended(ledger.following(None), taken).sealed
 
 
+def test_a_sealed_segment_takes_nothing_however_small_it_is():
+    small = ledger.sealed(opened(1))
+    assert ledger.room(small) == 0
+    assert ledger.fitting(small, lines(2)) == []
+
+
 def test_a_segment_closes_after_its_hour():
     assert not ledger.is_over(ledger.following(None), NOW + 2 * HOUR)
     assert not ledger.is_over(opened(1), NOW + HOUR - datetime.timedelta(seconds=1))

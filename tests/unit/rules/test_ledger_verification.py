@@ -51,6 +51,8 @@ def test_what_was_done_is_named():
         (changed(second, a, b, b, c, d), [("2", 3, "OutOfOrder")]),
         (changed(second, a, "", b, c, d), [("2", 2, "OutOfOrder"), ("2", 3, "Changed")]),
         (changed(second, a, "x ² y", b, c, d), [("2", 2, "OutOfOrder"), ("2", 3, "Changed")]),
+        # No number is so long, and Python refuses to read one of so many digits.
+        (changed(second, a, f"x {'9' * 5000} y", b, c, d), [("2", 2, "OutOfOrder"), ("2", 3, "Changed")]),
         (dataclasses.replace(second, sealed=False), [("2", 0, "Unsealed")]),
         (dataclasses.replace(second, previous="1" * 64), [("1", 0, "Changed"), ("2", 1, "Changed")]),
     ]

@@ -125,6 +125,7 @@ def with_status(**status: Any) -> objects.Document:
         pytest.param(MINE, with_status(phase="Running"), "", id="report the phase"),
         pytest.param(with_status(**CLAIMS), with_status(**CLAIMS, phase="Running"), "", id="the same claims"),
         pytest.param(MINE, with_status(resourceClaimStatuses=[]), "", id="no claims in two ways"),
+        pytest.param(with_status(resourceClaimStatuses=[]), MINE, "", id="and the other way round"),
         pytest.param(
             MINE, with_status(**CLAIMS), f"{ME} cannot update resource claim statues", id="resource claim status"
         ),

@@ -88,6 +88,8 @@ def asks(who: str, groups: tuple[str, ...], question: str) -> access.Attributes:
         ("edit", (), "list core/pods ns", True),
         ("edit", (), "get core/secrets ns x", True),
         ("edit", (), "update apps/deployments/scale ns x", True),
+        ("edit", (), "deletecollection core/pods ns", True),
+        ("edit", (), "deletecollection coordination.k8s.io/leases ns", True),
         ("edit", (), "create rbac.authorization.k8s.io/roles ns", False),
         ("admin", (), "list core/pods ns", True),
         ("admin", (), "delete core/configmaps ns x", True),

@@ -93,7 +93,7 @@ def test_times_that_start_no_clock(time: Any):
     assert request_age.due(approved, NOW).at is None
 
 
-@pytest.mark.parametrize("unreadable", ["%", "YWJj", "LS0tLS1CRUdJTg=="])
+@pytest.mark.parametrize("unreadable", ["%", "YWJj", "LS0tLS1CRUdJTg==", f"!{certificate(NOW - MINUTE)}"])
 def test_an_unreadable_certificate_goes_by_the_age_of_its_approval(unreadable: str):
     due = request_age.due(request(condition("Approved"), certificate=unreadable), NOW)
     assert due == request_age.Due(NOW + HOUR + TICK, "issued", overdue=False)

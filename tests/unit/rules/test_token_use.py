@@ -184,6 +184,13 @@ def test_a_long_list_of_nodes_is_not_quoted_whole() -> None:
     assert len(refused(decide(secret(allowed_nodes=nodes), csr()), "TokenNotForThisNode")) < 800
 
 
+def test_what_is_quoted_is_whole_up_to_256_characters() -> None:
+    for length, shown in ((256, "'{}'"), (257, "'{}…'")):
+        name = "x" * length
+        sentence = refused(decide(secret(allowed_nodes="db-*"), csr(name)), "TokenNotForThisNode")
+        assert f"asks for {shown.format('x' * 256)}:" in sentence
+
+
 def test_the_nodes_are_asked_before_the_uses() -> None:
     refused(decide(secret(allowed_nodes="db-*", max_uses="1", use_count="1"), csr()), "TokenNotForThisNode")
 

@@ -99,6 +99,15 @@ def test_what_is_no_answer_is_a_failure(sent, why):
     assert why in caught.value.message
 
 
+def test_what_is_quoted_of_a_wrong_answer_is_bounded():
+    with pytest.raises(webhook_answers.CallFailed) as caught:
+        read(body().replace(b"k8s.io/v1", b"x" * 1000))
+    assert caught.value.message.endswith(", got " + ("admission." + "x" * 1000)[:200])
+    with pytest.raises(webhook_answers.CallFailed) as caught:
+        read(body(uid="u" * 1000))
+    assert caught.value.message.endswith(f', got "{"u" * 64}"')
+
+
 @pytest.mark.parametrize(
     ("response", "why"),
     [
