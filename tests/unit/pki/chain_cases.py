@@ -185,6 +185,24 @@ def _() -> Case:
     return Case([leaf(middles[-1], CLIENT), *reversed(middles)], [root], "PathLength", openssl=True)
 
 
+def _longest(*usages: x509.ObjectIdentifier, reason: str = "") -> Case:
+    root = ca()
+    middles = [ca("m0", root)]
+    for number in range(1, chains.MAX_DEPTH):
+        middles.append(ca(f"m{number}", middles[-1]))
+    return Case([leaf(middles[-1], *usages), *reversed(middles)], [root], reason)
+
+
+@case("as many intermediates as may be")
+def _() -> Case:
+    return _longest(CLIENT)
+
+
+@case("as many intermediates as may be, and another fault")
+def _() -> Case:
+    return _longest(SERVER, reason="WrongPurpose")
+
+
 @case("too many certificates")
 def _() -> Case:
     root = ca()
