@@ -85,6 +85,18 @@ class TestOutcomes:
         assert line.seen[0].decision == "health is open to everyone"
         assert 'apiserver_request_total{code="200"' in line.counted()
 
+    async def test_the_query_is_read_when_the_caller_is_known(self) -> None:
+        line = Line()
+        # It cannot be read, which only those learn who are known.
+        for path in ("/healthz?a=%ff", "/api/v1/pods?fieldSelector=a"):
+            refused = await line.ask(path, headers={"Authorization": "Bearer guess"})
+            assert refused.status == 401
+            assert line.seen == []
+            assert (await line.ask(path)).status == 400
+        answered = await line.ask("/healthz?verbose")
+        assert answered.status == 200
+        assert line.seen[0].info.query == {"verbose": ""}
+
     async def test_every_request_has_its_own_id(self) -> None:
         line = Line()
         assert len({dict((await line.ask()).added)["Audit-Id"] for _ in range(10)}) == 10
