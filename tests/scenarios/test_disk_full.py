@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ import structlog
 from handfast.apiserver import compaction
 from handfast.assembly import apiserver
 from handfast.store import protocol, sqlite, sqlite_space
+from tests.scenarios import up_world
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
 
@@ -198,6 +200,31 @@ async def test_killed_on_a_full_disk_it_comes_back(small_disk: pathlib.Path) -> 
     again = await sqlite.open_store(path, reserve=sqlite_space.RESERVE)
     assert await again.get("more") is not None
     await again.close()
+
+
+@pytest.mark.slow
+def test_a_control_plane_on_a_full_disk_survives_the_death_of_its_api_server(small_disk: pathlib.Path) -> None:
+    with up_world.Up(small_disk / "d") as up:
+        up.ready()
+        document = {"metadata": {"generateName": "large-"}, "data": {"text": LARGE}}
+        names: list[str] = []
+        while (answer := up.call("POST", PATH, document))[0] == 201:
+            names.append(answer[1]["metadata"]["name"])
+        assert (answer[0], FULL in answer[1]["message"]) == (503, True)
+        fill(small_disk)
+        assert up.call("DELETE", f"{PATH}/{names.pop()}")[0] == 200
+        os.kill(up.pids()["apiserver"], signal.SIGKILL)
+        up_world.until(lambda: _answers(up), what="another API server")
+        assert up.call("POST", PATH, document)[0] == 503
+        for name in names:
+            assert up.call("DELETE", f"{PATH}/{name}")[0] == 200
+        assert [item["metadata"]["name"] for item in up.call("GET", PATH)[1]["items"]] == ["kube-root-ca.crt"]
+
+
+def _answers(up: up_world.Up) -> bool:
+    with contextlib.suppress(OSError):
+        return up.call("GET", PATH)[0] == 200
+    return False
 
 
 class Failing:
