@@ -74,7 +74,7 @@ def large_pod(name: str) -> Any:
 
 
 def clean(collection: str) -> tuple[tuple[str, str], ...]:
-    return (("DELETE", f"{collection}/{{name}}"),)
+    return (("DELETE", f"{collection}/{{name}}?gracePeriodSeconds=0"),)
 
 
 def token_csr(title: str, body: Body, caller: str = TOKEN) -> Attack:
@@ -90,12 +90,9 @@ def patched(title: str, collection: str, base: Callable[[str], Any], media: str,
         body=body,
         media=media,
         before=(("POST", collection, base),),
-        after=(*clean(collection), *_unfinalized(collection)),
+        after=clean(collection),
+        may_be_refused=True,
     )
-
-
-def _unfinalized(collection: str) -> tuple[tuple[str, str], ...]:
-    return ()
 
 
 def operations(count: int, one: Callable[[int], Any]) -> Body:

@@ -472,23 +472,34 @@ def order(case: Case) -> int:
     return zlib.crc32(f"{case.place.number} {case.shape} {case.way}".encode())
 
 
-def sample(found: Iterable[Case], count: int) -> list[Case]:
-    """So many cases: first those that show something new (a field, a shape sent in some way, a kind), then others."""
-    shuffled = sorted(found, key=order)
+def union(found: Iterable[Case]) -> list[Case]:
+    """Few cases that together have every list and map of every message, every shape in every way, and every kind."""
+    rows = [(case, _shown_by(case)) for case in sorted(found, key=order)]
     seen: set[tuple[str, ...]] = set()
-    first: list[Case] = []
-    rest: list[Case] = []
-    for case in shuffled:
-        place = case.place
-        news: set[tuple[str, ...]] = {
-            ("kind", place.kind.group, place.kind.plural, place.subresource, case.way),
-            ("shape", place.type, case.shape, case.way),
-        }
-        if place.type in {"list", "map"}:
-            news.add(("field", place.owner, place.field.name))
-        (rest if news <= seen else first).append(case)
-        seen |= news
-    return (first + rest)[:count]
+    chosen: list[Case] = []
+    # Those that show most at once come first.
+    for most in (3, 2, 1):
+        for case, shown in rows:
+            if len(shown - seen) >= most:
+                chosen.append(case)
+                seen |= shown
+    return chosen
+
+
+def _shown_by(case: Case) -> set[tuple[str, ...]]:
+    place = case.place
+    shown: set[tuple[str, ...]] = {
+        ("kind", place.kind.group, place.kind.plural, place.subresource, case.way),
+        ("shape", place.type, case.shape, case.way),
+    }
+    if place.type in {"list", "map"}:
+        shown.add(("field", place.owner, place.field.name))
+    return shown
+
+
+def sample(found: Iterable[Case], count: int) -> list[Case]:
+    """So many cases, the same every time."""
+    return sorted(found, key=order)[:count]
 
 
 def every_field_once(found: Iterable[Case]) -> list[Case]:

@@ -26,6 +26,8 @@ def attacks(words: list[str], chosen: str, there: stalls.Worlds) -> list[stalls.
     found = [case for case in request_shapes.cases(rights) if all(word in case.name for word in words)]
     if chosen == "fields":
         found = request_shapes.every_field_once(found)
+    elif chosen == "union":
+        found = request_shapes.union(found)
     elif chosen != "all":
         found = request_shapes.sample(found, int(chosen))
     return [case.attack() for case in found]
@@ -34,7 +36,7 @@ def attacks(words: list[str], chosen: str, there: stalls.Worlds) -> list[stalls.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="only attacks whose name has all of these in it")
-    parser.add_argument("--which", default="named")
+    parser.add_argument("--which", default="named", help="named, forms, lists, union, fields, all, or a number")
     parser.add_argument("--profile", action="store_true", help="say which functions the time went to")
     parser.add_argument("--tries", type=int, default=1)
     parser.add_argument("--list", action="store_true")

@@ -34,6 +34,8 @@ from handfast.pki import authority, keys, names, pem, profiles
 from handfast.runtime import clock, tls
 
 T = TypeVar("T")
+# A server may give more warnings than this client takes by itself.
+http.client._MAXHEADERS = 10_000  # type: ignore[attr-defined]
 # Seconds between an answer to the prober and its next question.
 PAUSE = 0.002
 # Longer than any request may take; a server that has not answered by then is started anew.
@@ -63,7 +65,9 @@ class Attack:
     # Done by the administrator before and after, and not measured: method, path, document.
     before: Sequence[tuple[str, str, Callable[[str], Any] | None]] = ()
     after: Sequence[tuple[str, str]] = ()
-    # Seconds of a watch, or of anything else that does not end by itself.
+    # Whether the server may refuse what is done before, as too large: then there is nothing to attack.
+    may_be_refused: bool = False
+    # For a watch, and anything else that does not end by itself: it ends after so many seconds without anything.
     ends_after: float = 0.0
     # Where the caller may write one object only.
     fixed_name: str = ""
@@ -151,18 +155,19 @@ class Wire:
         raise AssertionError
 
     def read_for(self, path: str, seconds: float) -> tuple[int, bytes]:
-        """What comes within that time, for answers that do not end."""
+        """An answer that does not end, as a watch's: what comes of it until nothing has come for so long."""
         connection = self._open()
         connection.request("GET", path, None, dict(self._headers))
         response = connection.getresponse()
-        until, read = time.monotonic() + seconds, 0
+        read = 0
         assert connection.sock is not None
         connection.sock.settimeout(seconds)
-        with contextlib.suppress(TimeoutError, OSError):
-            while time.monotonic() < until and (part := response.read1(1 << 16)):
+        # TLS tells a timeout as an error of its own.
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            while part := response.read1(1 << 16):
                 read += len(part)
         self.close()
-        return response.status, b"%d" % read
+        return response.status, b"%d bytes" % read
 
     def _open(self) -> http.client.HTTPConnection:
         if self._connection is None:
@@ -346,6 +351,8 @@ class Server:
         for method, path, document in attack.before:
             body = None if document is None else json.dumps(document(name)).encode()
             code, answer = self.wire(ADMIN).ask(method, path.format(name=name), body, JSON)
+            if attack.may_be_refused and 400 <= code < 500:
+                return Stall(attack.name, 0.0, 0.0, code, *_reason(answer))
             assert code < 300, (attack.name, method, path, code, answer[:500])
         body = attack.body(name) if attack.body is not None else None
         path = attack.path.replace("{name}", name)
