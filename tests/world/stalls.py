@@ -159,6 +159,8 @@ class Wire:
         connection = self._open()
         connection.request("GET", path, None, dict(self._headers))
         response = connection.getresponse()
+        if response.status >= 400:
+            return response.status, response.read()
         read = 0
         assert connection.sock is not None
         connection.sock.settimeout(seconds)
@@ -362,7 +364,7 @@ class Server:
         wire.ask("GET", "/livez")
         if attack.ends_after:
             held, wall, took, (code, answer) = self.prober.during(lambda: wire.read_for(path, attack.ends_after))
-            reason, message = "", ""
+            reason, message = _reason(answer) if code >= 400 else ("", "")
         else:
             held, wall, took, (code, answer) = self.prober.during(lambda: wire.ask(attack.method, path, body, headers))
             reason, message = _reason(answer)

@@ -20,6 +20,8 @@ from handfast.api import nesting, status
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 * 1024 * 1024
+# A key has at most a few hundred characters, a path some ten keys.
+MAX_POINTER = 8192
 
 _REJECTED = "the server rejected our request due to an error in our request"
 _INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z", re.ASCII)
@@ -131,6 +133,10 @@ def _pointer(row: dict[str, Any], member: str, index: int) -> tuple[str, ...]:
         raise status.bad_request(f'JSON patch operation {index} needs a JSON pointer as "{member}"')
     if not text:
         return ()
+    if len(text) > MAX_POINTER:
+        raise status.bad_request(
+            f'JSON patch operation {index} has a "{member}" of {len(text)} characters: at most {MAX_POINTER} are allowed'
+        )
     if not text.startswith("/") or _BAD_ESCAPE.search(text):
         raise status.bad_request(
             f'JSON patch operation {index} has "{member}" {text!r}, which is no JSON pointer: '

@@ -17,7 +17,7 @@ from handfast import errors
 MAX_CAUSES = 100
 
 # Characters of a message, and of what it names: texts quote what a client sent, which may be as long as a body.
-_MESSAGE_LENGTH = 128 << 10
+_MESSAGE_LENGTH = 32 << 10
 _TEXT_LENGTH = 2 << 10
 
 # reason -> HTTP code, as in k8s.io/apimachinery/pkg/apis/meta/v1

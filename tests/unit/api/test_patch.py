@@ -251,3 +251,12 @@ def test_a_merge_patch_is_an_object():
     with pytest.raises(status.StatusError) as refused:
         patch.apply_merge_patch({"a": 1}, [])
     assert refused.value.code == 400
+
+
+def test_a_pointer_is_bounded() -> None:
+    within = "/" + "k" * (patch.MAX_POINTER - 1)
+    assert patch.apply_json_patch({}, [{"op": "add", "path": within, "value": 1}]) == {within[1:]: 1}
+    for member in ("path", "from"):
+        with pytest.raises(status.StatusError, match=f'a "{member}" of 8193 characters') as refused:
+            patch.apply_json_patch({}, [{"op": "copy", "path": "/a", "from": "/b", member: within + "k"}])
+        assert refused.value.code == 400
