@@ -237,7 +237,7 @@ async def test_the_role_runs_what_is_named(tmp_path: pathlib.Path):
         role = functools.partial(
             controllers.run,
             kubeconfig_path=str(path),
-            admin_listen=("127.0.0.1", 0),
+            admin_options=controllers.AdminOptions(("127.0.0.1", 0)),
             leader_elect=False,
             root_ca_pem=c.CA_PEM,
             servers=SERVERS,

@@ -41,7 +41,10 @@ class Role:
         settings = {"leader_elect": False, "root_ca_pem": None, **more}
         self.task = asyncio.create_task(
             controllers.run(
-                kubeconfig_path=str(path), admin_listen=("127.0.0.1", self.port), clock=world.clock, **settings
+                kubeconfig_path=str(path),
+                admin_options=controllers.AdminOptions(("127.0.0.1", self.port)),
+                clock=world.clock,
+                **settings,
             )
         )
 

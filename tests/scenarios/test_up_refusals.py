@@ -44,6 +44,12 @@ def test_a_bad_address_leaves_no_directory(tmp_path, value):
     assert not (tmp_path / "d").exists()
 
 
+def test_balancers_that_are_this_machine(tmp_path):
+    done = up_world.run("up", "--dir", tmp_path / "d", *up_world.FREE, "--proxy-protocol-from", "127.0.0.0/8")
+    refused(done, 1, "InvalidConfiguration", "--proxy-protocol-from", "127.0.0.1", "without a PROXY header")
+    assert not (tmp_path / "d").exists()
+
+
 @pytest.mark.parametrize("below", ["", "deeper/still"])
 def test_a_file_where_the_directory_should_be(tmp_path, below):
     (tmp_path / "file").write_text("mine")

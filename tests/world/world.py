@@ -146,6 +146,7 @@ async def world(
     store: protocol.Store | None = None,
     guard: guard_module.GuardOptions | None = None,
     audit: apiserver.AuditOptions | None = None,
+    balancers: str = "none",
 ) -> AsyncIterator[World]:
     """A served world in `directory`; an existing one is resumed."""
     clock = clock or MovableClock()
@@ -158,6 +159,7 @@ async def world(
         limits=limits or limits_module.Limits(lifted=True),
         guard=guard or guard_module.GuardOptions(bootstrap_tokens=True),
         audit=audit,
+        proxy_protocol_from=balancers,
     )
     server = await apiserver.open_server(options, clock, store)
     await server.start()

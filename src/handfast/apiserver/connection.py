@@ -73,7 +73,7 @@ class Connection(web.RequestHandler):
 
     __slots__ = (
         *("_body", "_head_bytes", "_head_timer", "_limits", "_on_error", "_uncounted", "_unread"),
-        *("closed_hooks", "kept", "on_lost", "on_proved", "peer", "user"),
+        *("address", "closed_hooks", "kept", "on_lost", "on_proved", "peer", "user", "via"),
     )
 
     # aiohttp asks the transport for these with each request. Nobody here wants them: see `peer`.
@@ -99,6 +99,8 @@ class Connection(web.RequestHandler):
         # What came since the last whole request that is not of its body.
         self._head_bytes = 0
         self._body: Any = None
+        # Where the client is, and who says so: TLS's own connection, or a balancer.
+        self.address, self.via = "", "tls"
         self.peer = peer_module.Peer((), "", "none")
         self.closed_hooks: set[Callable[[], None]] = set()
         # Before the hooks, so that none of them can be in its way: connections are counted by it.
@@ -133,9 +135,7 @@ class Connection(web.RequestHandler):
             transport.abort()  # type: ignore[attr-defined]  # TLS transports have it
 
     def _made(self, transport: asyncio.BaseTransport) -> None:
-        name = transport.get_extra_info("peername")
-        address = name[0] if isinstance(name, tuple) else "unix"
-        self.peer = peer_module.Peer.of(_chain(transport), address, "tls")
+        self.peer = peer_module.Peer.of(_chain(transport), self.address, self.via)
         self._expect_head()
         if not self.peer.chain:
             self._keepalive_timeout = self._limits.anonymous_idle_seconds

@@ -31,12 +31,16 @@
 | anyone on the network | nothing | end connections so that they are counted down twice, and have room for more | 5 | test_whoever_leaves_twice_is_counted_once |
 | anyone on the network | nothing | end connections so that they are not counted down, and shut others out | 5 | test_counts_return_to_zero |
 
+Whose connection it is, where a balancer passes it on, is found out before any of this (`runtime.proxied`): until then it
+counts for no source, only for the total.
+
 It knows nothing of TLS or HTTP: who starts a handshake says when it has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import socket
 import struct
@@ -46,10 +50,12 @@ from collections.abc import Callable
 import structlog
 
 from handfast.apiserver import limits as limits_module
+from handfast.rules import networks
 from handfast.runtime import clock as clock_module
+from handfast.runtime import proxied as proxied_module
 
 # Where a connection is.
-_NEW, _WAITING, _SILENT, _READY, _SHAKING, _OPEN, _GONE = range(7)
+_NEW, _HEADER, _WAITING, _SILENT, _READY, _SHAKING, _OPEN, _GONE = range(8)
 # How long a good credential speaks for its source: longer than a node goes without asking anything.
 PROVEN_SECONDS = 600.0
 # No timer is shorter: what is due a moment early would otherwise be looked at again and again.
@@ -77,12 +83,16 @@ class _Source:
 class Visitor:
     """One connection, from the moment it is accepted until it is gone."""
 
-    __slots__ = ("_paid", "_source", "_stage", "_timer", "sock", "source")
+    __slots__ = ("_paid", "_reading", "_source", "_stage", "_timer", "address", "proxied", "sock", "source")
 
-    def __init__(self, sock: socket.socket, source: str) -> None:
+    def __init__(self, sock: socket.socket, address: str) -> None:
         self.sock = sock
-        # By what it is counted.
-        self.source = source
+        # Where it is from; `proxied`: by the word of a balancer.
+        self.address = address
+        self.proxied = False
+        # By what it is counted: whoever has one IPv6 address has the other 2⁶⁴ of its network.
+        self.source = networks.neighbourhood(address)
+        self._reading: proxied_module.Reading | None = None
         self._source: _Source | None = None
         self._stage = _NEW
         self._timer: asyncio.TimerHandle | None = None
@@ -96,8 +106,15 @@ Start = Callable[[Visitor], None]
 class Gate:
     """Connections from the moment they are accepted until their handshake may begin, and counts of those after it."""
 
-    def __init__(self, limits: limits_module.Limits, clock: clock_module.Clock, start: Start) -> None:
+    def __init__(
+        self,
+        limits: limits_module.Limits,
+        clock: clock_module.Clock,
+        start: Start,
+        proxied: proxied_module.Proxied | None = None,
+    ) -> None:
         self._limits = limits
+        self.proxied = proxied or proxied_module.Proxied()
         self._clock = clock
         self._start = start
         self._loop = asyncio.get_running_loop()
@@ -109,6 +126,7 @@ class Gate:
         self._waiting = 0
         self._sources: dict[str, _Source] = {}
         self._total = 0
+        self._headers: set[Visitor] = set()
         self._silent: set[Visitor] = set()
         self._ready: OrderedDict[_Source, deque[Visitor]] = OrderedDict()
         self._slots_taken = 0
@@ -121,15 +139,41 @@ class Gate:
         """Connections, the handshake slots they hold, and the sources they are from."""
         return self._total, self._slots_taken, len(self._sources)
 
-    def enter(self, sock: socket.socket, source: str) -> None:
+    def enter(self, sock: socket.socket, address: str) -> None:
         """Take a fresh connection in, have it wait, or reset it."""
-        visitor = Visitor(sock, source)
+        visitor = Visitor(sock, address)
+        if not self.proxied.names(address):
+            self._admit(visitor)
+            return
+        if self._total >= self._limits.connections and not self._limits.lifted:
+            self._refuse(sock)
+            return
+        # Not among the balancer's own, which are counted as those of any other source.
+        visitor.source = f"by way of {address}"
+        visitor._stage = _HEADER
+        self._headers.add(visitor)
+        self._count(visitor)
+        then, end = functools.partial(self._passed_on, visitor), functools.partial(self._drop, visitor)
+        visitor._reading = self.proxied.read(sock, address, then, end)
+
+    def _passed_on(self, visitor: Visitor, client: str) -> None:
+        """Its header is off: from now on it is the client's."""
+        source, visitor._source = visitor._source, None
+        self._headers.discard(visitor)
+        if source is None:
+            return
+        self._uncount(source)
+        visitor.proxied = client != visitor.address
+        visitor.address, visitor.source = client, networks.neighbourhood(client)
+        self._admit(visitor)
+
+    def _admit(self, visitor: Visitor) -> None:
         # 1.
         if not self._limits.lifted:
-            if not self._has_place(source):
-                self._refuse(sock)
+            if not self._has_place(visitor.source):
+                self._refuse(visitor.sock)
                 return
-            known = self._sources.get(source)
+            known = self._sources.get(visitor.source)
             wait = self._pay(visitor) if known is None or not known.waiting else 1.0
             if wait > 0.0:
                 self._make_wait(visitor, wait)
@@ -169,21 +213,20 @@ class Gate:
             self._heard(visitor)
         elif stage == _WAITING:
             self._waiting -= 1
-        self._total -= 1
-        source.present -= 1
-        if stage == _SHAKING:
+        elif stage == _HEADER:
+            self._headers.discard(visitor)
+            if visitor._reading is not None:
+                visitor._reading.cancel()
+        elif stage == _SHAKING:
             source.shaking -= 1
             self._slots_taken -= 1
-        if not source.present:
-            del self._sources[source.name]
-            if source.timer is not None:
-                source.timer.cancel()
+        self._uncount(source)
         if stage == _SHAKING:
             self._pump()
 
     def close(self) -> None:
         """Turn away everyone who waits."""
-        waiting = [*self._silent, *itertools.chain.from_iterable(self._ready.values())]
+        waiting = [*self._headers, *self._silent, *itertools.chain.from_iterable(self._ready.values())]
         self._ready.clear()
         for source in self._sources.values():
             waiting.extend(source.waiting)
@@ -199,6 +242,14 @@ class Gate:
         source.present += 1
         self._total += 1
         return source
+
+    def _uncount(self, source: _Source) -> None:
+        self._total -= 1
+        source.present -= 1
+        if not source.present:
+            del self._sources[source.name]
+            if source.timer is not None:
+                source.timer.cancel()
 
     def _refuse(self, sock: socket.socket) -> None:
         self.refused += 1
@@ -248,7 +299,8 @@ class Gate:
         source.timer = None
         while source.waiting:
             visitor = source.waiting[0]
-            if _has_left(visitor.sock):
+            # Gone without a word.
+            if proxied_module.begins(visitor.sock) == b"":
                 source.waiting.popleft()
                 self._drop(visitor)
                 continue
@@ -262,8 +314,9 @@ class Gate:
 
     def _listen(self, visitor: Visitor) -> None:
         # 2. Nearly all have spoken by the time they are accepted; looking is cheaper than having the loop look.
-        if _has_spoken(visitor.sock):
-            self._queue(visitor)
+        data = proxied_module.begins(visitor.sock)
+        if data is not None:
+            self._spoken(visitor, data)
             return
         visitor._stage = _SILENT
         self._silent.add(visitor)
@@ -272,7 +325,14 @@ class Gate:
 
     def _spoke(self, visitor: Visitor) -> None:
         self._heard(visitor)
-        self._queue(visitor)
+        self._spoken(visitor, proxied_module.begins(visitor.sock))
+
+    def _spoken(self, visitor: Visitor, data: bytes | None) -> None:
+        # What has gone wrong is left to whoever reads; a header here would be somebody's choice of address.
+        if self.proxied.is_forged(data, visitor.address, proxied=visitor.proxied):
+            self._drop(visitor)
+        else:
+            self._queue(visitor)
 
     def _heard(self, visitor: Visitor) -> None:
         """Stop waiting for its first octet."""
@@ -348,27 +408,6 @@ class Gate:
 
     def _may_begin(self, source: _Source) -> bool:
         return self._limits.lifted or source.shaking < self._limits.handshakes_per_source
-
-
-def _has_spoken(sock: socket.socket) -> bool:
-    """Is there a byte to read, or an end? What has gone wrong is left to whoever reads."""
-    try:
-        sock.recv(1, socket.MSG_PEEK)
-    except (BlockingIOError, InterruptedError):
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _has_left(sock: socket.socket) -> bool:
-    """Has the other end gone away without a word?"""
-    try:
-        return not sock.recv(1, socket.MSG_PEEK)
-    except (BlockingIOError, InterruptedError):
-        return False
-    except OSError:
-        return True
 
 
 def reset(sock: socket.socket) -> None:

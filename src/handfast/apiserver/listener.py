@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The door: accepts connections, gates them and speaks TLS; each then lives in a `connection`.
 
+0. From a balancer that was named, a PROXY header says whose connection it is; from others it is refused: `runtime.proxied`.
 1. Who may connect, and whose handshake is next, is decided before TLS costs anything: `gate`. Few are taken in at once, and
    where the kernel can (Linux), it keeps those that say nothing for a second.
 2. Each handshake has a deadline.
@@ -19,7 +20,7 @@ import asyncio
 import functools
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import structlog
@@ -29,8 +30,8 @@ from handfast.apiserver import connection as connection_module
 from handfast.apiserver import gate
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver import unread as unread_module
-from handfast.rules import networks
 from handfast.runtime import clock as clock_module
+from handfast.runtime import proxied as proxied_module
 
 # X509_V_FLAG_NO_CHECK_TIME: `ssl` does not name it. Times are compared on every request instead.
 _NO_CHECK_TIME = 0x200000
@@ -124,6 +125,7 @@ class Listener:
         on_error: connection_module.ErrorHandler,
         limits: limits_module.Limits,
         clock: clock_module.Clock,
+        proxied: proxied_module.Proxied | None = None,
     ) -> None:
         self._socket = sock
         self._family = sock.family
@@ -138,7 +140,7 @@ class Listener:
         self._server = _Server(handler, limits, on_error, self.unread)
         self._begun: dict[connection_module.Connection, gate.Visitor] = {}
         self._loop = asyncio.get_running_loop()
-        self._gate = gate.Gate(limits, clock, self._begin)
+        self._gate = gate.Gate(limits, clock, self._begin, proxied)
         self._paused = False
 
     def start(self) -> None:
@@ -160,6 +162,11 @@ class Listener:
     @property
     def connections(self) -> int:
         return len(self._server._connections)
+
+    @property
+    def headers_refused(self) -> Mapping[str, int]:
+        """Connections refused for a PROXY header, or the lack of one, by reason."""
+        return self._gate.proxied.refused
 
     @property
     def refused(self) -> int:
@@ -194,11 +201,11 @@ class Listener:
             sock = _Accepted(self._family, socket.SOCK_STREAM, fileno=descriptor)
             sock.family = self._family
             sock.setblocking(False)
-            # Whoever has one IPv6 address has the other 2⁶⁴ of its network: they count as one.
-            self._gate.enter(sock, networks.neighbourhood(address[0]) if isinstance(address, tuple) else "unix")
+            self._gate.enter(sock, address[0] if isinstance(address, tuple) else "unix")
 
     def _begin(self, visitor: gate.Visitor) -> None:
         connection = self._server()
+        connection.address, connection.via = visitor.address, "proxy" if visitor.proxied else "tls"
         # From here on, whenever the connection ends: it may be gone before the handshake is known to have ended.
         connection.on_lost = functools.partial(self._gate.left, visitor)
         connection.on_proved = functools.partial(self._gate.proved, visitor)

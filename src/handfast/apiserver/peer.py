@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is at the other end of a connection, as transport knows it: the only thing authentication sees of TLS.
 
-Today Python's `ssl` fills it in (`connection`); a proxy in front may do so later behind the same seam. It judges nothing.
+Python's `ssl` fills in the chain (`connection`), and the socket the address, or a balancer's PROXY header (`gate`): `via` is
+"tls" or "proxy". It judges nothing.
 """
 
 from __future__ import annotations

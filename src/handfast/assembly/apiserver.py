@@ -49,12 +49,13 @@ from handfast.apiserver import (
 from handfast.assembly import guard as guard_module
 from handfast.assembly import layout, renewal, served_files
 from handfast.pki import seal
-from handfast.runtime import aside, collector, files, loop_time, tasks
+from handfast.rules import networks
+from handfast.runtime import aside, collector, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol, sqlite, sqlite_space
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
-from handfast.telemetry import rotating
+from handfast.telemetry import proxy_refusals, rotating
 
 _log = structlog.get_logger("handfast.apiserver")
 # Seconds that requests in flight get to end when the server stops; the supervisor allows nine altogether.
@@ -89,6 +90,8 @@ class ApiServerOptions:
     audit: AuditOptions | None = None
     # Certificate and key files that are served instead of the directory's own pair.
     tls_files: tuple[str, str] | None = None
+    # Networks of balancers, as an operator writes them.
+    proxy_protocol_from: str = "none"
 
 
 class ApiServer:
@@ -143,7 +146,10 @@ class ApiServer:
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
         self.pipeline = self._pipeline(limits_)
-        self.listener = listener.Listener(sock, context, self.pipeline.handle, pipeline.protocol_error, limits_, clock)
+        named = proxied.Proxied(networks.Networks.parse(options.proxy_protocol_from))
+        self.listener = listener.Listener(
+            sock, context, self.pipeline.handle, pipeline.protocol_error, limits_, clock, named
+        )
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._gauges()
 
@@ -234,6 +240,7 @@ class ApiServer:
             "Connections reset because their answers were not read.",
             lambda: unread.given_up,
         )
+        self.metrics.registry.register(proxy_refusals.ProxyRefusals(lambda: self.listener.headers_refused))
         # Not a matter of readiness: the last good bundle goes on being used.
         self.metrics.gauge(
             "handfast_client_ca_unreadable",

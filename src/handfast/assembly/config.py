@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.assembly import controller_names, endpoints
-from handfast.rules import networks
+from handfast.rules import decision, networks
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
 KIND: Final = "Configuration"
@@ -42,6 +42,7 @@ class Configuration:
     watchdog_seconds: int
     enable_bootstrap_token_auth: bool
     anonymous_from: str
+    proxy_protocol_from: str
     service_account_issuer: str
     api_audiences: tuple[str, ...]
     service_account_max_token_seconds: int
@@ -129,6 +130,29 @@ def _networks(value: Any) -> str:
     except errors.Refused as refused:
         raise ValueError(refused.message) from None
     return text
+
+
+def balancers(value: Any) -> str:
+    """Networks of those whose word on a client's address is taken: never everybody's."""
+    text = _networks(value)
+    if text.strip() == "any":
+        raise ValueError("would let everybody choose their own address")
+    return text
+
+
+def require_own_way_in(chosen: Configuration) -> None:
+    """Refused if the control plane's own clients were taken for balancers: they send no header."""
+    named = networks.Networks.parse(chosen.proxy_protocol_from)
+    for listen in (chosen.listen, chosen.admin_listen):
+        host = listen.host
+        own = ("127.0.0.1", "::1") if host in {"localhost", "0.0.0.0", "::", ""} else (host,)  # noqa: S104
+        for address in own:
+            if isinstance(named.holds(address), decision.Approve):
+                raise Invalid(
+                    f"--proxy-protocol-from {chosen.proxy_protocol_from} names {address}, from which the controllers and the "
+                    "supervisor connect without a PROXY header",
+                    hint="name the addresses of balancers only; one on this machine can connect from another, as 127.0.0.2/32",
+                )
 
 
 def _issuer(value: Any) -> str:
@@ -230,6 +254,13 @@ SETTINGS: Final = (
         "any",
         "any, none, private, or networks as in 10.0.0.0/8,fd00::/8; this machine itself always counts",
         "from where requests without a credential are answered",
+    ),
+    Setting(
+        "proxyProtocolFrom",
+        balancers,
+        "none",
+        "none, or networks as in 10.0.0.0/29,fd00::/64; not any",
+        "balancers, whose connections all begin with a PROXY header (v1 or v2) that names the client",
     ),
     Setting(
         "serviceAccountIssuer",

@@ -49,9 +49,9 @@ from handfast.controllers import (
 )
 from handfast.controllers import endpoints as classic_endpoints
 from handfast.pki import jwt, keys
-from handfast.rules import controller_rights
+from handfast.rules import controller_rights, networks
 from handfast.runtime import clock as clocks
-from handfast.runtime import collector, files, loop_time, tasks
+from handfast.runtime import collector, files, loop_time, proxied, tasks
 from handfast.telemetry import admin, health, metrics
 
 Build = Callable[[loop.Context], loop.Controller[Any]]
@@ -171,11 +171,19 @@ class _Role:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class AdminOptions:
+    """Where health and metrics are served, and the balancers in front of it, as an operator names them."""
+
+    listen: tuple[str, int]
+    proxy_protocol_from: str = "none"
+
+
 async def run(
     *,
     kubeconfig_path: str,
     selection: Sequence[str] = ("*",),
-    admin_listen: tuple[str, int],
+    admin_options: AdminOptions,
     leader_elect: bool,
     root_ca_pem: controller_files.Given,
     service_account_key: controller_files.Given = None,
@@ -214,9 +222,12 @@ async def run(
     link = transport.Transport(place, clock=clock)
     client = api.Client(link)
     role = _Role(client, clock, lambda: [build for name, build in made().items() if name in wanted])
-    doors = admin.Admin(health.Health(ready={"apiserver": lambda: _unheard(link), "controllers": role.not_ready}))
+    doors = admin.Admin(
+        health.Health(ready={"apiserver": lambda: _unheard(link), "controllers": role.not_ready}),
+        proxied.Proxied(networks.Networks.parse(admin_options.proxy_protocol_from)),
+    )
     try:
-        with endpoints.listen(endpoints.Address(*admin_listen), "--admin-listen") as listener:
+        with endpoints.listen(endpoints.Address(*admin_options.listen), "--admin-listen") as listener:
             await doors.start(listener)
             collector.calm()
             async with (

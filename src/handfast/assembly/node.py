@@ -22,6 +22,7 @@ from handfast.assembly import endpoints, node_config
 from handfast.client import transport as transports
 from handfast.node import agent, bootstrap, machine, registration
 from handfast.pki import pairs
+from handfast.rules import networks
 from handfast.runtime import backoff, files
 from handfast.runtime import clock as clocks
 
@@ -66,6 +67,7 @@ async def run(found: node_config.NodeConfiguration, *, clock: clocks.Clock) -> N
                 node_ip=found.node_ip,
                 rotate_server=found.rotate_server_certificates,
                 static_pods=found.static_pods_dir,
+                proxied=networks.Networks.parse(found.proxy_protocol_from),
             ),
             listener,
             clock=clock,

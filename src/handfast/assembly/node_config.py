@@ -51,6 +51,7 @@ class NodeConfiguration:
     rotate_server_certificates: bool
     static_pods_dir: pathlib.Path | None
     listen: endpoints.Address
+    proxy_protocol_from: str
     verbosity: int
     warnings: tuple[str, ...] = ()
 
@@ -161,6 +162,7 @@ _SETTINGS: Final = (
     _Setting("rotate-server-certificates", config.boolean, False, "true or false", "serverTLSBootstrap"),
     _Setting("static-pods-dir", _text, "", "a path", "staticPodPath"),
     _Setting("listen", _address, LISTEN, "HOST:PORT, as in 0.0.0.0:10250"),
+    _Setting("proxy-protocol-from", config.balancers, "none", "none, or networks as in 10.0.0.0/29,fd00::/64; not any"),
     _Setting("feature-gates", _gates, {}, "NAME=true or NAME=false, with commas between", "featureGates"),
     _Setting("verbosity", _level, 0, "0 to 10"),
 )
@@ -214,6 +216,7 @@ def resolve(
         rotate_server_certificates=found["rotate_server_certificates"] and gates.get(SERVER_GATE, True),
         static_pods_dir=pathlib.Path(static).absolute() if static else None,
         listen=found["listen"],
+        proxy_protocol_from=found["proxy_protocol_from"],
         verbosity=found["verbosity"],
         warnings=tuple(warnings),
     )

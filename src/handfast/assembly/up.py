@@ -200,6 +200,7 @@ async def run(
                 *("serve", "controllers", *directory, "--kubeconfig", str(place.controllers_kubeconfig)),
                 *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
                 *("--ledger-retention-days", str(chosen.ledger_retention_days)),
+                *("--proxy-protocol-from", chosen.proxy_protocol_from),
                 *(*told, "--leader-elect" if chosen.leader_elect else "--no-leader-elect", *level),
             ),
             descriptors=shared,

@@ -80,6 +80,9 @@ def _exists(path: str) -> bool:
 @_switch("rotate-server-certificates", "Have the endpoint's certificate issued by the cluster, and renewed.")
 @node_settings.setting("static-pods-dir", "A directory of Pods' manifests to observe.")
 @node_settings.setting("listen", "The endpoint.", node_config.LISTEN, metavar="HOST:PORT")
+@node_settings.setting(
+    "proxy-protocol-from", "Balancers, whose connections begin with a PROXY header.", "none", metavar="NETWORKS"
+)
 @click.option("--config", "config_file", metavar="PATH", default=None, help="A KubeletConfiguration file.")
 @node_settings.setting("feature-gates", "The kubelet's, as far as they are known.", metavar="NAME=true,…")
 @click.option(

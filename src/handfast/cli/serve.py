@@ -122,6 +122,7 @@ def apiserver_command(
             ),
             audit=_audit(place, chosen),
             tls_files=tls_files,
+            proxy_protocol_from=chosen.proxy_protocol_from,
         )
         foreground.run(apiserver.run(options, renew), chosen.log_level)
 
@@ -130,7 +131,9 @@ def apiserver_command(
 @settings.directory_option(_DIRECTORY)
 @settings.config_option
 @click.option("--kubeconfig", type=click.Path(), help="How to reach the API.  [default: controllers.conf of --dir]")
-@settings.setting_options("advertise", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays")
+@settings.setting_options(
+    *("advertise", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays", "proxyProtocolFrom")
+)
 @signing_flags.options
 @click.option(
     "--print-manifest",
@@ -164,7 +167,9 @@ def controllers_command(
         work = controllers.run(
             kubeconfig_path=kubeconfig or str(place.controllers_kubeconfig),
             selection=chosen.controllers,
-            admin_listen=(chosen.admin_listen.host, chosen.admin_listen.port),
+            admin_options=controllers.AdminOptions(
+                (chosen.admin_listen.host, chosen.admin_listen.port), chosen.proxy_protocol_from
+            ),
             leader_elect=chosen.leader_elect,
             service_account_key=place.service_account_key,
             servers=[address.url("https") for address in chosen.advertise],

@@ -28,6 +28,7 @@ _METAVARS = {
     "logLevel": None,
     "watchdogSeconds": "SECONDS",
     "anonymousFrom": "NETWORKS",
+    "proxyProtocolFrom": "NETWORKS",
     "serviceAccountIssuer": "URL",
     "apiAudiences": "NAME,…",
     "serviceAccountMaxTokenSeconds": "SECONDS",
@@ -42,6 +43,7 @@ _METAVARS = {
 APISERVER = (
     "enableBootstrapTokenAuth",
     "anonymousFrom",
+    "proxyProtocolFrom",
     "serviceAccountIssuer",
     "apiAudiences",
     "serviceAccountMaxTokenSeconds",

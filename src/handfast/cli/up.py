@@ -122,7 +122,7 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
         given = ""
     token = up.FirstToken(given, ttl)
     # Flags first: a typing mistake should not leave a directory behind.
-    settings.load(place, flags, config_file, settings.UP_DEFAULTS)
+    config.require_own_way_in(settings.load(place, flags, config_file, settings.UP_DEFAULTS).configuration)
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)
         lock = files.lock_directory(place.root)

@@ -47,9 +47,11 @@ from handfast.node import (
     static_pods,
 )
 from handfast.pki import names
+from handfast.rules import networks
 from handfast.runtime import clock as clocks
+from handfast.runtime import proxied as proxied_module
 from handfast.runtime import tasks
-from handfast.telemetry import health
+from handfast.telemetry import health, proxy_refusals
 
 GRACE: Final = 300.0
 _LOOK: Final = 10.0
@@ -72,6 +74,8 @@ class Options:
     rotate_server: bool = False
     static_pods: pathlib.Path | None = None
     patience: float = bootstrap.PATIENCE_SECONDS
+    # Balancers in front of its endpoint.
+    proxied: networks.Networks = proxied_module.NOBODY
 
 
 class Agent:
@@ -88,6 +92,7 @@ class Agent:
         self._options = options
         self._clock = clock
         self._listener = listener
+        self._proxied = proxied_module.Proxied(options.proxied)
         self._phase = "waiting for a certificate"
         self._useless_since: float | None = None
         self._refused = ""
@@ -127,6 +132,7 @@ class Agent:
         prometheus_client.ProcessCollector(registry=made)
         client = certificate_metrics.CertificateMetrics(self.identity.manager, certificate_metrics.CLIENT, self._clock)
         made.register(client)
+        made.register(proxy_refusals.ProxyRefusals(lambda: self._proxied.refused))
         if self.serving is not None:
             made.register(certificate_metrics.CertificateMetrics(self.serving, certificate_metrics.SERVER, self._clock))
         return made
@@ -136,7 +142,7 @@ class Agent:
 
     async def run(self) -> None:
         """Until cancelled; an error says why there is no point in going on."""
-        doors = endpoint.Endpoint(self.health, self.metrics)
+        doors = endpoint.Endpoint(self.health, self.metrics, self._proxied)
         await doors.start(self._listener, self._secure.context)
         try:
             async with tasks.Group("node") as group:

@@ -8,6 +8,8 @@ Which certificate it shows is in `serving`. It runs nothing and changes nothing:
    no metrics.
 2. Handshakes have a deadline. Of other machines there are at most `MAX_CONNECTIONS`, of each at most `MAX_PER_SOURCE`,
    counted before TLS costs anything. This machine has `MAX_LOCAL` of its own.
+   Behind a balancer that was named the client counts, and a PROXY header of anybody else is refused (`runtime.proxied`).
+   Connections are counted by object, so that one that ends in two ways is counted down once.
 3. A connection on which no request arrives for `STRANGER_SECONDS`, with a certificate `CERTIFIED_SECONDS`, is ended: be
    it silent, slow to send its head, or not reading what it is answered.
 
@@ -15,13 +17,13 @@ Which certificate it shows is in `serving`. It runs nothing and changes nothing:
 |---|---|---|---|---|
 | a stranger | many connections | sends nothing, before TLS or after it | 2, 3 | test_silence_ends |
 | a stranger | one machine | takes every connection there is | 2 | test_one_machine_does_not_take_all |
+| a stranger | a balancer on this machine | pass for this machine, and read the metrics | 1: by the client's address | test_behind_a_balancer_on_this_machine |
 | strangers | many machines | keep this machine from asking itself | 2 | test_this_machine_has_its_own |
 """
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import functools
 import ipaddress
 import socket
@@ -35,6 +37,7 @@ from prometheus_client import core
 
 from handfast.rules import networks
 from handfast.runtime import crowd
+from handfast.runtime import proxied as proxied_module
 from handfast.telemetry import health as health_module
 
 MAX_CONNECTIONS: Final = 100
@@ -52,13 +55,15 @@ _ENDPOINTS: Final = frozenset({"livez", "readyz", "healthz"})
 class _Connection(web_protocol.RequestHandler):
     """3."""
 
-    __slots__ = ("_seen", "_timer", "on_lost")
+    __slots__ = ("_seen", "_timer", "client", "on_lost")
 
     def __init__(self, manager: Any, **settings: Any) -> None:
         super().__init__(manager, **settings)
         self._seen = 0
         self._timer: asyncio.TimerHandle | None = None
         self.on_lost: Callable[[], None] = lambda: None
+        # The address it is from, where a balancer said so or not.
+        self.client = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -94,7 +99,10 @@ class _Server(web_server.Server):
 class _Door:
     """2. Accepts on one socket until it is stopped."""
 
-    def __init__(self, listener: socket.socket, tls: ssl.SSLContext, server: _Server) -> None:
+    def __init__(
+        self, listener: socket.socket, tls: ssl.SSLContext, server: _Server, proxied: proxied_module.Proxied
+    ) -> None:
+        self._proxied = proxied
         self._listener = listener
         self._listener.setblocking(False)
         self._tls = tls
@@ -102,7 +110,7 @@ class _Door:
         self._loop = asyncio.get_running_loop()
         self._handshakes = crowd.Crowd("handshakes")
         self._begun: set[socket.socket] = set()
-        self._sources: collections.Counter[str] = collections.Counter()
+        self._sources: dict[str, set[socket.socket]] = {}
         self._paused: asyncio.TimerHandle | None = None
         self._resume()
 
@@ -110,6 +118,7 @@ class _Door:
         self._loop.remove_reader(self._listener.fileno())
         if self._paused is not None:
             self._paused.cancel()
+        self._proxied.stop()
         await self._handshakes.stop()
         # A task that was cancelled before its first step has closed nothing.
         for sock in self._begun:
@@ -130,31 +139,36 @@ class _Door:
                 self._loop.remove_reader(self._listener.fileno())
                 self._paused = self._loop.call_later(_PAUSE_SECONDS, self._resume)
                 return
-            self._enter(sock, networks.neighbourhood(_host(address)))
+            sock.setblocking(False)
+            self._proxied.enter(sock, _host(address), functools.partial(self._enter, sock))
 
-    def _enter(self, sock: socket.socket, source: str) -> None:
+    def _enter(self, sock: socket.socket, client: str) -> None:
+        source = networks.neighbourhood(client)
         if not self._has_room(source):
             sock.close()
             return
-        sock.setblocking(False)
-        self._sources[source] += 1
+        self._sources.setdefault(source, set()).add(sock)
         self._begun.add(sock)
-        self._handshakes.start(self._handshake(sock, source))
+        self._handshakes.start(self._handshake(sock, source, client))
 
     def _has_room(self, source: str) -> bool:
+        present = len(self._sources.get(source, ()))
         if _is_loopback(source):
-            return self._sources[source] < MAX_LOCAL
-        away = sum(count for known, count in self._sources.items() if not _is_loopback(known))
-        return away < MAX_CONNECTIONS and self._sources[source] < MAX_PER_SOURCE
+            return present < MAX_LOCAL
+        away = sum(len(socks) for known, socks in self._sources.items() if not _is_loopback(known))
+        return away < MAX_CONNECTIONS and present < MAX_PER_SOURCE
 
-    def _left(self, source: str) -> None:
-        self._sources[source] -= 1
-        if not self._sources[source]:
-            del self._sources[source]
+    def _left(self, source: str, sock: socket.socket) -> None:
+        socks = self._sources.get(source, set())
+        socks.discard(sock)
+        if not socks:
+            self._sources.pop(source, None)
 
-    async def _handshake(self, sock: socket.socket, source: str) -> None:
+    async def _handshake(self, sock: socket.socket, source: str, client: str) -> None:
         # Made here, because what the loop gives back is its own TLS protocol.
         made = self._server()
+        made.client = client
+        made.on_lost = functools.partial(self._left, source, sock)
         try:
             await self._loop.connect_accepted_socket(
                 lambda: made,
@@ -170,22 +184,26 @@ class _Door:
             if made.transport is None:
                 # It failed, was cancelled, or the peer is gone already.
                 sock.close()
-                self._left(source)
-            else:
-                made.on_lost = functools.partial(self._left, source)
+                self._left(source, sock)
 
 
 class Endpoint:
     """Answers for one agent."""
 
-    def __init__(self, health: health_module.Health, metrics: core.CollectorRegistry) -> None:
+    def __init__(
+        self,
+        health: health_module.Health,
+        metrics: core.CollectorRegistry,
+        proxied: proxied_module.Proxied | None = None,
+    ) -> None:
+        self._proxied = proxied or proxied_module.Proxied()
         self._health = health
         self._metrics = metrics
         self._door: _Door | None = None
 
     async def start(self, listener: socket.socket, tls: ssl.SSLContext) -> None:
         """Serve on a socket that is bound already."""
-        self._door = _Door(listener, tls, _Server(self.answer))
+        self._door = _Door(listener, tls, _Server(self.answer), self._proxied)
 
     async def stop(self) -> None:
         if self._door is not None:
@@ -195,7 +213,7 @@ class Endpoint:
         """One request."""
         if request.method not in {"GET", "HEAD"}:
             return _text(405, f"method {request.method} is not allowed here\n")
-        trusted = _is_trusted(request.transport)
+        trusted = _is_trusted(request.transport, getattr(request.protocol, "client", ""))
         if request.path == "/metrics":
             if not trusted:
                 return _text(403, "metrics are for this machine, and for certificates of the cluster\n")
@@ -216,13 +234,14 @@ class Endpoint:
         return self._health.report(endpoint, verbose="verbose" in request.query, withhold=withhold)
 
 
-def _is_trusted(transport: asyncio.BaseTransport | None) -> bool:
+def _is_trusted(transport: asyncio.BaseTransport | None, client: str) -> bool:
     """1."""
     if transport is None:
         return False
     if transport.get_extra_info("peercert"):
         return True
-    return _is_loopback(_host(transport.get_extra_info("peername")))
+    # Not the transport's address: behind a balancer that is the balancer's, which may be on this machine.
+    return _is_loopback(client)
 
 
 def _host(address: Any) -> str:

@@ -10,19 +10,23 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from handfast.apiserver import gate, limits
+from handfast.rules import networks
+from handfast.runtime import proxied
 from tests.world.clock import MovableClock
 
 
 class Door:
     """A gate whose handshakes a test ends when it likes."""
 
-    def __init__(self, **settings: float) -> None:
+    def __init__(self, balancers: str = "none", **settings: float) -> None:
         self.started: list[str] = []
         self.shaking: list[gate.Visitor] = []
         self.clock = MovableClock()
         self.peers: list[socket.socket] = []
         self.ours: list[socket.socket] = []
-        self.gate = gate.Gate(limits.Limits(**settings), self.clock, self._start)  # type: ignore[arg-type]
+        named = proxied.Proxied(networks.Networks.parse(balancers))
+        bounds = limits.Limits(**settings)  # type: ignore[arg-type]
+        self.gate = gate.Gate(bounds, self.clock, self._start, named)
 
     def _start(self, visitor: gate.Visitor) -> None:
         if visitor.source == "unlucky":
@@ -34,12 +38,14 @@ class Door:
         """One of this source that has begun and not left."""
         return next(visitor for visitor in self.shaking if visitor.source == source)
 
-    def connect(self, source: str, *, speak: bool = True) -> socket.socket:
+    def connect(self, source: str, *, speak: bool = True, header: bytes = b"") -> socket.socket:
         ours, peer = socket.socketpair()
         ours.setblocking(False)
         peer.settimeout(2)
         self.ours.append(ours)
         self.peers.append(peer)
+        if header:
+            peer.send(header)
         if speak:
             peer.send(b"hello")
         self.gate.enter(ours, source)
@@ -140,8 +146,8 @@ async def test_closing_turns_away_who_is_over_the_rate(doors: list[Door]) -> Non
 
 
 async def test_strangers_behind_the_same_address(doors: list[Door]) -> None:
-    settings = {"connections_per_second": 1.0, "connections_burst": 2, "waiting_seconds": 0.0}
-    door = Door(**settings, handshakes_per_round=64, proven_per_second=1.0, proven_burst=6)
+    rates = {"connections_per_second": 1.0, "connections_burst": 2, "proven_per_second": 1.0, "proven_burst": 6}
+    door = Door("none", waiting_seconds=0.0, handshakes_per_round=64, **rates)
     doors.append(door)
     # A node pays nothing, however often it comes.
     for number in range(5):
@@ -314,6 +320,55 @@ async def test_a_handshake_that_cannot_begin_holds_no_slot(doors: list[Door]) ->
     assert door.gate.counts == (0, 0, 0)
     door.connect("a")
     assert door.started == ["a"]
+
+
+class TestBehindABalancer:
+    BALANCER = "10.0.0.9"
+
+    def door(self, doors: list[Door], **settings: float) -> Door:
+        doors.append(Door(f"{self.BALANCER}/32", **settings))
+        return doors[-1]
+
+    async def test_connections_count_for_the_client(self, doors: list[Door]) -> None:
+        door = self.door(doors, connections_per_source=1)
+        for client in ("192.0.2.7", "192.0.2.8", "2001:db8::7"):
+            header = f"PROXY TCP{6 if ':' in client else 4} {client} {client} 1 2\r\n".encode()
+            assert not is_closed(door.connect(self.BALANCER, header=header))
+            assert is_closed(door.connect(self.BALANCER, header=header))
+        assert door.started == ["192.0.2.7", "192.0.2.8", "2001:db8::/64"]
+        assert [(visitor.address, visitor.proxied) for visitor in door.shaking][-1] == ("2001:db8::7", True)
+        assert door.gate.counts == (3, 3, 3)
+
+    async def test_the_balancers_own_are_its_own(self, doors: list[Door]) -> None:
+        door = self.door(doors)
+        door.connect(self.BALANCER, header=b"PROXY UNKNOWN\r\n")
+        assert [(visitor.address, visitor.proxied) for visitor in door.shaking] == [(self.BALANCER, False)]
+
+    async def test_while_the_header_comes_it_counts_for_the_total(self, doors: list[Door]) -> None:
+        door = self.door(doors, connections=2)
+        half = [door.connect(self.BALANCER, header=b"PROXY TCP4 ", speak=False) for _ in range(2)]
+        assert is_closed(door.connect("a"))
+        assert is_closed(door.connect(self.BALANCER, header=b"PROXY UNKNOWN\r\n"))
+        assert door.gate.counts == (2, 0, 1)
+        half[0].send(b"192.0.2.7 192.0.2.8 1 2\r\nhello")
+        await turn()
+        assert door.started == ["192.0.2.7"]
+        door.gate.close()
+        assert is_closed(half[1])
+        assert door.gate.counts == (1, 1, 1)
+
+    async def test_what_is_refused_is_not_counted(self, doors: list[Door]) -> None:
+        door = self.door(doors)
+        header = b"PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\n"
+        assert is_closed(door.connect(self.BALANCER))
+        assert is_closed(door.connect(self.BALANCER, header=header * 2))
+        assert is_closed(door.connect("a", header=header))
+        late = door.connect("a", speak=False)
+        late.send(header)
+        await turn()
+        assert is_closed(late)
+        assert (door.started, door.gate.counts) == ([], (0, 0, 0))
+        assert door.gate.proxied.refused == {"NoHeader": 1, "SecondHeader": 1, "NotNamed": 2}
 
 
 class Endings:

@@ -30,7 +30,17 @@ from handfast.apiserver import (
 from handfast.apiserver import token_limits as enforcing
 from handfast.bootstrap import cluster_info, jws, token_limits
 from handfast.pki import chains
-from handfast.rules import flow, networks, rbac_escalation, rbac_grants, token_requests, webhook_answers, webhooks
+from handfast.rules import (
+    flow,
+    networks,
+    proxy_protocol,
+    rbac_escalation,
+    rbac_grants,
+    token_requests,
+    webhook_answers,
+    webhooks,
+)
+from handfast.runtime import proxied
 from handfast.store import sqlite_space
 from handfast.telemetry import rotating
 
@@ -499,6 +509,12 @@ FIXED = {
     "sources for which an accepted credential speaks": (
         f"{gate._PROVEN_SOURCES:,}, for {gate.PROVEN_SECONDS / 60:g} minutes"
     ),
+    "a PROXY header": (
+        f"{proxied.SECONDS:g} s; version 1: {proxy_protocol._MAX_LINE} bytes, "
+        f"version 2: {_bytes(proxy_protocol.MAX_BYTES)}"
+    ),
+    "PROXY headers on their way": str(proxied.MOST),
+    "log lines about refused PROXY headers": f"one in {proxied.TELL_SECONDS:g} s for each reason",
     "callers whose budget is remembered": f"{limits._CALLERS:,}",
     "addresses whose verdict is remembered, of each list of networks": str(networks._REMEMBERED),
     "lines of the audit log about requests over their rate": f"{audit_log._LIMITED_PER_SECOND:g} a second",

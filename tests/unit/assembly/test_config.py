@@ -28,6 +28,7 @@ def test_defaults():
         watchdog_seconds=60,
         enable_bootstrap_token_auth=False,
         anonymous_from="any",
+        proxy_protocol_from="none",
         service_account_issuer="https://kubernetes.default.svc.cluster.local",
         api_audiences=(),
         service_account_max_token_seconds=0,
@@ -90,6 +91,8 @@ def test_boolean_from_the_environment(text, value):
         ("nodeRecoveryWindow: soon", "nodeRecoveryWindow", "soon", "720h"),
         ("nodeRecoveryWindow: 91d", "nodeRecoveryWindow", "91d", "up to 90d"),
         ("ledgerRetentionDays: -1", "ledgerRetentionDays", "-1", "0 for ever"),
+        ("proxyProtocolFrom: any", "proxyProtocolFrom", "any", "not any"),
+        ("proxyProtocolFrom: 10.0.0.1", "proxyProtocolFrom", "10.0.0.1", "networks as in"),
         ("controllers: []", "controllers", "[]", "controller names"),
         ('controllers: ["A B"]', "controllers", "['A B']", "controller names"),
         ('controllers: ["*", namspace]', "controllers", "['*', 'namspace']", "controller names"),
@@ -103,6 +106,31 @@ def test_values_refused(line, key, value, allowed):
     assert allowed in (caught.value.hint or "")
     assert caught.value.reason == "InvalidConfiguration"
     assert caught.value.from_flag is False
+
+
+@pytest.mark.parametrize(
+    "listen, balancers, own",
+    [
+        ("127.0.0.1:1", "127.0.0.0/8", "127.0.0.1"),
+        ("0.0.0.0:1", "private", "127.0.0.1"),
+        ("[::]:1", "10.0.0.0/8,::1/128", "::1"),
+        ("localhost:1", "127.0.0.1/32", "127.0.0.1"),
+        ("10.0.0.5:1", "10.0.0.0/8", "10.0.0.5"),
+        ("10.0.0.5:1", "10.0.0.9/32,127.0.0.9/32", None),
+        ("127.0.0.1:1", "127.0.0.9/32", None),
+        ("127.0.0.1:1", "none", None),
+    ],
+)
+def test_balancers_are_not_the_control_planes_own_clients(listen, balancers, own):
+    chosen = resolve({"listen": listen, "proxy_protocol_from": balancers}).configuration
+    assert chosen.proxy_protocol_from == balancers
+    if own is None:
+        config.require_own_way_in(chosen)
+        return
+    with pytest.raises(config.Invalid) as caught:
+        config.require_own_way_in(chosen)
+    assert f"names {own}, from which the controllers" in caught.value.message
+    assert "127.0.0.2/32" in str(caught.value.hint)
 
 
 def test_a_value_from_a_flag_is_the_command_lines_fault():

@@ -30,6 +30,7 @@ def test_defaults():
         rotate_server_certificates=False,
         static_pods_dir=None,
         listen=endpoints.Address("0.0.0.0", 10250),
+        proxy_protocol_from="none",
         verbosity=0,
     )
     assert found.log_level == "info"
@@ -61,6 +62,7 @@ def test_every_flag():
             "rotate_server_certificates": "TRUE",
             "static_pods_dir": "/s",
             "listen": "[::1]:1",
+            "proxy_protocol_from": "10.0.0.0/29",
             "verbosity": "4",
         }
     )
@@ -70,6 +72,7 @@ def test_every_flag():
     assert found.rotate_certificates
     assert found.rotate_server_certificates
     assert found.listen == endpoints.Address("::1", 1)
+    assert found.proxy_protocol_from == "10.0.0.0/29"
     assert found.log_level == "debug"
 
 

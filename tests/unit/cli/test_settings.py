@@ -64,6 +64,7 @@ def test_everything_given():
         watchdog_seconds=60,
         enable_bootstrap_token_auth=False,
         anonymous_from="any",
+        proxy_protocol_from="none",
         service_account_issuer="https://kubernetes.default.svc.cluster.local",
         api_audiences=(),
         service_account_max_token_seconds=0,

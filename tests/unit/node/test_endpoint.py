@@ -9,13 +9,15 @@ import pathlib
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from aiohttp import test_utils
 from prometheus_client import core
 
 from handfast.node import endpoint, serving
+from handfast.rules import networks
+from handfast.runtime import proxied
 from handfast.telemetry import health
 from tests.world.clock import MovableClock
 
@@ -26,8 +28,8 @@ HERE, AWAY = "127.0.0.1", "192.0.2.1"
 class Connection:
     """A connection as the server sees it."""
 
-    def __init__(self, host, certificate=None):
-        self._known = {"peercert": certificate, "peername": (host, 1) if host else None}
+    def __init__(self, certificate=None):
+        self._known = {"peercert": certificate}
 
     def get_extra_info(self, name):
         return self._known[name]
@@ -35,7 +37,8 @@ class Connection:
 
 async def ask(path, host=HERE, certificate=None, method="GET"):
     request = test_utils.make_mocked_request(method, path)
-    request._protocol.transport = cast("asyncio.Transport", Connection(host, certificate))
+    request._protocol.transport = cast("asyncio.Transport", Connection(certificate))
+    cast("Any", request._protocol).client = host or ""
     checks = {"good": lambda: None, "bad": lambda: "because"}
     return await endpoint.Endpoint(health.Health(ready=checks), METRICS).answer(request)
 
@@ -88,15 +91,17 @@ async def test_who_is_told_why(host, certificate, trusted):
 
 
 def test_a_connection_that_is_gone_is_not_trusted():
-    assert not endpoint._is_trusted(None)
+    assert not endpoint._is_trusted(None, HERE)
 
 
 @contextlib.asynccontextmanager
-async def served(tmp_path: pathlib.Path, ca: bytes | None = None) -> AsyncIterator[tuple[endpoint._Door, int]]:
+async def served(
+    tmp_path: pathlib.Path, ca: bytes | None = None, balancers: str = "none"
+) -> AsyncIterator[tuple[endpoint._Door, int]]:
     """The door, and its port."""
     clock = MovableClock()
     own = serving.SelfSigned(tmp_path, serving.sans("n", (HERE,)), clock)
-    doors = endpoint.Endpoint(health.Health(), METRICS)
+    doors = endpoint.Endpoint(health.Health(), METRICS, proxied.Proxied(networks.Networks.parse(balancers)))
     with socket.create_server((HERE, 0)) as listener:
         await doors.start(listener, serving.ServingTLS(own.current, clock, ca).context)
         try:
@@ -131,29 +136,63 @@ async def healthy(port: int) -> bool:
         return (await reader.readline()).startswith(b"HTTP/1.1 200")
 
 
+async def proxied_answer(port: int, source: str, header: bytes, path: str) -> bytes:
+    """The first line of an answer, by way of `source`; nothing if there was none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(HERE, port, local_addr=(source, 0))
+    writer.write(header)
+    try:
+        async with asyncio.timeout(10):
+            await writer.start_tls(context)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            return await reader.readline()
+    except (OSError, asyncio.IncompleteReadError):
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+async def test_behind_a_balancer_on_this_machine(tmp_path):
+    """Its clients are not this machine, though their connections come from here."""
+    balancer, header = "127.0.0.2", b"PROXY TCP4 192.0.2.1 192.0.2.9 1 2\r\n"
+    async with served(tmp_path, balancers=f"{balancer}/32") as (_, port):
+        assert b" 200 " in await proxied_answer(port, balancer, header, "/livez")
+        assert b" 403 " in await proxied_answer(port, balancer, header, "/metrics")
+        assert b" 200 " in await proxied_answer(port, balancer, b"PROXY UNKNOWN\r\n", "/metrics")
+        assert await proxied_answer(port, balancer, b"", "/livez") == b""
+        assert await proxied_answer(port, HERE, header, "/livez") == b""
+        assert b" 200 " in await proxied_answer(port, HERE, b"", "/metrics")
+
+
 class TestCrowds:
     async def test_this_machine_has_its_own(self, tmp_path, monkeypatch):
         """However many come from elsewhere; and it has no more than that."""
         monkeypatch.setattr(endpoint, "MAX_LOCAL", 1)
         async with served(tmp_path) as (door, port):
-            door._sources.update({f"192.0.2.{number}": 1 for number in range(endpoint.MAX_CONNECTIONS)})
+            door._sources.update(
+                {f"192.0.2.{number}": {cast("Any", number)} for number in range(endpoint.MAX_CONNECTIONS)}
+            )
             assert not door._has_room(AWAY)
             assert await healthy(port)
             async with asyncio.timeout(5):
-                while door._sources[HERE]:
+                while HERE in door._sources:
                     await asyncio.sleep(0.01)
             async with connected(port), connected(port, tls=False) as (reader, _):
                 assert await read(reader) == b""
 
     async def test_one_machine_does_not_take_all(self, tmp_path):
         async with served(tmp_path) as (door, _):
-            for _ in range(endpoint.MAX_PER_SOURCE):
+            for number in range(endpoint.MAX_PER_SOURCE):
                 assert door._has_room(AWAY)
-                door._sources[AWAY] += 1
+                door._sources.setdefault(AWAY, set()).add(cast("Any", number))
             assert not door._has_room(AWAY)
             assert door._has_room("192.0.2.2")
-            door._left(AWAY)
+            # One that ends in two ways ends once.
+            door._left(AWAY, cast("Any", 0))
+            door._left(AWAY, cast("Any", 0))
             assert door._has_room(AWAY)
+            assert len(door._sources[AWAY]) == endpoint.MAX_PER_SOURCE - 1
 
     async def test_what_failed_is_not_counted(self, tmp_path):
         async with served(tmp_path) as (door, port):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import socket
@@ -8,13 +9,15 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
+from handfast.rules import networks
+from handfast.runtime import proxied
 from handfast.telemetry import admin, health
 
 
 @contextlib.asynccontextmanager
-async def serving(**wrong: str | None) -> AsyncIterator[aiohttp.ClientSession]:
+async def serving(balancers: str = "none", **wrong: str | None) -> AsyncIterator[aiohttp.ClientSession]:
     checks: dict[str, health.Check] = {name: functools.partial(wrong.get, name) for name in wrong}
-    doors = admin.Admin(health.Health(ready=checks))
+    doors = admin.Admin(health.Health(ready=checks), proxied.Proxied(networks.Networks.parse(balancers)))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         await doors.start(listener)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{listener.getsockname()[1]}") as session:
@@ -62,3 +65,38 @@ async def test_metrics_and_nothing_else():
 
 async def test_stopping_what_was_never_started():
     await admin.Admin(health.Health()).stop()
+
+
+async def raw(port: int, source: str, header: bytes) -> bytes:
+    """The first line of an answer, or nothing."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+    try:
+        writer.write(header + b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        return await reader.readline()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_behind_a_balancer():
+    header = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"
+    async with serving("127.0.0.2/32") as session:
+        port = int(str(session._base_url).rpartition(":")[2].strip("/"))
+        assert b" 200 " in await raw(port, "127.0.0.2", header)
+        assert b" 200 " in await raw(port, "127.0.0.1", b"")
+        # Without a header from there, with one from elsewhere, with two.
+        assert await raw(port, "127.0.0.2", b"") == b""
+        # What was not there yet when the connection came is refused as what it is then: no HTTP.
+        assert await raw(port, "127.0.0.1", header) in {b"", b"HTTP/1.0 400 Bad Request\r\n"}
+        assert await raw(port, "127.0.0.2", header * 2) == b""
+        metrics = (await get(session, "/metrics"))[1]
+        assert 'handfast_proxy_headers_refused_total{reason="NoHeader"} 1.0' in metrics
+        assert 'handfast_proxy_headers_refused_total{reason="SecondHeader"} 1.0' in metrics
+
+
+async def test_whoever_bound_the_socket_may_close_it_first():
+    doors = admin.Admin(health.Health())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await doors.start(listener)
+    await doors.stop()
