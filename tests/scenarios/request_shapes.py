@@ -441,7 +441,8 @@ class Case:
         )
         fill = shapes(place)[self.shape]
         named = method != "POST" or bool(place.subresource)
-        exists = named and self.way != "apply"
+        # Apply makes what is not there, but no subresource of it.
+        exists = named and (self.way != "apply" or bool(place.subresource))
         path = f"{where}/{{name}}" + (f"/{place.subresource}" if place.subresource else "") if named else where
         question = kind.verbs == ("create",)
         return stalls.Attack(
