@@ -449,7 +449,7 @@ class Case:
             name=self.name,
             caller=self.caller,
             method=method,
-            path=path + ("?fieldManager=stalls" if self.way == "apply" else ""),
+            path=path + ("?fieldManager=stalls&force=true" if self.way == "apply" else ""),
             body=lambda name: body(place, fill, name),
             media=media,
             before=(("POST", where, lambda name: base(kind, "", name)),) if exists else (),
