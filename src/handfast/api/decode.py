@@ -138,12 +138,13 @@ def duplicate_fields(body: bytes, content_type: str, decoded: dict[str, Any]) ->
 
 def _duplicates(value: Any, path: field_path.Path | None) -> Iterator[field_path.Path]:
     if isinstance(value, _Pairs):
-        seen = set()
+        seen: dict[str, bool] = {}
         for key, child in value:
             below = field_path.Path(key, path)
-            if key in seen:
+            # Each is told once, however often it is repeated.
+            if seen.get(key) is False:
                 yield below
-            seen.add(key)
+            seen[key] = key in seen
             yield from _duplicates(child, below)
     elif isinstance(value, list):
         for index, child in enumerate(value):

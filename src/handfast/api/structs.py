@@ -242,6 +242,9 @@ class _Walker:
             return self.value(value, field.type, struct, where, path)
         nulls = False
         for step, child in children:
+            if self.type_error:
+                # The document is refused for it. The rest of a long list need not be looked at.
+                break
             if child is None:
                 nulls = True
             else:

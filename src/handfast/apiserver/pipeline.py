@@ -60,6 +60,8 @@ _encode = msgspec.json.Encoder().encode
 # Characters of one warning, and of all of an answer: clients refuse long headers.
 _WARNING_LENGTH = 1024
 _WARNINGS_TOTAL = 4096
+# Some clients read at most 100 header lines.
+_WARNINGS = 64
 _READS = frozenset({"get", "list", "watch"})
 # Groups of nothing but reviews.
 _REVIEWS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
@@ -242,7 +244,7 @@ def _require(seconds: float, what: str) -> None:
 def warning_headers(warnings: Sequence[str]) -> Iterator[str]:
     """Warnings as header values. They quote what the client sent, so they are made printable and bounded."""
     left = _WARNINGS_TOTAL
-    for warning in warnings:
+    for warning in warnings[:_WARNINGS]:
         shown = "".join(character if character.isprintable() else " " for character in warning[:_WARNING_LENGTH])
         left -= len(shown)
         if left < 0:

@@ -149,6 +149,12 @@ def _timing(chosen: config.Configuration) -> supervisor.Timing:
     return supervisor.Timing(silence=watchdog.Patience.of(seconds) if seconds else None)
 
 
+def _preparation(*flags: str, descriptors: tuple[int, ...]) -> supervisor.Role:
+    """What has to be done before anything serves."""
+    argv = supervisor.command("serve", "prepare", *flags)
+    return supervisor.Role(name="preparation", argv=argv, descriptors=descriptors, again=("--again",))
+
+
 async def run(
     place: layout.Layout,
     lock: files.DirectoryLock,
@@ -175,14 +181,7 @@ async def run(
         advertise = [word for address in chosen.advertise for word in ("--advertise", str(address))]
         # Newcomers are told how to get here, even if it is only from this machine.
         told = advertise or ["--advertise", str(api)]
-        first = supervisor.Role(
-            name="preparation",
-            argv=supervisor.command(
-                "serve", "prepare", *directory, "--listen", str(api), *advertise, "--store", chosen.store
-            ),
-            descriptors=shared,
-            again=("--again",),
-        )
+        first = _preparation(*directory, "--listen", str(api), *advertise, "--store", chosen.store, descriptors=shared)
         apiserver = supervisor.Role(
             name="apiserver",
             argv=supervisor.command(
