@@ -476,6 +476,75 @@ class TestStaticPods:
             assert agent.ask("/livez")[:2] == (200, "ok")
 
 
+class TestFinalRefusals:
+    """What waiting does not mend is told at once, with its own word and exit code 1."""
+
+    # Far longer than any of these takes: none of them may be waited out.
+    PATIENT = ("--timeout", "10m")
+
+    def limited(self, machine: Machine, *flags: object) -> list[str]:
+        """The words of a join with a token of these limits."""
+        admin = machine.plane.directory / "admin.conf"
+        made = up_world.run("token", "create", "--print-join-command", "--kubeconfig", admin, *flags)
+        assert made.returncode == 0, made.stderr
+        named = ("--node-name", machine.name, "--bootstrap-kubeconfig", machine.bootstrap, *machine.places)
+        return [*made.stdout.split()[1:], *map(str, named), *self.PATIENT]
+
+    def refused(self, machine: Machine, words: list[str], reason: str) -> str:
+        done = up_world.run(*words)
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"reason: {reason}"), done.stderr
+        assert machine.requests() == []
+        return done.stderr
+
+    def test_a_token_with_no_uses_left(self, machine: Machine) -> None:
+        words = self.limited(machine, "--max-uses", "1")
+        other = Machine(machine.plane, machine.directory / "other", f"{machine.name}-2")
+        other.directory.mkdir()
+        taken = ("--node-name", other.name, "--bootstrap-kubeconfig", other.bootstrap, *other.places)
+        first = up_world.run(*words[: words.index("--node-name")], *taken)
+        assert first.returncode == 0, first.stderr
+        text = self.refused(machine, words, "TokenUsedUp")
+        assert "was made for 1 use, and none is left" in text
+        assert "hint: ask for another token" in text
+
+    def test_a_token_for_another_node(self, machine: Machine) -> None:
+        text = self.refused(machine, self.limited(machine, "--node", "other-*"), "TokenNotForThisNode")
+        assert "is for 'other-*'" in text
+
+    def test_a_token_for_another_network(self, machine: Machine) -> None:
+        text = self.refused(machine, self.limited(machine, "--cidr", "192.0.2.0/24"), "TokenNotFromHere")
+        assert "is not accepted from this machine's address" in text
+
+    def test_a_token_that_may_not_ask(self, machine: Machine) -> None:
+        words = self.limited(machine, "--groups", "system:bootstrappers:nobody")
+        text = self.refused(machine, words, "Forbidden")
+        assert "hint: on a control plane, bind the ClusterRole system:node-bootstrapper" in text
+
+    @pytest.mark.parametrize(("word", "reason"), [("NoThanks", "RequestDenied"), ("Revoked", "Revoked")])
+    def test_a_denied_request(self, machine: Machine, word: str, reason: str) -> None:
+        machine.name = f"{machine.name}-{word.lower()}"
+        group = f"system:bootstrappers:denied-{word.lower()}"
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"}
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}
+        grant = {"metadata": {"name": f"denied-{word.lower()}"}, "roleRef": role, "subjects": [subject]}
+        assert machine.plane.call("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", grant)[0] == 201
+        words = [*up_world.COMMAND, *self.limited(machine, "--groups", group)]
+        joining = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=up_world.environment())
+        try:
+            up_world.until(machine.requests, 30, "a request")
+            (request,) = machine.requests()
+            condition = {"type": "Denied", "status": "True", "reason": word, "message": "not this one"}
+            request["status"] = {"conditions": [condition]}
+            path = f"{CSRS}/{request['metadata']['name']}/approval"
+            assert machine.plane.call("PUT", path, request)[0] == 200
+            _, text = joining.communicate(timeout=30)
+        finally:
+            joining.kill()
+            joining.wait(30)
+        assert (joining.returncode, text.splitlines()[-1]) == (1, f"reason: {reason}"), text
+        assert f"is denied, reason: {word}, message: not this one" in text
+
+
 class TestRefusals:
     def test_a_machine_of_another_cluster(self, machine: Machine) -> None:
         machine.static_kubeconfig()

@@ -185,6 +185,18 @@ async def test_a_stolen_token_in_another_network(tmp_path: pathlib.Path) -> None
     assert [text for text in why if text.startswith("TokenNotFromHere: system:bootstrap:foobar: ")]
 
 
+@pytest.mark.parametrize("signs", [True, False])
+async def test_who_can_check_the_token_without_the_server_is_told_that_it_is_the_network(
+    world: worlds.World, signs: bool
+) -> None:
+    data = {**callers.TOKEN_DATA, **({"usage-bootstrap-signing": "true"} if signs else {})}
+    metadata = {"annotations": {"handfast.dev/allowed-cidrs": "127.0.0.2/32"}}
+    await callers.make(world, callers.SECRETS, callers.token_secret(data, metadata=metadata))
+    refused = await join(world, csr("a", new_key()))
+    assert (refused.status, refused.json()) == (401, callers.BARE)
+    assert ("TokenNotFromHere" in refused.headers.get("WWW-Authenticate", "")) is signs
+
+
 async def test_a_refusal_is_in_the_audit_log_with_its_word(tmp_path: pathlib.Path) -> None:
     log = tmp_path / "audit.log"
     async with worlds.world(tmp_path / "d", audit=apiserver.AuditOptions(path=str(log))) as world:

@@ -140,7 +140,7 @@ class Authenticator:
                 verdict = row.judge.authenticate(token, audiences, now)
                 # 2.
                 if verdict is not None and verdict.sources is not None:
-                    token_limits.require_source(verdict.user, verdict.sources, source)
+                    token_limits.require_source(verdict.user, verdict.sources, source, told=verdict.told_elsewhere)
             except identity.Unauthorized as refused:
                 refused.explained = row.explains
                 raise

@@ -10,6 +10,8 @@
 6. Then the checks of `bootstrap/token_verdict.py` decide, and the first that fails is told to the log, never to the caller.
 7. A bootstrap token names no audience: it is good for those of this API, as in Kubernetes, and for no other.
 8. The Secret may say from where the token is accepted; `authn` compares. A limit that cannot be read refuses everybody.
+9. Who holds the secret of a token for signing is told that it is not accepted from their address: whether such a token is
+   good can be seen from its signature of cluster-info, which is public. Of other tokens nothing is told.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_bootstrap_tokens.py |
 |---|---|---|---|---|
@@ -83,7 +85,9 @@ class BootstrapTokens:
         except errors.Refused as refused:
             raise identity.Unauthorized(refused.reason, f"{name}: {refused.message}") from None
         user = identity.User(found.user, found.groups, method=METHOD, until=found.until)
-        return identity.TokenVerdict(user, both, sources)
+        # 9.
+        signs = sources is not None and tokens.SIGNING in tokens.read(document).usages
+        return identity.TokenVerdict(user, both, sources, told_elsewhere=signs)
 
 
 def _document(item: states.Item) -> object:

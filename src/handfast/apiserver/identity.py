@@ -52,6 +52,8 @@ class TokenVerdict(msgspec.Struct, frozen=True):
     audiences: tuple[str, ...]
     # From where it is accepted; None: from anywhere. The judge does not know from where it came; `authn` does.
     sources: networks.Networks | None = None
+    # Whether the bearer may be told that it is the address: who can check the token without the server may know.
+    told_elsewhere: bool = False
 
 
 class TokenAuthenticator(Protocol):

@@ -46,11 +46,16 @@ _TRIES: Final = 16
 _REMEMBERED: Final = 1024
 
 
-def require_source(user: identity.User, allowed: networks.Networks, address: str) -> None:
-    """Return if a token is accepted from this address, else 401: where it is accepted is told to the log only."""
+def require_source(user: identity.User, allowed: networks.Networks, address: str, *, told: bool = False) -> None:
+    """Return if a token is accepted from this address, else 401: where it is accepted is told to the log only.
+
+    `told`: the caller gets the word, too.
+    """
     verdict = token_use.from_here(allowed, address)
     if isinstance(verdict, decision.Deny):
-        raise identity.Unauthorized(verdict.reason, f"{user.name}: {verdict.sentence}")
+        refused = identity.Unauthorized(verdict.reason, f"{user.name}: {verdict.sentence}")
+        refused.told = verdict.reason if told else ""
+        raise refused
 
 
 @dataclass(slots=True, eq=False)

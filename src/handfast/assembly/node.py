@@ -92,7 +92,7 @@ async def obtain(where: bootstrap.Places, seconds: float, *, clock: clocks.Clock
         end = clock.monotonic() + seconds
         fresh = not identity.manager.usable()
         try:
-            await identity.hold(seconds)
+            await identity.hold(seconds, patient=False)
             found = identity.manager.current()
             if found is None:
                 raise errors.Refused(

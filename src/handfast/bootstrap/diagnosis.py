@@ -10,6 +10,7 @@ have in common with "invalid or expired" is only that somebody waits for an expl
 | nobody signs | SignatureMissing | the same |
 | the token has expired | TokenExpired | the challenge in a trusted server's 401 |
 | the token is not for signing, or not for logging in | UsageMissing | a trusted server accepts it otherwise |
+| the token is not accepted from this address | TokenNotFromHere | the challenge in a trusted server's 401 |
 | another secret, or a changed document | SignatureMismatch | the signature (`jws.verify`) |
 | another CA | WrongPin | the pin |
 | clocks differ | ClockSkew | the Date header beside a certificate that is not valid by this machine's clock |
@@ -48,7 +49,7 @@ PATIENCE: Final[Mapping[str, float]] = {
 }
 _NO_LOGIN: Final = (
     "its signature is good, but the cluster does not let it log in; or no bootstrap token may log in there "
-    "(--enable-bootstrap-token-auth), or not from this machine's address"
+    "(--enable-bootstrap-token-auth)"
 )
 _MAKE_ANEW: Final = "make a new one on a control plane with `handfast token create --print-join-command`"
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -244,15 +245,22 @@ def asked_unsigned(token: tokens.Token, code: int, challenge: str) -> errors.Ref
             reason="UsageMissing",
             hint=f"`handfast token explain {token.id}` on a control plane says what it is for; or {_MAKE_ANEW}",
         )
-    return expired(token) if _says_expired(challenge) else unknown_token(token)
+    return expired(token) if _says(challenge, "TokenExpired") else unknown_token(token)
 
 
 def login(token: tokens.Token, code: int, challenge: str, *, signs: bool) -> errors.Refused | None:
     """What a trusted server's answer says of the token to log in with; `signs`: its signature was good a moment ago."""
     if code != 401:
         return None
-    if _says_expired(challenge):
+    if _says(challenge, "TokenExpired"):
         return expired(token)
+    if _says(challenge, "TokenNotFromHere"):
+        return errors.Refused(
+            f"token {token.id!r} is not accepted from this machine's address",
+            reason="TokenNotFromHere",
+            hint=f"`handfast token explain {token.id}` on a control plane says from where it is; or make one there with "
+            "--cidr and a network of this machine",
+        )
     if signs:
         return errors.Refused(
             f"token {token.id!r} is not for authentication: {_NO_LOGIN}",
@@ -260,7 +268,8 @@ def login(token: tokens.Token, code: int, challenge: str, *, signs: bool) -> err
             hint=f"{_MAKE_ANEW}, with --usages {tokens.SIGNING},{tokens.AUTHENTICATION}",
         )
     return errors.Refused(
-        f"the cluster does not accept token {token.id!r} for logging in: it is unknown, expired, or not for that",
+        f"the cluster does not accept token {token.id!r} for logging in: it is unknown, expired, not for "
+        "that, or not accepted from this machine's address",
         reason="TokenRefused",
         hint=f"`handfast token explain {token.id}` on a control plane says which; or {_MAKE_ANEW}",
     )
@@ -271,9 +280,9 @@ def expired(token: tokens.Token) -> errors.Refused:
     return errors.Refused(f"token {token.id!r} has expired", reason="TokenExpired", hint=_MAKE_ANEW)
 
 
-def _says_expired(challenge: str) -> bool:
-    """What our servers tell who holds the secret of a token that has ended, in WWW-Authenticate (RFC 6750, 3.1)."""
-    return 'error_description="TokenExpired"' in challenge
+def _says(challenge: str, word: str) -> bool:
+    """What our servers tell who holds the secret of a token, in WWW-Authenticate (RFC 6750, 3.1)."""
+    return f'error_description="{word}"' in challenge
 
 
 def skew(date: str, now: datetime.datetime) -> datetime.timedelta | None:

@@ -21,7 +21,7 @@ from handfast.api import status
 from handfast.client import api, partial
 from handfast.client import transport as transports
 from handfast.pki import keys, requests
-from handfast.rules import certificate_wishes
+from handfast.rules import certificate_wishes, revocation
 from handfast.runtime import backoff, tasks
 from handfast.runtime import clock as clocks
 
@@ -32,11 +32,25 @@ REQUESTS = api.Resource("certificates.k8s.io", "v1", "certificatesigningrequests
 # After these the request will never be answered better, and its key with it.
 KEY_IS_SPENT = frozenset(
     {
-        *("RequestDenied", "RequestFailed", "RequestDeleted", "RequestReplaced"),
+        *("RequestDenied", revocation.REVOKED, "RequestFailed", "RequestDeleted", "RequestReplaced"),
         *("IncompatibleRequest", "WrongCertificate"),
     }
 )
+# Somebody, or the signer, has decided: asking again would only be another request to decide about.
+_DECIDED = frozenset({"RequestDenied", revocation.REVOKED, "RequestFailed"})
 
+_ANOTHER = "ask for another token: `handfast token create --print-join-command` on a control plane makes one"
+_HINTS = {
+    "TokenUsedUp": _ANOTHER,
+    "TokenExpired": _ANOTHER,
+    "TokenGone": _ANOTHER,
+    "TokenNotForThisNode": f"give a name that the token allows with --node-name; or {_ANOTHER}, with --node",
+    "Unauthorized": f"the token was accepted a moment ago, and has expired or was deleted since; {_ANOTHER}",
+    "Forbidden": "on a control plane, bind the ClusterRole system:node-bootstrapper to a group of the token",
+}
+_REVOKED_HINT = (
+    "let the node in again with `handfast node revoke NAME --undo` on a control plane, or give another --node-name"
+)
 _RETRY = backoff.Schedule(initial=1.0, cap=30.0)
 _PASSING = frozenset({*transports.NO_ANSWER, "BadAnswer"})
 _WATCH_SECONDS = 300
@@ -102,6 +116,22 @@ _events = msgspec.json.Decoder(_Event)
 _requests = msgspec.json.Decoder(_Request)
 
 
+def final(error: errors.HandfastError) -> errors.Refused | None:
+    """The refusal that whoever joins should be told at once; None: the next attempt may end otherwise.
+
+    A server's 403 has the word of its own rule among the causes, where it has one. What a proxy answers counts for nothing.
+    """
+    if isinstance(error, errors.Refused) and error.reason in _DECIDED:
+        return error
+    if not isinstance(error, status.StatusError) or isinstance(error, transports.UnexpectedAnswer):
+        return None
+    if error.code not in {401, 403}:
+        return None
+    words = [cause.reason for cause in error.causes if cause.reason]
+    word = words[0] if words else error.reason
+    return errors.Refused(f"the cluster refuses the request: {error.message}", reason=word, hint=_HINTS.get(word))
+
+
 class StillPending(errors.Unavailable):
     """The server took the request, and nobody has answered it yet."""
 
@@ -141,7 +171,7 @@ class _Asking:
         said = f'csr "{self.name}" {self._lacks} within {round(seconds, 1):g} seconds'
         if not self._uid:
             return errors.Unavailable(said, reason=StillPending.reason)
-        return StillPending(said, hint=f"look at it on a control plane with: handfast csr explain {self.name}")
+        return StillPending(said, hint=self._look_at_it())
 
     async def run(self) -> None:
         """Until there is a certificate."""
@@ -195,9 +225,9 @@ class _Asking:
         self._version = found.metadata.resource_version
         conditions = found.conditions()
         if (denied := conditions.get("Denied")) is not None:
-            raise _ended("is denied", "RequestDenied", denied)
+            raise self._ended("is denied", denied)
         if (failed := conditions.get("Failed")) is not None:
-            raise _ended("failed", "RequestFailed", failed)
+            raise self._ended("failed", failed)
         if (approved := conditions.get("Approved")) is None:
             self._lacks = "was not approved"
             return False
@@ -207,6 +237,18 @@ class _Asking:
             return False
         self.certificate = certificate_wishes.granted(issued, self._key.public, self._wanted, self._clock.now())
         return True
+
+    def _ended(self, how: str, condition: _Condition) -> errors.Refused:
+        """Denied or failed; that of a revoked name has its own word."""
+        text = f"certificate signing request {how}, reason: {condition.reason}, message: {condition.message}"
+        if condition.type == "Failed":
+            return errors.Refused(text, reason="RequestFailed", hint=self._look_at_it())
+        if condition.reason == revocation.REVOKED:
+            return errors.Refused(text, reason=revocation.REVOKED, hint=_REVOKED_HINT)
+        return errors.Refused(text, reason="RequestDenied", hint=self._look_at_it())
+
+    def _look_at_it(self) -> str:
+        return f"look at it on a control plane with: handfast csr explain {self.name}"
 
     async def _watched(self) -> bool:
         """Whether one watch brought the certificate before it closed."""
@@ -295,9 +337,3 @@ def _request(document: object) -> _Request:
         return msgspec.convert(document, _Request)
     except msgspec.ValidationError as error:
         raise errors.Unavailable(f"the answer is no CertificateSigningRequest: {error}", reason="BadAnswer") from error
-
-
-def _ended(how: str, reason: str, condition: _Condition) -> errors.Refused:
-    return errors.Refused(
-        f"certificate signing request {how}, reason: {condition.reason}, message: {condition.message}", reason=reason
-    )

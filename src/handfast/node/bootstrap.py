@@ -134,11 +134,14 @@ class Identity:
         """Whether the kubeconfig is one that a join wrote; another's is not to be rewritten."""
         return kubeconfig_file.leads_to(self._places.kubeconfig, self.store.current)
 
-    async def hold(self, seconds: float = PATIENCE_SECONDS) -> None:
-        """Until there is a certificate, and a kubeconfig that leads to it; Unavailable (BootstrapTimeout) after that."""
+    async def hold(self, seconds: float = PATIENCE_SECONDS, *, patient: bool = True) -> None:
+        """Until there is a certificate, and a kubeconfig that leads to it; Unavailable (BootstrapTimeout) after that.
+
+        An agent is patient: an administrator may change the answer. A person who waits for a join is told at once.
+        """
         if self._token_only:
             return
-        await self.manager.hold(seconds)
+        await self.manager.hold(seconds, patient=patient)
         if self._stale:
             self._write_kubeconfig()
         await self._close_asking()

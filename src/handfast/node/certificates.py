@@ -77,6 +77,7 @@ class CertificateManager:
     ) -> None:
         self.rotate = rotate
         self.last_error: Failure | None = None
+        self._last: errors.HandfastError | None = None
         self.renew_errors = 0
         self.server_healthy = True
         self.next_renewal: datetime.datetime | None = None
@@ -153,15 +154,21 @@ class CertificateManager:
         """Have `listener` awaited with each new pair, after it is current."""
         self._listeners.append(listener)
 
-    async def hold(self, seconds: float) -> pairs.Pair:
-        """A usable pair, asked for if there is none, also with rotation off; Unavailable after so many seconds."""
+    async def hold(self, seconds: float, *, patient: bool = True) -> pairs.Pair:
+        """A usable pair, asked for if there is none, also with rotation off; Unavailable after so many seconds.
+
+        Not `patient`: a refusal that waiting does not mend ends it, once every credential that there is was refused.
+        """
         end = self._clock.monotonic() + seconds
+        refusals: list[errors.Refused] = []
         # An attempt is given what is left and no more, so that it can say itself what it waited for. One that has hardly any
         # time could say nothing that is not known.
         while not self.usable() and (left := end - self._clock.monotonic()) > (
             _SHORTEST_SECONDS if self.last_error else 0.0
         ):
             if wait := await self._attempt("there is no certificate that can be used", min(left, ATTEMPT_SECONDS)):
+                if not patient and self._refused(refusals):
+                    raise refusals[0]
                 await self._rest(min(wait, max(end - self._clock.monotonic(), 0.0)))
         if self._pair is None or not self.usable():
             last = self.last_error
@@ -172,6 +179,15 @@ class CertificateManager:
                 hint=(last.hint if last else None) or "start again: the same key and the same request are used",
             )
         return self._pair
+
+    def _refused(self, refusals: list[errors.Refused]) -> bool:
+        """Whether the last attempts were all refused for good: with a pair that has expired there are two ways to ask."""
+        found = None if self._last is None else requests.final(self._last)
+        if found is None:
+            refusals.clear()
+            return False
+        refusals.append(found)
+        return len(refusals) >= (1 if self._pair is None else 2)
 
     async def run(self) -> None:
         """Renew for ever; with rotation off there is nothing to do."""
@@ -253,6 +269,7 @@ class CertificateManager:
     def _failed(self, error: errors.HandfastError) -> None:
         self.renew_errors += 1
         self.server_healthy = healthy_after(error)
+        self._last = error
         self.last_error = Failure(self._clock.now(), error.reason, error.message, error.hint)
         _log.warning("no certificate was obtained", prefix=self._store.prefix, reason=error.reason, error=error.message)
 

@@ -37,6 +37,7 @@ from typing import Final
 
 from handfast.rules import decision, user_names
 
+REVOKED: Final = "Revoked"
 _RULE: Final = "revocation"
 _NOBODY: Final = decision.NotMine("NotRevoked", "no revocation names this identity", _RULE)
 
@@ -128,4 +129,4 @@ class Index:
 
 def _deny(revocation: Revocation, target: tuple[str, str]) -> decision.Deny:
     sentence = f'{target[0]} "{target[1]}" is refused by Revocation "{revocation.name}": {revocation.reason}'
-    return decision.Deny("Revoked", sentence, _RULE)
+    return decision.Deny(REVOKED, sentence, _RULE)

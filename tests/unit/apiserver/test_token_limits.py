@@ -330,8 +330,12 @@ def test_a_source_elsewhere() -> None:
             token_limits.require_source(USER, allowed, elsewhere)
         assert caught.value.why == "TokenNotFromHere"
         assert caught.value.detail.startswith("system:bootstrap:foobar: ")
-        # The caller is told nothing of it.
-        assert caught.value.message == "Unauthorized"
+        # The caller is told nothing of it …
+        assert (caught.value.message, caught.value.told) == ("Unauthorized", "")
+        # … but for who can see from a public signature that the token is a good one.
+        with pytest.raises(identity.Unauthorized) as caught:
+            token_limits.require_source(USER, allowed, elsewhere, told=True)
+        assert (caught.value.message, caught.value.told) == ("Unauthorized", "TokenNotFromHere")
 
 
 class Door:

@@ -217,6 +217,15 @@ def test_only_401_is_a_refused_login(code):
     assert diagnosis.login(TOKEN, code, "", signs=True) is None
 
 
+@pytest.mark.parametrize("signs", [True, False])
+def test_a_token_for_another_network(signs):
+    challenge = 'Bearer error="invalid_token", error_description="TokenNotFromHere"'
+    refused = diagnosis.login(TOKEN, 401, challenge, signs=signs)
+    assert refused is not None
+    assert refused.reason == "TokenNotFromHere"
+    assert refused.message == f"token {TOKEN.id!r} is not accepted from this machine's address"
+
+
 @pytest.mark.parametrize("challenge", ["", "Bearer", 'Bearer error="invalid_token"', "TokenExpired", "Basic realm=x"])
 def test_what_does_not_say_expired(challenge):
     assert diagnosis.asked_unsigned(TOKEN, 401, challenge).reason == "UnknownTokenID"

@@ -13,7 +13,7 @@ import pytest
 
 from handfast import errors
 from handfast.api import status
-from handfast.client import certificates
+from handfast.client import certificates, transport
 from handfast.pki import authority, keys, names, profiles, requests
 from handfast.rules import certificate_wishes, user_names
 from tests.unit.client import scripted
@@ -203,6 +203,11 @@ class TestTheEnd:
                 "certificate signing request is denied, reason: No, message: never",
             ),
             (
+                modified(csr(2, {"type": "Denied", "status": "True", "reason": "Revoked", "message": "stolen"})),
+                "Revoked",
+                "certificate signing request is denied, reason: Revoked, message: stolen",
+            ),
+            (
                 modified(csr(2, APPROVED, {"type": "Failed", "status": "", "reason": "R", "message": "m"})),
                 "RequestFailed",
                 "certificate signing request failed, reason: R, message: m",
@@ -210,7 +215,7 @@ class TestTheEnd:
             (modified(csr(2), "DELETED"), "RequestDeleted", f'csr "{NAME}" was deleted'),
             (modified(csr(2, uid="u2")), "RequestReplaced", f'csr "{NAME}" changed UIDs'),
         ],
-        ids=["denied", "failed", "deleted", "replaced"],
+        ids=["denied", "revoked", "failed", "deleted", "replaced"],
     )
     async def test_of_a_request(self, event, reason, says):
         async with scripted.serving(scripted.answer(201, csr(1)), scripted.stream(event, then="hold")) as server:
@@ -362,3 +367,34 @@ class TestWatch:
             scripted.answer(200, csr(2, APPROVED, certificate=issued())),
         ) as server:
             await obtain(server)
+
+
+def _forbidden(*causes):
+    found = status.forbidden("certificatesigningrequests", "certificates.k8s.io", "", "no")
+    return status.StatusError("Forbidden", found.message, causes=[status.Cause(word, "") for word in causes])
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (_forbidden("TokenUsedUp"), "TokenUsedUp"),
+        (_forbidden("", "TokenNotForThisNode"), "TokenNotForThisNode"),
+        (_forbidden(), "Forbidden"),
+        (status.StatusError("Unauthorized", "Unauthorized"), "Unauthorized"),
+        (errors.Refused("no", reason="RequestDenied"), "RequestDenied"),
+        (errors.Refused("no", reason="RequestFailed"), "RequestFailed"),
+        (errors.Refused("no", reason="Revoked"), "Revoked"),
+        # What the next attempt may find otherwise.
+        (errors.Refused("gone", reason="RequestDeleted"), None),
+        (status.StatusError("TooManyRequests", "later"), None),
+        (status.StatusError("InternalError", "oops"), None),
+        (errors.Unavailable("down", reason="Unreachable"), None),
+        (transport.UnexpectedAnswer("Forbidden", "a proxy's page", code=403), None),
+    ],
+)
+def test_what_waiting_does_not_mend(error, reason):
+    found = certificates.final(error)
+    assert (None if found is None else found.reason) == reason
+    if isinstance(error, status.StatusError) and found is not None:
+        assert error.message in found.message
+        assert found.hint

@@ -457,6 +457,29 @@ class TestHold:
         assert caught.value.hint == "start again: the same key and the same request are used"
         assert stage.store.has_pending_key()
 
+    async def test_told_at_once_what_waiting_does_not_mend(self, stage: Stage):
+        stage.server.script = [errors.Refused("never", reason="RequestDenied")]
+        manager = stage.manager()
+        manager.load()
+        with pytest.raises(errors.Refused, match="never"):
+            await manager.hold(300, patient=False)
+        assert len(stage.server.asked) == 1
+
+    async def test_an_expired_pair_is_another_way_to_ask(self, stage: Stage):
+        """The bootstrap token and the pair are asked with in turns: one of them may be let in."""
+        stage.store.save(pairing.expired())
+        passing = errors.Unavailable("down", reason="Unreachable")
+        token, pair = (errors.Refused(word, reason="RequestDenied") for word in ("the token", "the pair"))
+        stage.server.script = [token, passing, token, pair]
+        manager = stage.manager()
+        manager.load()
+        holding = asyncio.create_task(manager.hold(300, patient=False))
+        await settle(20)
+        await stage.passes(60)
+        with pytest.raises(errors.Refused, match="the token"):
+            await holding
+        assert len(stage.server.asked) == 4
+
     async def test_nothing_to_say(self, stage: Stage):
         stage.wanted = None
         manager = stage.manager()
