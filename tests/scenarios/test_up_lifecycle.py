@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import stat
 import subprocess
@@ -48,6 +49,37 @@ def test_first_start_then_resume(directory):
         again.ready()
         assert again.has_config_map("kept")
         assert (directory / "pki" / "ca.crt").read_bytes() == ca
+
+
+def test_every_line_of_the_written_configuration_says_what_up_uses(directory):
+    """The children are told the same, whether the lines of config.yaml are comments or not."""
+
+    def told(up: up_world.Up) -> dict[str, list[str]]:
+        ports = {urls.urlsplit(up.facts[name]).port: name for name in ("apiserver", "controllersAdmin")}
+        words = {role: pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0") for role, pid in up.pids().items()}
+        # Ports are the kernel's choice, and so are descriptors.
+        return {
+            role: [
+                next((name for port, name in ports.items() if word.endswith(f":{port}")), word)
+                for word, before in zip(line, ["", *line], strict=False)
+                if before not in {"--listen-fd", "--supervised"}
+            ]
+            for role, line in words.items()
+        }
+
+    with up_world.Up(directory) as up:
+        before = told(up.ready())
+        assert up.stop()[0] == 0
+    path = directory / "config.yaml"
+    text = path.read_text()
+    path.write_text(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE))
+    with up_world.Up(directory) as again:
+        assert told(again.ready()) == before
+    shown = json.loads(up_world.run("config", "show", "--dir", directory, "-o", "json").stdout)
+    assert set(shown["origins"].values()) == {f"{path}: {key}" for key in shown["origins"]}
+    path.unlink()
+    without = json.loads(up_world.run("config", "show", "--dir", directory, "-o", "json").stdout)
+    assert {**without, "origins": {}} == {**shown, "origins": {}}
 
 
 def test_text_for_people_says_what_to_type(directory):

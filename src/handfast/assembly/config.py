@@ -229,7 +229,8 @@ SETTINGS: Final = (
         "controllers",
         _controllers,
         ["*"],
-        'a list of controller names; "*" is all but bootstrapsigner and tokencleaner, "-name" leaves one out',
+        'a list of controller names; "*" is all but bootstrapsigner and tokencleaner, which `up` adds unless said otherwise; '
+        '"-name" leaves one out',
         "which controllers run",
     ),
     Setting("leaderElect", boolean, False, "true or false", "take turns with other controllers, by a Lease"),
@@ -309,6 +310,12 @@ SETTINGS: Final = (
         "lift every rate limit, which leaves the server open to floods",
     ),
 )
+# What `up` has as defaults of its own: a control plane that is started whole is there to be joined.
+UP_DEFAULTS: Final[Mapping[str, Any]] = {
+    "enableBootstrapTokenAuth": True,
+    "nodeRecoveryWindow": "720h",
+    "controllers": ["*", "bootstrapsigner", "tokencleaner"],
+}
 _KEYS: Final = ("apiVersion", "kind", *(setting.key for setting in SETTINGS))
 
 
@@ -413,22 +420,17 @@ def _check_keys(document: Mapping[str, Any], file: str) -> None:
 
 
 def template(values: Mapping[str, Any] | None = None) -> str:
-    """A configuration file with these values, by key; every other key is there at its default, commented out."""
+    """A configuration file with these values, by key; of every other key, what `up` uses without it, commented out."""
     given = values or {}
-    lines = [f"apiVersion: {API_VERSION}", f"kind: {KIND}"]
+    lines = [
+        *(f"apiVersion: {API_VERSION}", f"kind: {KIND}", ""),
+        "# A line that begins with # and a key shows what `handfast up` uses as long as nothing else is said.",
+        "# Without the #, it says the same.",
+    ]
     for setting in SETTINGS:
         lines += ["", f"# {setting.about}", f"# allowed: {setting.allowed}"]
-        if setting.key in given:
-            # What JSON writes is YAML, whatever characters are in it.
-            lines.append(f"{setting.key}: {json.dumps(given[setting.key])}")
-        else:
-            lines.append(f"# {setting.key}: {_as_yaml(setting.default)}")
+        used = UP_DEFAULTS.get(setting.key, setting.default)
+        # What JSON writes is YAML, whatever characters are in it.
+        said = f"{setting.key}: {json.dumps(given.get(setting.key, used))}"
+        lines.append(said if setting.key in given else f"#{said}")
     return "\n".join(lines) + "\n"
-
-
-def _as_yaml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return "[" + ", ".join(f'"{item}"' for item in value) + "]"
-    return f'"{value}"' if ":" in str(value) else str(value)

@@ -28,14 +28,14 @@ def command() -> None:
 @command.command(short_help="Show every setting and where it comes from.")
 @settings.directory_option("./handfast-data")
 @settings.config_option
-@settings.setting_options(*_KEYS, defaults=settings.UP_DEFAULTS)
+@settings.setting_options(*_KEYS, defaults=config.UP_DEFAULTS)
 @output.format_option
 def show(directory: str, config_file: str | None, form: str, **flags: Any) -> None:
     """Show every setting as `handfast up` with the same flags would see it, and where it comes from.
 
     With -o yaml the output is a configuration file.
     """
-    resolved = settings.load(layout.Layout.at(directory), flags, config_file, settings.UP_DEFAULTS)
+    resolved = settings.load(layout.Layout.at(directory), flags, config_file, config.UP_DEFAULTS)
     values = {key: _plain(resolved.values[key]) for key in _KEYS}
     whole = {"apiVersion": config.API_VERSION, "kind": config.KIND, **values}
     if form == "json":

@@ -54,12 +54,6 @@ APISERVER = (
     "auditLogMaxDays",
     "unsafeLiftLimits",
 )
-# What `up` has as defaults of its own: a control plane that is started whole is there to be joined.
-UP_DEFAULTS: Mapping[str, Any] = {
-    "enableBootstrapTokenAuth": True,
-    "nodeRecoveryWindow": "720h",
-    "controllers": ["*", "bootstrapsigner", "tokencleaner"],
-}
 # Names that flags had in older documents, which are still understood.
 _FORMER = {"enableBootstrapTokenAuth": "--experimental-bootstrap-token-auth"}
 _REPEATED = frozenset({"advertise"})

@@ -102,7 +102,7 @@ class _Console:
         "ledgerRetentionDays",
     ),
     *settings.APISERVER,
-    defaults=settings.UP_DEFAULTS,
+    defaults=config.UP_DEFAULTS,
 )
 @token_input.first_token_options
 @output.format_option
@@ -122,12 +122,12 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
         given = ""
     token = up.FirstToken(given, ttl)
     # Flags first: a typing mistake should not leave a directory behind.
-    config.require_own_way_in(settings.load(place, flags, config_file, settings.UP_DEFAULTS).configuration)
+    config.require_own_way_in(settings.load(place, flags, config_file, config.UP_DEFAULTS).configuration)
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)
         lock = files.lock_directory(place.root)
     try:
-        chosen = settings.load(place, flags, config_file, settings.UP_DEFAULTS)
+        chosen = settings.load(place, flags, config_file, config.UP_DEFAULTS)
         told = config.as_flags(chosen.values, settings.APISERVER)
         asyncio.run(up.run(place, lock, chosen.configuration, _Console(place, form), apiserver_flags=told, token=token))
     finally:

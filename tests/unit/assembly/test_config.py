@@ -2,6 +2,7 @@
 """Configuration: who goes before whom, and errors that name file, key, value and what is allowed."""
 
 import datetime
+import re
 
 import pytest
 
@@ -164,17 +165,21 @@ def test_an_empty_file_says_nothing():
     assert config.parse(b"", "f.yaml") == {}
 
 
-def test_the_template_changes_nothing_and_holds_every_default():
+def test_the_template_changes_nothing_and_holds_what_up_uses():
+    def resolved(text: str) -> config.Configuration:
+        document = config.parse(text.encode(), "f")
+        return config.resolve({}, {}, document, "f", config.UP_DEFAULTS).configuration
+
     text = config.template()
-    assert config.resolve({}, {}, config.parse(text.encode(), "f"), "f") == config.resolve({}, {}, {}, "f")
-    lines = text.splitlines()
-    uncommented = "\n".join(
-        line.removeprefix("# ") for line in lines if any(line.startswith(f"# {row.key}:") for row in config.SETTINGS)
-    )
-    whole = config.parse(HEAD + uncommented.encode(), "f")
-    assert {key: whole[key] for key in whole if key not in {"apiVersion", "kind"}} == {
-        row.key: row.default for row in config.SETTINGS
-    }
+    used = config.resolve({}, {}, {}, "f", config.UP_DEFAULTS).configuration
+    assert resolved(text) == used
+    uncommented = re.sub(r"^#(?! )", "", text, flags=re.MULTILINE)
+    assert resolved(uncommented) == used
+    assert list(config.parse(uncommented.encode(), "f")) == [
+        "apiVersion",
+        "kind",
+        *(row.key for row in config.SETTINGS),
+    ]
 
 
 def test_every_refusal_is_the_users():
@@ -193,7 +198,7 @@ def test_a_template_with_values_holds_them_and_nothing_else():
     assert [line for line in config.template().splitlines() if not line.startswith("#")] == [
         f"apiVersion: {config.API_VERSION}",
         f"kind: {config.KIND}",
-        *[""] * len(config.SETTINGS),
+        *[""] * (len(config.SETTINGS) + 1),
     ]
 
 
