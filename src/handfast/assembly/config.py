@@ -165,6 +165,8 @@ def _issuer(value: Any) -> str:
 def _path(value: Any) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise ValueError("is not a path")
+    if not value:
+        raise ValueError("is empty")
     return value
 
 

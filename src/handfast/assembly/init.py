@@ -66,5 +66,5 @@ def _options(place: layout.Layout, chosen: config.Configuration) -> apiserver.Ap
         store=str(place.store(chosen.store)),
         limits=limits.Limits(),
         guard=guard.GuardOptions(anonymous_from="none", issuer=chosen.service_account_issuer),
-        audit=None if path in {"", "none", "-"} else audit,
+        audit=None if path in {"none", "-"} else audit,
     )

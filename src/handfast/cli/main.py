@@ -8,12 +8,13 @@ A module is imported only when its command runs, so that `handfast --help` answe
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Final
 
 import click
 
-from handfast.cli import output
+from handfast.cli import output, words
 
 # word -> (module with `command`, the line that --help shows)
 COMMANDS: Final = {
@@ -35,6 +36,11 @@ COMMANDS: Final = {
 
 class _Lazy(click.Group):
     """A group whose commands are imported when they are asked for by name, not when they are listed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            words.require_good(args, os.environ)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

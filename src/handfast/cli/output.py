@@ -10,12 +10,15 @@
 5. No traceback reaches a user, unless HANDFAST_DEBUG is set.
 6. A terminal obeys what it is sent, and much of what is printed was fetched, or typed by others: a character that is not
    printable is written as its number (`printable`). Only a result has lines of its own.
+7. A result that cannot be written (a full disk, a reader that has gone) is an error with exit code 1. What goes to stderr
+   and cannot be written is lost, and changes nothing.
 
 It does not decide anything and knows no command.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import os
@@ -51,6 +54,12 @@ class _Asked:
     """What the command line asked of the output, for the errors that come later."""
 
     form: str = "text"
+
+
+class Unwritten(errors.Refused):
+    """Standard output does not take what was asked for."""
+
+    reason = "OutputFailed"
 
 
 class Usage(errors.Refused):
@@ -92,8 +101,23 @@ def document(value: Mapping[str, Any], form: str) -> str:
 
 
 def result(text: str) -> None:
-    """What was asked for (rule 1)."""
-    click.echo(printable(text, lines=True))
+    """What was asked for (rule 1); where it cannot be written, that is an error (rule 7)."""
+    try:
+        click.echo(printable(text, lines=True))
+    except OSError as error:
+        raise _unwritten(error) from error
+
+
+def _unwritten(error: OSError) -> Unwritten:
+    # What is left in the buffer would fail once more at the end of the process, with words of the interpreter's own.
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return Unwritten(
+        f"standard output cannot be written: {(error.strerror or 'it was closed').lower()}",
+        hint="what the command changes may have been changed: look before you run it again",
+    )
 
 
 def to_terminal() -> bool:
@@ -103,17 +127,23 @@ def to_terminal() -> bool:
 
 def note(text: str) -> None:
     """Something the reader may want to know beside the result."""
-    click.echo(f"note: {printable(text)}", err=True)
+    _aside(f"note: {printable(text)}")
 
 
 def warn(text: str) -> None:
     """Something that may turn out badly."""
-    click.echo(f"warning: {printable(text)}", err=True)
+    _aside(f"warning: {printable(text)}")
 
 
 def progress(text: str) -> None:
     """Something that was done on the way to the result."""
-    click.echo(printable(text), err=True)
+    _aside(printable(text))
+
+
+def _aside(line: str) -> None:
+    # Rule 7.
+    with contextlib.suppress(OSError):
+        click.echo(line, err=True)
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -221,14 +251,21 @@ def show_error(error: BaseException, *, as_json: bool = False) -> Code:
     return code
 
 
+def _printing(error: OSError) -> bool:
+    """Whether click met it while it printed, as it does with help: its own `echo` is where it comes from."""
+    return traceback.extract_tb(error.__traceback__)[-1].filename == click.utils.__file__
+
+
 def run(command: click.Command, arguments: Sequence[str]) -> int:
     """Run the command line; every error ends here."""
     asked = _Asked()
     try:
         code = command.main(list(arguments), "handfast", standalone_mode=False, obj=asked)
     except click.exceptions.NoArgsIsHelpError as incomplete:
-        click.echo(incomplete.format_message(), err=True)
+        _aside(incomplete.format_message())
         return Code.USAGE
+    except OSError as error:
+        return show_error(_unwritten(error) if _printing(error) else error, as_json=asked.form == "json")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - rule 5: this is the one place where all end
         return show_error(error, as_json=asked.form == "json")
     return code if isinstance(code, int) else Code.DONE

@@ -214,7 +214,7 @@ def _audit(place: layout.Layout, chosen: config.Configuration) -> apiserver.Audi
     from handfast.assembly import apiserver
 
     path = chosen.audit_log_path
-    if path in {"", "none"}:
+    if path == "none":
         return None
     return apiserver.AuditOptions(
         path=path if path == "-" else str(place.root / path),

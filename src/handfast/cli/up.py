@@ -46,7 +46,7 @@ class _Console:
 
     def ready(self, found: endpoints.Endpoints) -> None:
         # Whoever started it may have stopped reading. That is no reason to stop serving.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, output.Unwritten):
             self._show(found)
 
     def _show(self, found: endpoints.Endpoints) -> None:

@@ -211,7 +211,7 @@ class TestFailures:
         assert capsys.readouterr().err.endswith("hint: remove it\nreason: CertificateRefused\n")
         assert not (world.root / "systemd").exists()
 
-    @pytest.mark.parametrize("name", ["UPPER CASE", "a_b", ""])
+    @pytest.mark.parametrize("name", ["UPPER CASE", "a_b", "-"])
     def test_a_bad_name_is_found_before_anything_is_asked(self, capsys, name):
         assert run("--node-name", name) == 2
         err = capsys.readouterr().err
@@ -229,9 +229,9 @@ class TestFailures:
     @pytest.mark.parametrize("flag", ["--cert-dir", "--kubeconfig"])
     def test_an_empty_path_is_refused(self, world, capsys, flag):
         assert run(flag, "") == 2
-        assert capsys.readouterr().err == (
-            f'error: {flag}: the value "" is empty\nhint: allowed: a path\nreason: InvalidConfiguration\n'
-        )
+        err = capsys.readouterr().err
+        assert err.startswith(f"error: {flag}: the value is empty\n")
+        assert err.endswith("reason: Usage\n")
         assert FakeDiscovery.made == world.asked == []
 
 

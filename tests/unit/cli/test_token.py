@@ -122,9 +122,8 @@ class TestCreate:
         assert (found.usages, found.extra_groups) == (("signing",), None)
 
     def test_for_nothing(self, reached, capsys):
-        assert run("create", TOKEN, "--usages", "", "--ttl", "0") == 0
-        assert capsys.readouterr().err == ""
-        assert tokens.read(reached.secret()).usages == ()
+        assert run("create", TOKEN, "--usages", "", "--ttl", "0") == 2
+        assert capsys.readouterr().err.startswith("error: --usages: the value is empty\n")
 
     def test_without_an_end_it_is_warned_of(self, reached, capsys):
         assert run("create", TOKEN, "--ttl", "0") == 0
@@ -342,7 +341,7 @@ class TestDelete:
         assert run("delete", "abcdef", "zzzzzz", "-o", "json") == 0
         assert json.loads(capsys.readouterr().out) == {"deleted": ["abcdef"], "missing": ["zzzzzz"]}
 
-    @pytest.mark.parametrize("word", ["invalid-token", "ABCDEF", "abcdef.", f"{TOKEN}0", f".{SECRET}", ""])
+    @pytest.mark.parametrize("word", ["invalid-token", "ABCDEF", "abcdef.", f"{TOKEN}0", f".{SECRET}"])
     def test_wrong_words(self, reached, capsys, word):
         reached.put()
         found = refusal(capsys, "delete", "abcdef", word)
