@@ -173,6 +173,7 @@ def test_the_loop_is_measured(directory):
             found = connection.getresponse().read().decode()
             connection.close()
             assert "# TYPE handfast_apiserver_request_held_loop_total counter" in found
+            assert "handfast_event_loop_lateness_seconds_count" in found
             return "handfast_event_loop_lateness_seconds_count 0.0" not in found
 
         up_world.until(measured, what="a measure of the loop")

@@ -240,17 +240,17 @@ async def test_resuming_hundreds_of_changes_behind_misses_nothing(tmp_path: path
     clock = Meanwhile()
     async with worlds.world(tmp_path / "d", clock=clock) as world:
         first = await world.create_config_map("first")
-        names = [f"n{number}" for number in range(256)]
+        names = [f"n{number}" for number in range(600)]
         await asyncio.gather(*map(world.create_config_map, names), world.create_config_map("x", "kube-public"))
         await change(world, "first", data={"x": "1"})
         clock.happens = functools.partial(world.create_config_map, "meanwhile")
         async with watching(world, f"&resourceVersion={first['metadata']['resourceVersion']}") as stream:
-            events = [await stream.next() for _ in range(258)]
+            events = [await stream.next() for _ in range(602)]
             await world.create_config_map("live")
             assert await stream.brief() == ("ADDED", "live")
     found = [(event["type"], event["object"]["metadata"]["name"]) for event in events]
-    assert sorted(found[:256]) == sorted(("ADDED", name) for name in names)
-    assert found[256:] == [("MODIFIED", "first"), ("ADDED", "meanwhile")]
+    assert sorted(found[:600]) == sorted(("ADDED", name) for name in names)
+    assert found[600:] == [("MODIFIED", "first"), ("ADDED", "meanwhile")]
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert versions == sorted(set(versions))
 

@@ -21,6 +21,8 @@ from handfast.api import schema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 READ_WRITE = ("get", "patch", "update")
+# Groups of nothing but questions.
+REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 # The body of a request for a kind whose honest objects have a few KiB.
 SMALL_BODY = 64 << 10
 

@@ -53,8 +53,7 @@ class Call(msgspec.Struct):
 
     def weigh(self, data: bytes) -> None:
         """From here on, work aside, if `data` is heavy."""
-        if len(data) > bounds.LIGHT_BYTES and not bounds.is_light(data):
-            self.is_heavy = True
+        self.is_heavy = self.is_heavy or not bounds.is_light(data)
 
     async def work(self, do: Callable[..., T], *arguments: Any) -> T:
         """Do what costs in proportion to a document: here, or aside where that is heavy.

@@ -32,7 +32,7 @@
 | anyone on the network | nothing | end connections so that they are not counted down, and shut others out | 5 | test_counts_return_to_zero |
 
 Whose connection it is, where a balancer passes it on, is found out before any of this (`runtime.proxied`): until then it
-counts for no source, only for the total.
+counts for no client, only for the total.
 
 It knows nothing of TLS or HTTP: who starts a handshake says when it has ended.
 """
@@ -135,6 +135,11 @@ class Gate:
         self.refused = 0
 
     @property
+    def waiting(self) -> int:
+        """Connections that wait because their source is over its rate."""
+        return self._waiting
+
+    @property
     def counts(self) -> tuple[int, int, int]:
         """Connections, the handshake slots they hold, and the sources they are from."""
         return self._total, self._slots_taken, len(self._sources)
@@ -168,7 +173,7 @@ class Gate:
         self._admit(visitor)
 
     def _admit(self, visitor: Visitor) -> None:
-        # 1.
+        # 1. over its rate it waits, or is turned away
         if not self._limits.lifted:
             if not self._has_place(visitor.source):
                 self._refuse(visitor.sock)
@@ -190,7 +195,7 @@ class Gate:
         now = self._clock.monotonic()
         if self._given_back.wait(user, now) == 0.0:
             paid.give_back(visitor.source)
-        # 7.
+        # 7. whoever is known there opens the second rate
         self._proven.pop(visitor.source, None)
         self._proven[visitor.source] = now + PROVEN_SECONDS
         if len(self._proven) > _PROVEN_SOURCES:
@@ -206,7 +211,7 @@ class Gate:
         """A connection is gone, at whatever stage."""
         stage, visitor._stage = visitor._stage, _GONE
         source, visitor._source = visitor._source, None
-        # 5.
+        # 5. it leaves once
         if source is None:
             return
         if stage == _SILENT:
@@ -310,6 +315,8 @@ class Gate:
                 return
             source.waiting.popleft()
             self._waiting -= 1
+            # It waits no more: whatever ends it now, it is not counted down for that again.
+            visitor._stage = _NEW
             self._listen(visitor)
 
     def _listen(self, visitor: Visitor) -> None:
@@ -359,7 +366,7 @@ class Gate:
 
     def _pump(self) -> None:
         """Start as many handshakes as there are slots, and as one round may have: one for each source in turn."""
-        # 3.
+        # 3. sources take turns
         started = True
         while started and self._has_room():
             started = False

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much anyone may ask, and how much joins and nodes may send and have kept: token buckets per source and per user.
-
-And the numbers that bound a connection.
+"""How much anyone may ask, how much joins and nodes may send and have kept, and the numbers that bound a connection.
 
 Two stations use them: new connections before TLS costs anything (`gate`), and requests (`pipeline`). They bound what a
 flood costs; they are not an access rule. Which budget a request falls under is `rules.flow`'s to say:

@@ -16,7 +16,7 @@
     10 store     storage        … write it
     11 encode    encode         … answer in the shape they asked for
 
-After 7 and right before 10, `standing` makes 2, 3 and 5 anew for whoever waited, or when something was taken from anybody.
+When the body has arrived (in 7) and right before 10, `standing` makes 2, 3 and 5 anew for whoever waited, or when something was taken from anybody.
 Every error becomes a Status here, through the one mapping (`status.from_error`), and nowhere else. All of it is timed step by
 step: whoever holds the event loop is named (`loop_holds`).
 """
@@ -35,7 +35,7 @@ import msgspec
 from aiohttp import web
 
 from handfast import errors
-from handfast.api import status
+from handfast.api import kinds, status
 from handfast.apiserver import (
     answers,
     audit,
@@ -63,8 +63,6 @@ _WARNINGS_TOTAL = 4096
 # Some clients read at most 100 header lines.
 _WARNINGS = 64
 _READS = frozenset({"get", "list", "watch"})
-# Groups of nothing but reviews.
-_REVIEWS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 _STRANGER = "too many requests without a good credential from this address"
 
 
@@ -162,7 +160,7 @@ class Pipeline:
             self._impersonate(asked)
         # 4 rate limit: everyone else. Strangers have paid at 1; whoever acts as others pays for it.
         payer = asked.impersonator or asked.user
-        cast("connection_module.Connection", http.protocol).user = payer.name
+        connection.user = payer.name
         if payer is not identity.ANONYMOUS:
             _require(self._flows.wait(payer, asked.info, peer.address, started), "too many requests of this user")
             if asked.info.verb not in _READS:
@@ -176,7 +174,7 @@ class Pipeline:
         # 6 to 11
         if not asked.info.is_resource:
             return self._nonresources.answer(asked)
-        if asked.info.verb in _READS or asked.info.group in _REVIEWS:
+        if asked.info.verb in _READS or asked.info.group in kinds.REVIEW_GROUPS:
             # Bounded by how fast the answer is read, a watch by its own time; a review waits for its body only.
             return await self._resources.answer(asked)
         return await self._in_time(self._resources.answer(asked))

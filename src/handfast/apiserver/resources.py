@@ -200,7 +200,7 @@ class Resources:
         body = await bodies.read(asked.http, self._limits, self._room, payer.name, largest=largest, charge=asked.charge)
         self._standing.require(asked)
         if len(body) > bounds.LIGHT_BYTES:
-            await _weigh(asked, kind, body)
+            await _require_bounded(asked, kind, body)
         return body
 
     async def _create(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
@@ -273,7 +273,7 @@ class Resources:
         return await self._reader.send(asked.http, reads.Page(items, page.metadata), shape, refusable=False)
 
 
-async def _weigh(asked: call.Call, kind: kinds.Kind, body: bytes) -> None:
+async def _require_bounded(asked: call.Call, kind: kinds.Kind, body: bytes) -> None:
     """Have a heavy body worked on aside; 413 if it is too heavy for what it is."""
     media = decode.media_type(asked.header("Content-Type"))
     if media in {decode.PROTOBUF, decode.YAML, patches.APPLY}:

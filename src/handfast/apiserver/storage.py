@@ -87,7 +87,7 @@ class Storage:
                 f"etcdserver: request is too large ({len(payload)} bytes; {whose} may have {limit})",
             )
         if len(payload) > bounds.LIGHT_BYTES:
-            # However it came to be that large: see `bounds`, 4.
+            # An object that grew by patches, too: see `bounds`.
             most = bounds.limit(kind)
             bounds.require(bounds.values(payload, most), most, f"{kind.kind} to be stored")
         if old is not None and _says_the_same(payload, envelope.without_resource_version(old.body, old.at)):

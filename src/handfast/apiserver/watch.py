@@ -392,10 +392,10 @@ def _bookmark_kind(kind: kinds.Kind, shape: encode.Shape) -> bytes:
 def _first_turn(changes: Sequence[states.Change], terms: int) -> Sequence[states.Change]:
     """So many of the changes as may be told before others get their turn."""
     turn = turns.Turns(terms)
-    for told, change in enumerate(changes, 1):
-        after = change.after or change.before
-        if turn.spent(0 if after is None else len(after.body)):
-            return changes[:told]
+    for count, change in enumerate(changes, 1):
+        item = change.after or change.before
+        if turn.spent(0 if item is None else len(item.body)):
+            return changes[:count]
     return changes
 
 

@@ -29,9 +29,9 @@ def completed(
     return document
 
 
-def started_from(kind: kinds.Kind, found: states.Item, aged: bool) -> objects.Document:
+def started_from(kind: kinds.Kind, item: states.Item, aged: bool) -> objects.Document:
     """A stored object as a write starts from it: a document of one's own. `aged`: see `custom_strategies.stored`."""
-    return custom_strategies.stored(kind, found.document(), aged=aged)
+    return custom_strategies.stored(kind, item.document(), aged=aged)
 
 
 def replaced(

@@ -236,8 +236,8 @@ class Writer:
         return states.Item(namespace, metadata["name"], version, envelope.encode_document(document))
 
 
-def _changed(change: Change, kind: kinds.Kind, found: states.Item, aged: bool) -> objects.Document:
-    return change(write_steps.started_from(kind, found, aged))
+def _changed(change: Change, kind: kinds.Kind, item: states.Item, aged: bool) -> objects.Document:
+    return change(write_steps.started_from(kind, item, aged))
 
 
 def _attributes(

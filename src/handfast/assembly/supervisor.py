@@ -322,7 +322,7 @@ class Supervisor:
         self._events.changed({name: one.pid for name, one in running.items() if one.returncode is None})
 
     async def _watch(self, role: Role, child: Child) -> None:
-        """Rule 7."""
+        """Kill the child once it no longer answers (rule 7)."""
         silence, pid = self._timing.silence, child.process.pid
         if role.livez is None or silence is None:
             return

@@ -104,7 +104,7 @@ class CsrSigner:
         certificate = base64.b64encode(issued.pem).decode()
         await self._put(item.updated(certificate=certificate))
         RESULTS.labels(item.spec.signer_name, ISSUED).inc()
-        # 6.
+        # 6. what was left out is told
         if others := facts.request.subject.other_types:
             message = f"the certificate has the common name and organizations only; left out: {', '.join(others)}"
             await self._recorder.record(item.regarding(), SUBJECT_REDUCED, message)

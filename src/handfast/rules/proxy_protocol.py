@@ -70,14 +70,14 @@ def read(data: bytes) -> Header | None:
         return _line(data)
     if data.startswith(_SIGNATURE):
         return _binary(data)
-    # 1.
+    # 1. half of one is none yet
     if _WORD.startswith(data) or _SIGNATURE.startswith(data):
         return None
     raise _refused(NO_HEADER, "the connection does not begin with a PROXY header")
 
 
 def _line(data: bytes) -> Header | None:
-    # 2.
+    # 2. one line, of a bounded length
     line, end, _ = data[:_MAX_LINE].partition(b"\r\n")
     if not end:
         if len(data) >= _MAX_LINE:
@@ -85,7 +85,7 @@ def _line(data: bytes) -> Header | None:
         return None
     size = len(line) + 2
     words = line.decode("latin-1").split(" ")
-    # 4.
+    # 4. nothing is said of the client
     if words[1] == "UNKNOWN":
         return Header(size, None)
     family = _FAMILIES.get(words[1])
@@ -118,10 +118,10 @@ def _binary(data: bytes) -> Header | None:
     size = _FIXED + int.from_bytes(data[14:16], "big")
     if kind not in {0x20, 0x21}:
         raise _refused(MALFORMED, "a binary header is of version 2, and LOCAL or PROXY")
-    # 2.
+    # 2. a bounded length
     if size > MAX_BYTES:
         raise _refused(TOO_LONG, f"a header of version 2 has at most {MAX_BYTES} octets here")
-    # 4.
+    # 4. nothing is said of the client
     if kind == 0x20 or family in _NO_ADDRESS:
         return Header(size, None) if len(data) >= size else None
     width = {_INET: 4, _INET6: 16}.get(family)
@@ -139,7 +139,7 @@ def _binary(data: bytes) -> Header | None:
 def _client(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     plain = found if mapped is None else mapped
-    # 3.
+    # 3. of somebody else than this machine
     if plain.is_loopback or plain.is_unspecified or plain.is_multicast:
         raise _refused(BAD_ADDRESS, f"no client of a balancer has the address {plain}")
     return str(plain)

@@ -163,7 +163,10 @@ def _change(check: str, facts: kubelet_csr.Facts, permission: str) -> str:
 
 # What would make a failed check pass. The signer's is not here: the kinds compared are those of the request's signer.
 _CHANGES: Mapping[str, str] = {
-    kubelet_csr.ORGANIZATION: f"create a new request with {user_names.NODES} as its only organization, and no other attribute but the common name",
+    kubelet_csr.ORGANIZATION: (
+        f"create a new request with {user_names.NODES} as its only organization, and no other attribute but the "
+        "common name"
+    ),
     kubelet_csr.COMMON_NAME: f"create a new request with the common name {user_names.NODE_PREFIX}<name of the node>",
     kubelet_csr.NO_SANS: "create a new request without the alternative names {sans}",
     kubelet_csr.HAS_SANS: "create a new request with at least one DNS name or address, and no e-mail address or URI",

@@ -144,7 +144,7 @@ class Proxied:
 
     def read(self, sock: socket.socket, address: str, then: Then, end: Callable[[], None]) -> Reading | None:
         """Have `then` called with the client's address once the header is off, or `end`; None: the latter, at once."""
-        # 4.
+        # 4. so many at most
         if len(self.reading) >= MOST:
             self.refuse(TOO_MANY, address)
             end()
@@ -155,7 +155,7 @@ class Proxied:
 
     def is_forged(self, data: bytes | None, address: str, *, proxied: bool = False) -> bool:
         """Whether a connection begins with a header that nobody may send there; it is counted as refused."""
-        # 2.
+        # 2. a choice of address
         if not data or data[0] not in b"P\r" or not proxy_protocol.looks_like(data):
             return False
         self.refuse(SECOND_HEADER if proxied else NOT_NAMED, address)
@@ -186,7 +186,7 @@ class Proxied:
         self.refused[reason] = self.refused.get(reason, 0) + 1
         if reason == EMPTY:
             return
-        # 5.
+        # 5. not more often than that
         now = asyncio.get_running_loop().time()
         told_at, total = self._told.get(reason, (-TELL_SECONDS, 0))
         if now - told_at < TELL_SECONDS:
@@ -196,7 +196,7 @@ class Proxied:
             "connection refused for its PROXY header",
             source=address,
             reason=reason,
-            detail=message or _HINTS.get(reason, ""),
+            detail=_HINTS.get(reason, message),
             flag=FLAG,
             others=self.refused[reason] - total - 1,
         )

@@ -33,7 +33,7 @@ RESERVE: Final = 16 << 20
 _PIECES: Final = 4
 # Without so much the store cannot even be opened: SQLite makes files beside it.
 _OPENING: Final = 1 << 20
-# 3. 4.
+# 3. and 4. how often the reserve is tried for
 _MAKE_SECONDS: Final = 5.0
 _TELL_SECONDS: Final = 300.0
 _log = structlog.get_logger("handfast.store")

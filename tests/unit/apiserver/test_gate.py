@@ -412,6 +412,34 @@ async def test_counts_return_to_zero(doors: list[Door]) -> None:
     ways = ("silent, then reset", "silent, then it speaks", "the handshake is cancelled", "said twice", "the usual")
     for number in range(10_000):
         await endings.run(ways[number % len(ways)], number)
-    assert door.gate.counts == (0, 0, 0)
+    assert (door.gate.counts, door.gate.waiting) == ((0, 0, 0), 0)
     # None was taken for more than it was: a source may still have its share, and no more.
     assert door.gate.refused == 0
+
+
+@pytest.mark.parametrize("ending", ["a header", "gone", "silent", "reset", "the usual"])
+async def test_whoever_waited_is_counted_down_once(doors: list[Door], ending: str) -> None:
+    """However a connection ends that had to wait for its turn; a header is none of its to send."""
+    door = Door(connections_per_second=50.0, connections_burst=1, silence_seconds=0.01)
+    doors.append(door)
+    door.connect("a")
+    peers = [door.connect("a", speak=False) for _ in range(3)]
+    assert door.gate.waiting == 3
+    for peer in peers:
+        if ending == "a header":
+            peer.send(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n")
+        elif ending == "the usual":
+            peer.send(b"hello")
+        elif ending == "gone":
+            peer.close()
+        elif ending == "reset":
+            gate.reset(peer)
+    async with asyncio.timeout(20):
+        while door.gate.waiting or door.gate.counts[0] > len(door.shaking):
+            await door.clock.advance(1.0)
+            await asyncio.sleep(0.01)
+    for visitor in door.shaking:
+        door.gate.shaken(visitor)
+        door.gate.left(visitor)
+    assert (door.gate.counts, door.gate.waiting) == ((0, 0, 0), 0)
+    assert len(door.shaking) == (4 if ending == "the usual" else 1)
