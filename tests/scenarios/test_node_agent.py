@@ -237,6 +237,7 @@ class TestJoin:
         done = machine.join()
         assert done.returncode == 0, done.stderr
         assert "which was here already" in done.stdout
+        assert "would ask for nothing" in machine.join("--dry-run").stdout
         assert machine.current().leaf.serial == serial
         assert len(machine.requests()) == 1
 
@@ -255,6 +256,7 @@ class TestJoin:
         done = machine.join("--dry-run", "--systemd", "--systemd-dir", machine.directory / "systemd")
         assert done.returncode == 0, done.stderr
         assert f"ask for a certificate as node {machine.name}" in done.stdout
+        assert "The cluster would take the request" in done.stdout
         assert list(machine.directory.iterdir()) == []
         assert machine.requests() == []
 
@@ -503,12 +505,16 @@ class TestFinalRefusals:
         taken = ("--node-name", other.name, "--bootstrap-kubeconfig", other.bootstrap, *other.places)
         first = up_world.run(*words[: words.index("--node-name")], *taken)
         assert first.returncode == 0, first.stderr
+        self.refused(machine, [*words, "--dry-run"], "TokenUsedUp")
+        assert not machine.pki.exists()
         text = self.refused(machine, words, "TokenUsedUp")
         assert "was made for 1 use, and none is left" in text
         assert "hint: ask for another token" in text
 
     def test_a_token_for_another_node(self, machine: Machine) -> None:
-        text = self.refused(machine, self.limited(machine, "--node", "other-*"), "TokenNotForThisNode")
+        words = self.limited(machine, "--node", "other-*")
+        self.refused(machine, [*words, "--dry-run"], "TokenNotForThisNode")
+        text = self.refused(machine, words, "TokenNotForThisNode")
         assert "is for 'other-*'" in text
 
     def test_a_token_for_another_network(self, machine: Machine) -> None:

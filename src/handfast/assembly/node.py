@@ -19,10 +19,13 @@ import structlog
 from handfast import errors
 from handfast.api import status
 from handfast.assembly import endpoints, node_config
+from handfast.client import api
+from handfast.client import certificates as requests
+from handfast.client import connection as connections
 from handfast.client import transport as transports
-from handfast.node import agent, bootstrap, machine, registration
+from handfast.node import agent, bootstrap, certificate_store, machine, registration
 from handfast.pki import pairs
-from handfast.rules import networks
+from handfast.rules import certificate_wishes, networks
 from handfast.runtime import backoff, files
 from handfast.runtime import clock as clocks
 
@@ -104,6 +107,24 @@ async def obtain(where: bootstrap.Places, seconds: float, *, clock: clocks.Clock
         finally:
             await identity.close()
     return Obtained(found, fresh, known)
+
+
+async def rehearse(where: bootstrap.Places, connection: connections.Connection, *, clock: clocks.Clock) -> bool:
+    """Would the cluster take this machine's request? Else an error; nothing is written here, and nothing is kept there.
+
+    False: a certificate in force is here, and none would be asked for.
+    """
+    store = certificate_store.CertificateStore(where.directory, certificate_store.CLIENT, clock)
+    wanted = certificate_wishes.node_client(where.node)
+    pair = store.find().pair
+    if pair is not None and pair.leaf.subject == wanted.subject and certificate_store.unexpired(pair, clock.now()):
+        return False
+    link = transports.Transport(connection, clock=clock)
+    try:
+        await requests.rehearse(api.Client(link), store.rehearsal_key(), wanted)
+    finally:
+        await link.close()
+    return True
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: float) -> T:

@@ -15,6 +15,7 @@ half, and no sentence shows it. `now` is the server's time, since that is what c
 8. Its groups are well formed, and one of them lets a machine ask for its certificate.
 9. Uses are left, if they are limited.
 10. Which nodes it may be used for, and from where; that is told, since it depends on who comes.
+11. What its bearer may do; that is told, too: a token is a credential, and not only for joining.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Explanation:
     findings: tuple[Finding, ...]
     discovery: bool
     authentication: bool
+    # Whether a machine that has not used it can get a certificate; None: it depends on the machine, or on bindings.
+    joining: bool | None = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +85,13 @@ def explain(
     )
     findings = (first, *(check(seen) for check in _CHECKS))
     failed = {finding.check for finding in findings if finding.good is False}
+    logs_in = not failed & {"exists", "type", "name", "secret", "expiry", "authentication", "groups", "restrictions"}
+    depends = any(finding.good is None for finding in findings)
     return Explanation(
         findings,
         discovery=not failed & {"exists", "type", "name", "secret", "expiry", "signing"},
-        authentication=not failed
-        & {"exists", "type", "name", "secret", "expiry", "authentication", "groups", "restrictions"},
+        authentication=logs_in,
+        joining=False if not logs_in or "uses" in failed else None if depends else True,
     )
 
 
@@ -195,6 +200,22 @@ def _restrictions(seen: _Seen) -> Finding:
     return Finding("restrictions", None, f"for {nodes or 'any node'}, from {networks or 'anywhere'}")
 
 
+def _rights(seen: _Seen) -> Finding:
+    # 11. As `first_objects` grants them.
+    if tokens.AUTHENTICATION not in seen.found.usages:
+        return Finding("rights", True, f"none but to verify {first_objects.CLUSTER_INFO}: it does not log in")
+    try:
+        joins = first_objects.NODE_GROUP in tokens.parse_groups(seen.found.extra_groups, seen.found.old_groups)
+    except errors.Refused:
+        return Finding("rights", True, "none: it is not accepted")
+    return Finding("rights", True, _MAY_JOIN if joins else "those that bindings of your own give to its groups")
+
+
+_MAY_JOIN: Final = (
+    "ask for certificates as a node, and read requests for certificates; for kubeadm, get Nodes and the ConfigMaps "
+    f"{first_objects.KUBEADM_CONFIG} and {first_objects.KUBELET_CONFIG} of kube-system; whoever is a node can read the "
+    "Secrets of its Pods"
+)
 _CHECKS: Final[tuple[Callable[[_Seen], Finding], ...]] = (
     _type,
     _name,
@@ -205,4 +226,5 @@ _CHECKS: Final[tuple[Callable[[_Seen], Finding], ...]] = (
     _groups,
     _uses,
     _restrictions,
+    _rights,
 )

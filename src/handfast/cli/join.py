@@ -133,9 +133,10 @@ def command(**given: Any) -> None:
     if node is None:
         return
     if given["dry_run"]:
-        _tell(
-            facts, _found(facts) + join_node.would(node, given["bootstrap_kubeconfig"] or DEFAULT_FILE), given["form"]
-        )
+        asks = asyncio.run(join_node.rehearse(node, bootstrap_kubeconfig(found, plan.tls_token)))
+        facts["requestAccepted"] = asks or None
+        text = join_node.would(node, given["bootstrap_kubeconfig"] or DEFAULT_FILE, asks=asks)
+        _tell(facts, _found(facts) + text, given["form"])
         return
     bootstrap = pathlib.Path(facts["bootstrapKubeconfig"]).absolute()
     joined = asyncio.run(join_node.obtain(node, bootstrap, seconds))

@@ -152,6 +152,19 @@ async def obtain(wanted: Plan, bootstrap_kubeconfig: pathlib.Path, seconds: floa
         raise
 
 
+async def rehearse(wanted: Plan, bootstrap_kubeconfig: str) -> bool:
+    """Of a dry run: would the cluster take this machine's request? False: none would be made."""
+    from handfast.assembly import node
+    from handfast.bootstrap import kubeconfig
+    from handfast.client import connection
+    from handfast.node import bootstrap
+    from handfast.runtime import clock
+
+    where = bootstrap.Places(node=wanted.name, kubeconfig=wanted.kubeconfig, directory=wanted.directory)
+    described = connection.resolve(kubeconfig.parse(bootstrap_kubeconfig), pathlib.Path())
+    return await node.rehearse(where, described, clock=clock.SystemClock())
+
+
 def install(wanted: Plan) -> dict[str, Any]:
     """The unit, where one was wanted."""
     if wanted.unit is None:
@@ -166,12 +179,16 @@ def install(wanted: Plan) -> dict[str, Any]:
     return {"systemdUnit": str(path), "left": left or None}
 
 
-def would(wanted: Plan, bootstrap_kubeconfig: str) -> str:
-    """What a dry run leaves out."""
-    lines = [
-        f"would write {bootstrap_kubeconfig}, ask for a certificate as node {wanted.name},",
-        f"keep it in {wanted.directory} and write {wanted.kubeconfig}",
-    ]
+def would(wanted: Plan, bootstrap_kubeconfig: str, *, asks: bool) -> str:
+    """What a dry run leaves out; `asks`: the request was rehearsed."""
+    if asks:
+        lines = [
+            f"would write {bootstrap_kubeconfig}, ask for a certificate as node {wanted.name},",
+            f"keep it in {wanted.directory} and write {wanted.kubeconfig}",
+            "The cluster would take the request; who approves it is not asked here.",
+        ]
+    else:
+        lines = [f"would ask for nothing: a certificate of node {wanted.name} is in {wanted.directory} already"]
     if wanted.unit is not None:
         lines.append(f"would write {wanted.unit / units.NAME}")
     return "\n".join(lines)

@@ -301,7 +301,11 @@ def explain(ctx: click.Context, which: str, kubeconfig: str | None, directory: s
     if form != "text":
         rows = [{"check": row.check, "ok": row.good, "detail": row.sentence} for row in explanation.findings]
         facts = {"id": token_id, "checks": rows, "uses": [token_views.use_document(use) for use in uses]}
-        verdicts = {"discovery": explanation.discovery, "authentication": explanation.authentication}
+        verdicts = {
+            "discovery": explanation.discovery,
+            "authentication": explanation.authentication,
+            "joining": explanation.joining,
+        }
         output.result(output.document({**facts, **verdicts}, form))
         return
     lines = [(row.check, _RESULTS[row.good], row.sentence) for row in explanation.findings]
@@ -311,8 +315,16 @@ def explain(ctx: click.Context, which: str, kubeconfig: str | None, directory: s
         output.result("\n" + output.table(("USED AT", "NODE", "KEY", "FROM"), rows_of_uses))
     output.result(
         f"\ncan a machine verify the cluster with it?  {'yes' if explanation.discovery else 'no'}\n"
-        f"can a machine log in with it?              {'yes' if explanation.authentication else 'no'}"
+        f"can a machine log in with it?              {'yes' if explanation.authentication else 'no'}\n"
+        f"can a new machine join with it?            {_joining(explanation)}"
     )
+
+
+def _joining(explanation: token_explanation.Explanation) -> str:
+    if explanation.joining is None:
+        open_ = [row.check for row in explanation.findings if row.good is None]
+        return f"it depends: see {' and '.join(open_)}"
+    return "yes" if explanation.joining else "no"
 
 
 def _uses(document: objects.Document | None) -> Sequence[token_limits.Use]:

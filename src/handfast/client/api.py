@@ -214,10 +214,14 @@ class Client:
         namespace: str = "",
         name: str = "",
         subresource: str = "",
+        dry_run: bool = False,
     ) -> objects.Document:
-        """POST; with `name` and `subresource` to a subresource such as `token` or `eviction`."""
+        """POST; with `name` and `subresource` to a subresource such as `token` or `eviction`.
+
+        `dry_run`: it is judged as if it were made, and nothing is stored.
+        """
         at = path(resource, namespace=namespace, name=name, subresource=subresource)
-        return await self._write("POST", at, document)
+        return await self._write("POST", at, document, params={"dryRun": "All"} if dry_run else None)
 
     async def update(
         self, resource: Addressable, document: Mapping[str, Any], *, subresource: str = ""

@@ -148,6 +148,16 @@ async def obtain(
     return asking.certificate
 
 
+async def rehearse(client: api.Client, key: keys.PrivateKey, wanted: certificate_wishes.Wanted) -> None:
+    """Return if the server would take the request, judged by a dry run; else the error with which a join would end."""
+    try:
+        await client.create(REQUESTS, _document(key, wanted), dry_run=True)
+    except status.StatusError as error:
+        # What is there already was taken before.
+        if error.reason != "AlreadyExists":
+            raise final(error) or error from None
+
+
 class _Asking:
     """One request from its creation to its certificate."""
 
@@ -190,7 +200,7 @@ class _Asking:
         """The request, created or found."""
         for _ in range(_TRIES):
             try:
-                return _request(await self._client.create(REQUESTS, self._document()))
+                return _request(await self._client.create(REQUESTS, _document(self._key, self._wanted)))
             except status.StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
@@ -200,23 +210,6 @@ class _Asking:
                 certificate_wishes.require_ours(found.filed(), self._key.public, self._wanted, self._clock.now())
                 return found
         raise errors.Unavailable(f'csr "{self.name}" comes and goes', reason="Conflict")
-
-    def _document(self) -> dict[str, Any]:
-        wanted = self._wanted
-        request = requests.build(wanted.subject, wanted.sans, self._key)
-        spec: dict[str, Any] = {
-            "request": base64.b64encode(request).decode("ascii"),
-            "signerName": wanted.signer,
-            "usages": list(wanted.usages_of(self._key.public)),
-        }
-        if wanted.expiration_seconds is not None:
-            spec["expirationSeconds"] = wanted.expiration_seconds
-        return {
-            "apiVersion": "certificates.k8s.io/v1",
-            "kind": "CertificateSigningRequest",
-            "metadata": {"name": self.name},
-            "spec": spec,
-        }
 
     def _seen(self, found: _Request) -> bool:
         """Whether this state of the request has the certificate; the end of a request is an error."""
@@ -313,6 +306,23 @@ class _Asking:
         ) as body:
             async for line in _lines(body):
                 yield _decoded(_events, line)
+
+
+def _document(key: keys.PrivateKey, wanted: certificate_wishes.Wanted) -> dict[str, Any]:
+    request = requests.build(wanted.subject, wanted.sans, key)
+    spec: dict[str, Any] = {
+        "request": base64.b64encode(request).decode("ascii"),
+        "signerName": wanted.signer,
+        "usages": list(wanted.usages_of(key.public)),
+    }
+    if wanted.expiration_seconds is not None:
+        spec["expirationSeconds"] = wanted.expiration_seconds
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": certificate_wishes.name_of(key.public, wanted)},
+        "spec": spec,
+    }
 
 
 async def _lines(body: transports.Body) -> AsyncGenerator[bytes, None]:

@@ -153,6 +153,10 @@ class CertificateStore:
             files.sync_directory(self.directory)
         return key
 
+    def rehearsal_key(self) -> keys.PrivateKey:
+        """The key of the request under way, or else one for a rehearsal: nothing is written."""
+        return self._read_pending() or self._generate()
+
     def has_pending_key(self) -> bool:
         """For tests of what is left behind, which need not know under which name."""
         return self._pending.exists()

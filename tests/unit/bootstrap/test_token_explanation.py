@@ -13,6 +13,7 @@ SECRET = "0123456789abcdef"
 TOKEN = tokens.parse(f"abcdef.{SECRET}")
 ALL = [
     *("exists", "type", "name", "secret", "expiry", "signing", "authentication", "groups", "uses", "restrictions"),
+    "rights",
 ]
 
 
@@ -53,7 +54,10 @@ def test_a_good_token():
         "system:bootstrappers, system:bootstrappers:kubeadm:default-node-token",
         "used 0 times; not limited",
         "for any node, from anywhere",
+        token_explanation._MAY_JOIN,
     ]
+    assert "get Nodes and the ConfigMaps kubeadm-config and kubelet-config" in found.findings[-1].sentence
+    assert found.joining is True
 
 
 def test_none():
@@ -108,6 +112,8 @@ def test_what_is_wrong(name):
     assert row.good is False
     assert words in row.sentence
     assert (found.discovery, found.authentication) == (discovery, authentication)
+    # Of all these only what is not for signing lets a new machine in: it verifies the cluster by another.
+    assert found.joining is (name == "not for signing")
 
 
 def test_what_depends_on_who_comes():
@@ -117,6 +123,8 @@ def test_what_depends_on_who_comes():
         )
     )
     rows = {row.check: row for row in found.findings}
+    assert found.joining is None
+    assert rows["rights"].sentence == "those that bindings of your own give to its groups"
     assert rows["restrictions"] == token_explanation.Finding("restrictions", None, "for w-*, from 10.0.0.0/8")
     assert rows["groups"].good is None
     assert rows["groups"].sentence.startswith("system:bootstrappers; only bindings of your own")
@@ -131,7 +139,7 @@ def test_what_depends_on_who_comes():
     ],
 )
 def test_one_restriction(limit, sentence):
-    assert explain(document(limit)).findings[-1].sentence == sentence
+    assert explain(document(limit)).findings[-2].sentence == sentence
 
 
 @pytest.mark.parametrize(
@@ -169,3 +177,14 @@ def test_no_sentence_shows_a_secret():
         found = explain(made, presented=TOKEN)
         assert SECRET not in repr(found)
         assert "short" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (document(usage_bootstrap_authentication=None), "none but to verify ConfigMap kube-public/cluster-info"),
+        (document(auth_extra_groups=packed("system:masters")), "none: it is not accepted"),
+    ],
+)
+def test_what_its_bearer_may_not(made, says):
+    assert says in explain(made).findings[-1].sentence

@@ -31,12 +31,20 @@ class World:
         self.asked = []
         self.obtained = node.Obtained(pairing.pair("worker-1"), fresh=True, known=False)
         self.error = None
+        self.rehearsed = []
+        self.asks = True
 
     async def obtain(self, where, seconds, *, clock):
         self.asked.append((where, seconds, where.bootstrap_kubeconfig.read_text()))
         if self.error is not None:
             raise self.error
         return self.obtained
+
+    async def rehearse(self, where, connection, *, clock):
+        self.rehearsed.append((where.node, connection.server, connection.token))
+        if self.error is not None:
+            raise self.error
+        return self.asks
 
     @property
     def bootstrap(self):
@@ -66,6 +74,7 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setattr(units, "BOOTED", tmp_path / "booted")
     monkeypatch.setattr(units, "program", lambda: ["/usr/bin/handfast"])
     monkeypatch.setattr(node, "obtain", made.obtain)
+    monkeypatch.setattr(node, "rehearse", made.rehearse)
     yield made
     structlog.reset_defaults()
 
@@ -187,8 +196,26 @@ def test_a_dry_run_writes_nothing(world, capsys):
     assert f"would write {world.root / 'systemd' / units.NAME}\n" in out
     assert world.asked == []
     assert list(world.root.iterdir()) == []
+    assert world.rehearsed == [("worker-1", "https://a:6443", TOKEN.text)]
+    assert "The cluster would take the request" in out
+    assert run("--dry-run", "-o", "json") == 0
+    out = capsys.readouterr().out
+    assert "systemd" not in out
+    assert json.loads(out)["requestAccepted"] is True
+
+
+def test_a_dry_run_of_a_machine_that_has_joined(world, capsys):
+    world.asks = False
     assert run("--dry-run") == 0
-    assert "systemd" not in capsys.readouterr().out
+    assert (
+        f"would ask for nothing: a certificate of node worker-1 is in {world.root / 'pki'}" in capsys.readouterr().out
+    )
+
+
+def test_a_dry_run_of_a_join_that_would_be_refused(world, capsys):
+    world.error = errors.Refused("none is left", reason="TokenUsedUp")
+    assert run("--dry-run") == 1
+    assert capsys.readouterr().err.endswith("reason: TokenUsedUp\n")
 
 
 class TestFailures:

@@ -370,16 +370,35 @@ class TestExplain:
         assert run("explain", "abcdef") == 0
         out, err = capsys.readouterr()
         assert err == ""
-        assert [line.split()[:2] for line in out.splitlines()[:11]] == [
+        assert [line.split()[:2] for line in out.splitlines()[:12]] == [
             ["CHECK", "RESULT"],
             *([check, "ok"] for check in ("exists", "type", "name", "secret", "expiry", "signing", "authentication")),
-            *([check, "ok"] for check in ("groups", "uses", "restrictions")),
+            *([check, "ok"] for check in ("groups", "uses", "restrictions", "rights")),
         ]
         assert "expires in 1h, at " in out
         assert out.endswith(
             "\ncan a machine verify the cluster with it?  yes\ncan a machine log in with it?              yes\n"
+            "can a new machine join with it?            yes\n"
         )
         assert SECRET not in out
+
+    def test_no_uses_left(self, reached, capsys):
+        reached.put()["metadata"]["annotations"] = {
+            token_limits.MAX_USES_KEY: "1",
+            token_limits.COUNT_KEY: "1",
+            token_limits.NODES_KEY: "w-*",
+        }
+        assert run("explain", "abcdef") == 0
+        out = capsys.readouterr().out
+        assert "can a machine log in with it?              yes\n" in out
+        assert out.endswith("can a new machine join with it?            no\n")
+        assert run("explain", "abcdef", "-o", "json") == 0
+        assert json.loads(capsys.readouterr().out)["joining"] is False
+
+    def test_who_may_join_depends(self, reached, capsys):
+        reached.put()["metadata"]["annotations"] = {token_limits.NODES_KEY: "w-*"}
+        assert run("explain", "abcdef") == 0
+        assert "can a new machine join with it?            it depends: see restrictions\n" in capsys.readouterr().out
 
     def test_the_servers_clock_counts(self, reached, capsys):
         reached.put(ttl=60)
@@ -394,7 +413,7 @@ class TestExplain:
         assert run("explain", "abcdef") == 0
         out = capsys.readouterr().out
         assert "exists   fails    there is no Secret kube-system/bootstrap-token-abcdef" in out
-        assert out.count(" no\n") == 2
+        assert out.count(" no\n") == 3
 
     @pytest.mark.parametrize("secret", [SECRET, "f" * 16])
     def test_a_whole_token_from_standard_input(self, reached, capsys, monkeypatch, secret):
