@@ -209,7 +209,14 @@ async def test_who_is_no_use_is_told(tmp_path: pathlib.Path):
         await story.token(ONE, name="bootstrap-token-other1", seconds=-5)
         document: Mapping[str, Any] = {**tokens.secret_document(TWO), "type": "Opaque"}
         await story.client.create(c.SECRETS, document, namespace="kube-system")
-        wanted = {("bootstrap-token-other1", "WrongSecretName"), ("bootstrap-token-bbbbbb", "WrongSecretType")}
+        guessable = tokens.secret_document(tokens.Token("cccccc", "0" * 16), usages=tokens.USAGES)
+        guessable["data"]["token-secret"] = base64.b64encode(b"0123").decode()
+        await story.client.create(c.SECRETS, guessable, namespace="kube-system")
+        wanted = {
+            ("bootstrap-token-other1", "WrongSecretName"),
+            ("bootstrap-token-bbbbbb", "WrongSecretType"),
+            ("bootstrap-token-cccccc", "BadTokenSecret"),
+        }
 
         async def warned() -> bool:
             return await story.warnings() >= wanted and bool(await story.warnings("default"))

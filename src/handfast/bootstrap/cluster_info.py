@@ -22,7 +22,8 @@ signatures cover its octets.
 `signatures` signs for a token when all of this holds:
 
 6. Its Secret is consistent (`tokens.require_consistent`), not being deleted, has the usage `signing`, and has not
-   expired; an expiration that cannot be read is one.
+   expired; an expiration that cannot be read is one. That its secret half and groups are well formed is the caller's to
+   see to (`token_secrets.fault`).
 7. There is room: of too many tokens, those that expire last keep their signatures.
 """
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong with a Secret that was meant to hold a bootstrap token: the reason why it is ignored, for its owner.
 
-Nothing is granted or refused here: who signs, deletes or lets in has checks of its own (`tokens`, `cluster_info`), and
-none of them tells anyone. The first of these that does not hold is told. No sentence quotes the data: more people read
+Who has a fault signs nothing. Nothing else is granted or refused here: who deletes or lets in has checks of its own
+(`tokens`, `token_verdict`), and none of them tells anyone. The first of these that does not hold is told. No sentence quotes the data: more people read
 Events than Secrets, and what stands under the wrong key may be the secret.
 
 1. It lies in `kube-system`.
 2. It has the type of token Secrets, and data in base64.
 3. It has an id, of the form of one.
 4. Its name is `bootstrap-token-<id>`.
-5. It has a secret half, of the form of one. Kubernetes signs with any other, too, but nobody can present it.
+5. It has a secret half, of the form of one. Kubernetes signs with any other, too; nobody can present it, and a short one
+   could be guessed from the signature. Here it signs nothing.
 6. Its expiration, if any, can be read: another has expired.
-7. The groups, if it is for authentication, are well formed.
+7. The two keys of groups do not differ; and the groups, if it is for authentication, are well formed.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ def _has_id(found: tokens.TokenSecret) -> bool:
 
 
 def _groups_are_good(found: tokens.TokenSecret) -> bool:
-    return tokens.AUTHENTICATION not in found.usages or _can(
-        lambda: tokens.parse_groups(found.extra_groups, found.old_groups)
-    )
+    if tokens.AUTHENTICATION in found.usages:
+        return _can(lambda: tokens.parse_groups(found.extra_groups, found.old_groups))
+    return None in {found.extra_groups, found.old_groups} or found.extra_groups == found.old_groups
 
 
 _GROUPS_SENTENCE: Final = (

@@ -96,6 +96,12 @@ def _document(asked: dict[str, Any], now: datetime.datetime) -> objects.Document
     from handfast.bootstrap import first_objects, token_limits, tokens
 
     usages, groups = _items(asked["usages"]), _items(asked["groups"])
+    if not usages:
+        raise output.Usage(
+            '--usages: the value "" is empty: such a token would be good for nothing',
+            hint=f"allowed: {' and '.join(tokens.USAGES)}, or one of them",
+            reason="BadBootstrapUsage",
+        )
     ttl = token_input.parse_ttl(asked["ttl"], "--ttl")
     given = _given(asked["token"], asked["token_file"])
     if tokens.AUTHENTICATION not in usages:

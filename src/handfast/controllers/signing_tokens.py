@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follows the Secrets that hold bootstrap tokens: those that sign are kept, and those that are no use are told of.
 
-Of the tokens only those that sign are kept in memory, and of these only what signing needs. Of Secrets that have the
+Of the tokens only those that sign are kept in memory, and of these only what signing needs. A Secret with a fault
+(`token_secrets.fault`) signs nothing: a signature by the secret half `0123` could be guessed in an instant. Of Secrets that have the
 type but lie elsewhere, or have the name but not the type, only metadata is asked for. It signs nothing and writes
 nothing: what is to be told waits in `Complaints` for whoever can.
 """
@@ -133,7 +134,8 @@ class Tokens:
             "data": item.data,
         }
         fault = token_secrets.fault(document)
-        token = _signing(document)
+        # Nobody can present a token whose Secret is malformed; a signature by it would only help who guesses.
+        token = _signing(document) if fault is None else None
         if fault is None and token is None:
             self._known.pop(meta.key, None)
         else:

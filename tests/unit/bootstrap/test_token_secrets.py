@@ -43,6 +43,11 @@ def test_nothing_is_wrong_with_a_good_one():
         (document({"token-secret": None}), "BadTokenSecret", "token-secret: must be sixteen"),
         (document({"token-secret": "short"}), "BadTokenSecret", "token-secret: must be sixteen"),
         (document({"expiration": "garbage"}), "BadTokenExpiration", "expiration: must be an RFC 3339 time"),
+        (
+            document({"auth-groups": "a", "auth-extra-groups": "b", "usage-bootstrap-authentication": None}),
+            "BadBootstrapGroup",
+            "must say the same",
+        ),
         (document({"auth-extra-groups": "system:masters"}), "BadBootstrapGroup", "auth-extra-groups: must be groups"),
         (
             document({"auth-groups": "system:bootstrappers:a", "auth-extra-groups": "system:bootstrappers:b"}),
