@@ -17,7 +17,7 @@ import aiohttp
 import yarl
 
 from handfast import errors
-from handfast.bootstrap import diagnosis, tokens
+from handfast.bootstrap import diagnosis, discovery, tokens
 from handfast.client import transport
 from handfast.runtime import tls
 
@@ -94,6 +94,8 @@ async def ask(url: str, trust: Trust | Unverified, token: tokens.Token | None = 
     if token is not None:
         if not isinstance(trust, Trust):
             raise errors.Misuse("a credential is not sent to a server that is not verified")
+        if target.path.endswith(discovery.PATH):
+            raise errors.Misuse("cluster-info is public: no credential is sent for it, whoever is asked")
         headers["Authorization"] = f"Bearer {token.text}"
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=trust.context()),

@@ -4,7 +4,8 @@ checked by `bootstrap.discovery`.
 
 It decides nothing about trust. It does not keep what it found: see `cluster_cache`. What it sees to:
 
-1. A request over TLS that is not verified carries no credential; there is no way to ask for one (`anonymous`).
+1. A request over TLS that is not verified carries no credential, and one for cluster-info never does: there is no way to
+   ask for one (`anonymous`).
 2. Endpoints are raced: each one begins a head start after the one before it, or when that one has failed, so that the
    order given is the order of preference. The first good answer ends the race.
 3. What may pass (`diagnosis.worth_waiting`) is asked again until the time is up; what cannot is not asked again. When
@@ -161,7 +162,8 @@ class Discovery:
             return unknown
         try:
             info = cluster_info.read(first.kubeconfig, cluster_info.MAX_UNVERIFIED)
-            answer = await self._ask(_request(url), anonymous.Trust(discovery.anchors(info, method.pins)), method.token)
+            trust = anonymous.Trust(discovery.anchors(info, method.pins))
+            answer = await self._ask(_version(url), trust, method.token)
         except (errors.Refused, anonymous.Troubled):
             self._unexplained.add(url)
             return unknown

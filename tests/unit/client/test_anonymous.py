@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from handfast import errors
-from handfast.bootstrap import diagnosis
+from handfast.bootstrap import diagnosis, discovery
 from handfast.client import anonymous
 from tests.world import tls_cluster
 from tests.world.tls_cluster import NOW, TOKEN, Authority, Reply
@@ -53,6 +53,11 @@ async def test_a_token_goes_over_verified_tls_only(ca):
         assert server.connections == 0
         await anonymous.ask(server.url, anonymous.Trust(ca.pem), TOKEN)
     assert server.requests[0].headers["authorization"] == f"Bearer {TOKEN.text}"
+
+
+async def test_a_token_never_goes_along_for_cluster_info(ca):
+    with pytest.raises(errors.Misuse, match="cluster-info is public"):
+        await anonymous.ask(f"https://127.0.0.1:1{discovery.PATH}", anonymous.Trust(ca.pem), TOKEN)
 
 
 async def test_environment_and_redirects_lead_nowhere(ca, monkeypatch):
