@@ -90,6 +90,7 @@ AUTHENTICATED = {
     *HEALTH,
     *VERSION,
     *(f"get {path}" for path in PATHS if path.startswith(("/api", "/openapi"))),
+    "get configmaps kube-public/cluster-info",
 }
 JOINING = {
     "create certificatesigningrequests.certificates.k8s.io",
@@ -276,6 +277,19 @@ async def test_a_token_without_the_group(prepared: Prepared, extra: tuple[str, .
 async def test_nobody(prepared: Prepared) -> None:
     assert prepared.decided(access.ANONYMOUS, "system:unauthenticated") == ANONYMOUS
     assert await prepared.happens(None) == ANONYMOUS
+
+
+async def test_cluster_info_is_readable_by_everyone(prepared: Prepared) -> None:
+    """Strangers, users without any role, nodes, and tokens; and nothing else of that namespace is."""
+    world = prepared.world
+    path = "/api/v1/namespaces/kube-public/configmaps"
+    node = world.context_for("system:node:n1", "system:nodes")
+    for context in (prepared.stranger, world.context_for("jane"), node):
+        assert (await world.get(f"{path}/cluster-info", context=context)).status == 200
+        assert (await world.get(f"{path}/other", context=context)).status == 403
+        assert (await world.get(path, context=context)).status == 403
+    asked = Asked("get", "", "v1", "configmaps", namespace="kube-public", name="cluster-info")
+    assert await prepared.code(asked, TOKEN) == 200
 
 
 async def test_a_token_that_only_signs_is_nobody_at_all(prepared: Prepared) -> None:

@@ -210,6 +210,8 @@ ROLES: Mapping[tuple[str, str], tuple[rbac.PolicyRule, ...]] = {
         on("", "configmaps", "update", "cluster-info"),
         on("", "events", "create patch update"),
     ),
+    # Where the cluster is, and whom to trust there, is a secret to nobody who was let in.
+    ("kube-public", "handfast:cluster-info-reader"): (on("", "configmaps", "get", "cluster-info"),),
     ("kube-system", "system:controller:token-cleaner"): (
         on("", "secrets", (*READ, "delete")),
         on("", "events", "create patch update"),

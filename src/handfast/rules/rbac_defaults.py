@@ -69,6 +69,11 @@ _BINDINGS: Mapping[tuple[str, str], tuple[str, tuple[_Subject, ...]]] = {
         "system:controller:bootstrap-signer",
         (_account("bootstrap-signer"),),
     ),
+    # Whether strangers read it, too, is said by kubeadm's binding (`bootstrap.first_objects`), which an operator may delete.
+    ("kube-public", "handfast:cluster-info-reader"): (
+        "handfast:cluster-info-reader",
+        (_group(user_names.AUTHENTICATED),),
+    ),
     ("kube-system", "system:controller:token-cleaner"): (
         "system:controller:token-cleaner",
         (_account("token-cleaner"),),

@@ -99,6 +99,11 @@ def asks(who: str, groups: tuple[str, ...], question: str) -> access.Attributes:
         ("system:serviceaccount:kube-system:bootstrap-signer", (), "list core/secrets kube-system", True),
         ("system:serviceaccount:kube-system:bootstrap-signer", (), "update core/configmaps kube-public cluster-info", True),
         ("system:serviceaccount:kube-system:bootstrap-signer", (), "update core/configmaps kube-public other", False),
+        ("jane", ("system:authenticated",), "get core/configmaps kube-public cluster-info", True),
+        ("jane", ("system:authenticated",), "get core/configmaps kube-public other", False),
+        ("jane", ("system:authenticated",), "update core/configmaps kube-public cluster-info", False),
+        # Whether strangers may is said by kubeadm's binding, which is no default.
+        ("system:anonymous", ("system:unauthenticated",), "get core/configmaps kube-public cluster-info", False),
         ("system:serviceaccount:kube-system:token-cleaner", (), "delete core/secrets kube-system x", True),
         ("system:serviceaccount:kube-system:token-cleaner", (), "delete core/secrets default x", False),
     ],
