@@ -122,6 +122,11 @@ async def test_the_life_of_tokens(tmp_path: pathlib.Path):
         found["data"] = {"kubeconfig": "theirs", "jws-kubeconfig-aaaaaa": "x", "jws-kubeconfig-zzzzzz": "y"}
         await story.client.update(c.CONFIG_MAPS, found)
         assert (await story.signed_by(ONE, TWO))["kubeconfig"] == first["kubeconfig"]
+
+        async def told_of() -> bool:
+            return ("cluster-info", "ClusterInfoRestored") in await story.warnings("kube-public")
+
+        await story.eventually(told_of)
         await story.client.delete(c.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
         await story.signed_by(ONE, TWO)
         # Expiry: the signature and the Secret go.
@@ -187,6 +192,25 @@ async def replaced(story: Story, document: dict[str, Any]) -> None:
         return True
 
     await story.eventually(done)
+
+
+@pytest.mark.slow
+async def test_credentials_are_never_signed(tmp_path: pathlib.Path):
+    """Nobody publishes here but a person, by hand."""
+    async with told(tmp_path) as story, running(story.world, bootstrap_signer.NAME):
+        await story.token(ONE)
+        text = "users: [{name: u, user: {token: swordfish}}]"
+        data = {"kubeconfig": text, f"jws-kubeconfig-{ONE.id}": jws.sign(text.encode(), ONE.id, ONE.secret)}
+        document = {"metadata": {"name": cluster_info.NAME}, "data": data}
+        await story.client.create(c.CONFIG_MAPS, document, namespace=cluster_info.NAMESPACE)
+
+        async def warned() -> bool:
+            return ("cluster-info", "CredentialsInClusterInfo") in await story.warnings("kube-public")
+
+        await story.eventually(warned)
+        await story.signed_by()
+        events = await story.client.list(c.EVENTS, api.Scope(namespace="kube-public"))
+        assert "swordfish" not in f"{events}"
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ signatures cover its octets.
    expired; an expiration that cannot be read is one. That its secret half and groups are well formed is the caller's to
    see to (`token_secrets.fault`).
 7. There is room: of too many tokens, those that expire last keep their signatures.
+8. Nobody's credentials are in the text, whoever wrote it (`require_no_credentials`, which is the caller's to ask).
 """
 
 from __future__ import annotations
@@ -56,6 +57,11 @@ _PLAIN_URL = re.compile(r"https://[A-Za-z0-9._~/:\[\]-]*[A-Za-z0-9/\]]")
 _ID = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9-]{1,64}")
 _FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+CREDENTIALS: Final = "CredentialsInClusterInfo"
+_CREDENTIAL_FIELD: Final = re.compile(
+    r"(token|tokenFile|client-key|client-key-data|client-certificate|client-certificate-data|username|password|exec"
+    r"|auth-provider)[\"']?\s*:"
+)
 _NOT_SUPPORTED: Final = ("proxy-url", "tls-server-name")
 
 
@@ -127,15 +133,7 @@ def read(text: str, limit: int = kubeconfig.MAX_BYTES) -> ClusterInfo:
         if document.get(key) not in (None, "", wanted):
             raise _bad(f"{key}: must be {wanted!r}")
     # 2.
-    for _, where, body in _entries(document, "user"):
-        for key, value in body.items():
-            if value not in (None, "", {}, []):
-                raise _credentials(f"{where}.{key if _PLAIN_KEY.fullmatch(key) else json.dumps(key[:200])}")
-    clusters = list(_entries(document, "cluster"))
-    for _, where, body in clusters:
-        for key in ("server", "proxy-url"):
-            if "@" in _text(body, key, where):
-                raise _credentials(f"{where}.{key}")
+    clusters = _without_credentials(document)
     # 3.
     where, cluster = _choose(document, clusters)
     # 4.
@@ -154,6 +152,34 @@ def read(text: str, limit: int = kubeconfig.MAX_BYTES) -> ClusterInfo:
     _require_https(server, f"{where}.server")
     cluster_id, more = _extension(cluster, where)
     return ClusterInfo(tuple(dict.fromkeys((server, *more))), ca, cluster_id)
+
+
+def _without_credentials(document: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Check 2; the clusters."""
+    for _, where, body in _entries(document, "user"):
+        for key, value in body.items():
+            if value not in (None, "", {}, []):
+                raise _credentials(f"{where}.{key if _PLAIN_KEY.fullmatch(key) else json.dumps(key[:200])}")
+    clusters = list(_entries(document, "cluster"))
+    for _, where, body in clusters:
+        for key in ("server", "proxy-url"):
+            if "@" in _text(body, key, where):
+                raise _credentials(f"{where}.{key}")
+    return clusters
+
+
+def require_no_credentials(text: str) -> None:
+    """Return if nobody's credentials are in a text that is to be signed, else Refused (CredentialsInClusterInfo).
+
+    8. What cannot be read may be readable for others: there no field may be named as one of a credential is.
+    """
+    try:
+        _without_credentials(kubeconfig.load(text))
+    except errors.Refused as refused:
+        if refused.reason == CREDENTIALS:
+            raise
+        if (named := _CREDENTIAL_FIELD.search(text)) is not None:
+            raise _credentials(named[1]) from None
 
 
 def signatures(
@@ -304,7 +330,7 @@ def _text(body: Mapping[str, Any], key: str, where: str) -> str:
 def _credentials(where: str) -> errors.Refused:
     return errors.Refused(
         f"cluster-info: {where}: credentials do not belong in a ClusterInfo",
-        reason="CredentialsInClusterInfo",
+        reason=CREDENTIALS,
         hint="remove them; a bootstrap token is given beside it, with --tls-bootstrap-token",
     )
 

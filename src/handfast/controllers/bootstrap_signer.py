@@ -11,12 +11,15 @@ It does not write the kubeconfig that it signs (`cluster_info`), deletes no toke
    so that signing does not wait for it.
 5. Among binary data the API would let a signature's key stand in the way of the signature: such keys go. An immutable
    ConfigMap is told of, and left (`immutable`).
+6. A text with somebody's credentials in it is signed by nobody, whoever wrote it, and an Event says so: a signature would
+   have every newcomer believe it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from handfast import errors
 from handfast.bootstrap import cluster_info, jws, token_secrets
 from handfast.client import api, cache, partial
 from handfast.controllers import events, immutable, loop, signing_tokens, views
@@ -72,6 +75,8 @@ class BootstrapSigner:
         self._immutable = immutable.Immutable(self._recorder, NAME)
         self._remembered = _Remembered()
         self._left_out: dict[str, partial.Meta] = {}
+        self._judged = ("", "")
+        self._told = ""
 
     async def reconcile(self, key: str) -> float | None:
         if key == SIGN:
@@ -105,6 +110,7 @@ class BootstrapSigner:
                 if binary:
                     found["binaryData"] = _without_signatures(binary)
                 await self._client.update(views.CONFIG_MAPS, found)
+        await self._tell_of_credentials(seen, data)
         # 3.
         self._complain(wanted.left_out)
         # 2.
@@ -114,8 +120,8 @@ class BootstrapSigner:
 
     def _wanted(self, data: Mapping[str, str], binary_data: Mapping[str, str]) -> cluster_info.Signatures:
         content = data.get(cluster_info.KUBECONFIG_KEY)
-        if content is None:
-            # Signatures of nothing are left-overs.
+        # Signatures of nothing are left-overs. 6.
+        if content is None or self._fault(content):
             return cluster_info.Signatures({}, (), None)
         taken = sum(
             len(key) + len(value.encode("utf-8", "surrogatepass"))
@@ -129,6 +135,37 @@ class BootstrapSigner:
             cluster_info.MAX_DATA - taken,
             sign=self._remembered.sign,
         )
+
+    def _fault(self, content: str) -> str:
+        """What is told of a text with credentials; empty for one without."""
+        if self._judged[0] != content:
+            try:
+                cluster_info.require_no_credentials(content)
+            except errors.Refused as refused:
+                self._judged = content, refused.message
+            else:
+                self._judged = content, ""
+        return self._judged[1]
+
+    async def _tell_of_credentials(self, seen: views.ConfigMap, data: Mapping[str, str]) -> None:
+        """6. Once for each text."""
+        content = data.get(cluster_info.KUBECONFIG_KEY, "")
+        fault = self._fault(content)
+        if fault and self._told != content:
+            meta = seen.metadata
+            regarding = events.Regarding(
+                api_version="v1",
+                kind="ConfigMap",
+                name=meta.name,
+                namespace=meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+            )
+            message = (
+                f"not signed: {fault}; everybody can read it: remove them, and take them back where they are valid"
+            )
+            await self._recorder.record(regarding, cluster_info.CREDENTIALS, message, severity=events.WARNING)
+        self._told = content if fault else ""
 
     def _complain(self, left_out: tuple[str, ...]) -> None:
         found = {token_id: self._held.meta(token_id) for token_id in left_out}

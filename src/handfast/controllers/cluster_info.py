@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publishes where this cluster is and whom to trust, as the kubeconfig in ConfigMap `kube-public/cluster-info`.
 
-What was deleted is made again and what was edited is restored: after a restart with other addresses or another CA,
-newcomers learn of them. It touches no other key, so that signatures stay until they are made anew (`bootstrap_signer`),
+What was deleted is made again and what was edited is restored, of which an Event tells, with how to publish something
+else. After a restart with other addresses or another CA, newcomers learn of them. It touches no other key, so that signatures stay until they are made anew (`bootstrap_signer`),
 and it opens the ConfigMap to nobody: that is policy. One that is immutable is told of, and left (`immutable`). The CA bundle and the addresses are given to it; the cluster's
 identifier is the UID of the namespace kube-system.
 """
@@ -10,6 +10,8 @@ identifier is the UID of the namespace kube-system.
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import structlog
 
 from handfast.api import status
 from handfast.bootstrap import cluster_info
@@ -21,6 +23,14 @@ NAME = "cluster-info-publisher-controller"
 KEY = "publish"
 _SYSTEM = "kube-system"
 _LOOK_AGAIN_SECONDS = 10.0
+RESTORED = "ClusterInfoRestored"
+_RESTORED_MESSAGE = (
+    f"the key {cluster_info.KUBECONFIG_KEY} was changed by somebody else, and was set back to the addresses and the CA of "
+    "this control plane: to publish other addresses, start it with --advertise; to publish a text of your own, run "
+    "without the controller clusterinfo (--controllers '*,-clusterinfo')"
+)
+
+_log = structlog.get_logger("handfast.controller")
 
 
 class Publisher:
@@ -41,7 +51,10 @@ class Publisher:
         self._config_maps = config_maps
         self._servers = tuple(servers)
         self._ca = ca
-        self._immutable = immutable.Immutable(events.Recorder(client, clock, NAME), NAME)
+        self._recorder = events.Recorder(client, clock, NAME)
+        self._immutable = immutable.Immutable(self._recorder, NAME)
+        # Whether what this process wants was there before: what differs then was changed by somebody else.
+        self._published = False
 
     async def reconcile(self, _key: str) -> float | None:
         system = self._namespaces.get("", _SYSTEM)
@@ -51,6 +64,7 @@ class Publisher:
         wanted = {cluster_info.KUBECONFIG_KEY: cluster_info.build(info)}
         seen = self._config_maps.get(cluster_info.NAMESPACE, cluster_info.NAME)
         if seen is not None and (seen.data or {}).items() >= wanted.items():
+            self._published = True
             return None
         await self._write(wanted)
         # A ConfigMap that comes and goes while the watch is interrupted is never shown: no event would come of it.
@@ -67,7 +81,12 @@ class Publisher:
             # One key in both is more than the API allows.
             if binary := found.get("binaryData"):
                 found["binaryData"] = {key: value for key, value in binary.items() if key not in wanted}
-            await self._client.update(views.CONFIG_MAPS, found)
+            written = await self._client.update(views.CONFIG_MAPS, found)
+            if self._published and cluster_info.KUBECONFIG_KEY in data:
+                _log.warning("somebody else's cluster-info was replaced", reason=RESTORED)
+                await self._recorder.record(
+                    immutable.regarding(written), RESTORED, _RESTORED_MESSAGE, severity=events.WARNING
+                )
 
     async def _create(self, wanted: dict[str, str]) -> None:
         document = {

@@ -19,6 +19,19 @@ REASON: Final = "ImmutableConfigMap"
 _log = structlog.get_logger("handfast.controller")
 
 
+def regarding(config_map: objects.Document) -> events.Regarding:
+    """A ConfigMap, for an Event about it."""
+    meta = objects.metadata(config_map)
+    return events.Regarding(
+        api_version="v1",
+        kind="ConfigMap",
+        name=meta["name"],
+        namespace=meta["namespace"],
+        uid=meta["uid"],
+        resource_version=meta["resourceVersion"],
+    )
+
+
 class Immutable:
     """One controller's complaint about one ConfigMap, and about whatever takes its place."""
 
@@ -39,13 +52,5 @@ class Immutable:
                 f"the ConfigMap {where} has to be changed, and is immutable: delete it, so that it can be made anew"
             )
             _log.warning(message, controller=self._controller, reason=REASON)
-            regarding = events.Regarding(
-                api_version="v1",
-                kind="ConfigMap",
-                name=meta["name"],
-                namespace=meta["namespace"],
-                uid=meta["uid"],
-                resource_version=meta["resourceVersion"],
-            )
-            await self._recorder.record(regarding, REASON, message, severity=events.WARNING)
+            await self._recorder.record(regarding(found), REASON, message, severity=events.WARNING)
         return True

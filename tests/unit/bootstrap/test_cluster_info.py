@@ -397,3 +397,33 @@ def test_a_text_that_nobody_vouches_for_is_read_up_to_a_limit():
     assert cluster_info.read(longer) == cluster_info.read(longer[:-1], cluster_info.MAX_UNVERIFIED)
     with pytest.raises(errors.Refused, match="at most 65536 are read"):
         cluster_info.read(longer, cluster_info.MAX_UNVERIFIED)
+
+
+USER = "users: [{name: u, user: {token: abc}}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (WRITTEN, ""),
+        ("payload", ""),
+        ("", ""),
+        ("a: [", ""),
+        ("users: [{name: u, user: {}}]", ""),
+        (WRITTEN.replace("users: []", USER), "users[0].user.token"),
+        ("{users: [{name: u, user: {client-key-data: AAAA}}]}", "users[0].user.client-key-data"),
+        ("clusters: [{name: c, cluster: {server: 'https://a:b@c'}}]", "clusters[0].cluster.server"),
+        # What cannot be read here may be readable elsewhere.
+        ("a: &x {token: abc}\nusers: [{user: *x}]", "token"),
+        ("a: [\npassword : x", "password"),
+    ],
+)
+def test_what_may_not_be_signed(text: str, where: str):
+    if not where:
+        cluster_info.require_no_credentials(text)
+        return
+    with pytest.raises(errors.Refused) as caught:
+        cluster_info.require_no_credentials(text)
+    assert caught.value.reason == cluster_info.CREDENTIALS
+    assert caught.value.message.startswith(f"cluster-info: {where}: credentials")
+    assert "abc" not in caught.value.message

@@ -130,6 +130,27 @@ async def test_another_kubeconfig_is_signed_anew():
     jws.verify(world.data()[KEY], b"another", TOKEN)
 
 
+async def test_a_text_with_credentials_is_never_signed():
+    world = World()
+    world.config_map({"kubeconfig": "payload"})
+    world.token()
+    await world.sign()
+    assert KEY in world.data()
+    text = "users: [{name: u, user: {token: swordfish}}]"
+    world.config_map({**world.data(), "kubeconfig": text})
+    for _ in range(2):
+        assert await world.sign() is None
+        world.see()
+    assert world.data() == {"kubeconfig": text}
+    assert await world.told() == [("Warning", "CredentialsInClusterInfo", "cluster-info")]
+    (event,) = [found for (plural, *_), found in world.client.objects.items() if plural == "events"]
+    assert "swordfish" not in event["message"]
+    assert "count" not in event or event["count"] == 1
+    world.config_map({"kubeconfig": "payload"})
+    await world.sign()
+    assert KEY in world.data()
+
+
 async def test_another_secret_signs_anew():
     world = World()
     world.config_map({"kubeconfig": "payload"})

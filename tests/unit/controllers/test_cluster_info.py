@@ -80,6 +80,28 @@ async def test_what_was_edited_is_restored(data: dict[str, str] | None):
     assert world.info().servers == SERVERS
 
 
+async def test_who_edits_it_is_told():
+    world = World()
+    # What a process finds at its start is another's, or its own of before: that is no news.
+    world.client.put(AT[0], AT[2], AT[1], data={"kubeconfig": "of the last start"})
+    world.see()
+    await world.publish()
+    world.see()
+    await world.publish()
+    assert not [call for call in world.client.calls if call[1] == "events"]
+    for _ in range(2):
+        world.client.put(AT[0], AT[2], AT[1], data={"kubeconfig": "edited: secret-words"})
+        world.see()
+        await world.publish()
+        world.see()
+        await world.publish()
+    (event,) = [found for (plural, *_), found in world.client.objects.items() if plural == "events"]
+    assert (event["type"], event["reason"], event["count"]) == ("Warning", "ClusterInfoRestored", 2)
+    assert "--advertise" in event["message"]
+    assert "'*,-clusterinfo'" in event["message"]
+    assert "secret-words" not in event["message"]
+
+
 async def test_before_there_is_an_identifier_nothing_is_said():
     world = World()
     world.namespaces.remove(msgspec.convert({"metadata": {"name": "kube-system"}}, views.Namespace))
