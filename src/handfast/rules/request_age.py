@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a certificate request has had its time and may be deleted: the first instant at which one of six rules holds.
+"""When a certificate request has had its time and may be deleted: the first instant at which one of seven rules holds.
 
 It does not delete, and no rule looks at who sent the request.
 
 | rule       | the request is                             | counted from                | for  |
 |------------|--------------------------------------------|-----------------------------|------|
 | issued     | approved and has its certificate           | the approval's last update  | 1 h  |
-| unissued   | approved and has none                      | the approval's last update  | 24 h |
+| unissued   | approved and has none                      | the approval's last update  | 1 h  |
 | denied     | denied                                     | the denial's last update    | 1 h  |
 | failed     | failed                                     | the failure's last update   | 1 h  |
 | pending    | without any condition                      | its creation                | 24 h |
 | expired    | approved, its certificate is past notAfter | notAfter                    | 0    |
+| old        | with any condition                         | its creation                | 24 h |
+
+So KEP-266 has it: 24 hours at most, one hour once approved or denied. Kubernetes lets an approved request without a
+certificate live for 24 hours after its approval; here its requester asks anew after one.
 
 1. An age must be greater than the rule's, not equal to it.
 2. A time that is missing, zero or cannot be read starts no clock: the rule does not hold, however old the request is.
@@ -87,8 +91,7 @@ def _instants(
 def _clocks(
     created: str, conditions: Sequence[tuple[str, str]], certificate: str
 ) -> Iterator[tuple[str, datetime.datetime | None, datetime.timedelta]]:
-    if not conditions:
-        yield "pending", _time(created), WAITING
+    yield "old" if conditions else "pending", _time(created), WAITING
     for kind, text in conditions:
         updated = _time(text)
         match kind:
@@ -96,7 +99,7 @@ def _clocks(
                 yield "issued", updated, FINISHED
                 yield "expired", _not_after(certificate), _AT_ONCE
             case "Approved":
-                yield "unissued", updated, WAITING
+                yield "unissued", updated, FINISHED
             case "Denied":
                 yield "denied", updated, FINISHED
             case "Failed":

@@ -19,7 +19,7 @@ PAST = certificate(NOW - MINUTE)
 
 
 def request(
-    *conditions: dict[str, Any], certificate: str = "", created: datetime.datetime | None = NOW - 100 * DAY
+    *conditions: dict[str, Any], certificate: str = "", created: datetime.datetime | None = NOW - 2 * HOUR
 ) -> objects.Document:
     metadata = {"name": "csr"} if created is None else {"name": "csr", "creationTimestamp": objects.timestamp(created)}
     return {"metadata": metadata, "status": {"conditions": list(conditions), "certificate": certificate}}
@@ -28,8 +28,15 @@ def request(
 CASES = [
     pytest.param(request(condition("Approved", NOW - 50 * MINUTE), certificate=LATER), "", id="issued 50m ago"),
     pytest.param(request(condition("Approved", NOW - 61 * MINUTE), certificate=LATER), "issued", id="issued 61m ago"),
-    pytest.param(request(condition("Approved", NOW - 61 * MINUTE)), "", id="approved 61m ago, not issued"),
-    pytest.param(request(condition("Approved", NOW - 25 * HOUR)), "unissued", id="approved 25h ago, not issued"),
+    pytest.param(request(condition("Approved", NOW - 50 * MINUTE)), "", id="approved 50m ago, not issued"),
+    pytest.param(request(condition("Approved", NOW - 61 * MINUTE)), "unissued", id="approved 61m ago, not issued"),
+    pytest.param(
+        request(condition("Approved", NOW - 50 * MINUTE), created=NOW - 25 * HOUR), "old", id="25h old, just approved"
+    ),
+    pytest.param(
+        request(condition("Other", None), created=NOW - 25 * HOUR), "old", id="25h old, otherwise conditioned"
+    ),
+    pytest.param(request(condition("Other", None), created=NOW - 23 * HOUR), "", id="23h old, otherwise conditioned"),
     pytest.param(request(condition("Denied", NOW - 50 * MINUTE)), "", id="denied 50m ago"),
     pytest.param(request(condition("Denied", NOW - 61 * MINUTE)), "denied", id="denied 61m ago"),
     pytest.param(request(condition("Failed", NOW - 50 * MINUTE)), "", id="failed 50m ago"),
@@ -55,7 +62,8 @@ def test_rules(document: objects.Document, rule: str):
 
 BOUNDARIES = [
     pytest.param(request(condition("Approved"), certificate=certificate(NOW + DAY)), HOUR, "issued", id="issued"),
-    pytest.param(request(condition("Approved")), DAY, "unissued", id="unissued"),
+    pytest.param(request(condition("Approved")), HOUR, "unissued", id="unissued"),
+    pytest.param(request(condition("Other"), created=NOW), DAY, "old", id="old"),
     pytest.param(request(condition("Denied")), HOUR, "denied", id="denied"),
     pytest.param(request(condition("Failed")), HOUR, "failed", id="failed"),
     pytest.param(request(created=NOW), DAY, "pending", id="pending"),
