@@ -284,6 +284,14 @@ class CertificateManager:
         self._due_at = self._clock.monotonic() + (self.next_renewal - now).total_seconds()
         if now < leaf.not_before:
             _log.warning("the certificate begins later: is this machine's clock behind?", begins=str(leaf.not_before))
+        if now >= leaf.not_after:
+            _log.warning(
+                "the certificate has expired",
+                prefix=self._store.prefix,
+                serial=leaf.serial,
+                expired=str(leaf.not_after),
+            )
+            return
         _log.info(
             "certificate in use",
             prefix=self._store.prefix,

@@ -35,6 +35,7 @@ import prometheus_client
 from aiohttp import web_protocol, web_request, web_response, web_server
 from prometheus_client import core
 
+from handfast.node import certificate_metrics
 from handfast.rules import networks
 from handfast.runtime import crowd
 from handfast.runtime import proxied as proxied_module
@@ -217,7 +218,7 @@ class Endpoint:
         if request.path == "/metrics":
             if not trusted:
                 return _text(403, "metrics are for this machine, and for certificates of the cluster\n")
-            body = prometheus_client.generate_latest(self._metrics)
+            body = certificate_metrics.exposed(self._metrics)
             return web_response.Response(body=body, headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
         found = self._ask(request, withhold=not trusted)
         if found is None:

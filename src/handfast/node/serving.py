@@ -8,7 +8,8 @@ What is answered there is in `endpoint`. It asks for no certificate itself: `cer
 1. With rotation the certificate names the node's addresses as its Node has them; without an address nothing is asked
    for. Until the first one is there handshakes fail, with one line in the log each minute at most.
 2. Without rotation it is `kubelet.crt` and `kubelet.key` in the certificate directory, made where they are not there,
-   and made anew when they cannot be used, name other hosts, or have a third of their life left.
+   and made anew when they cannot be used, name other hosts, or have a third of their life left. Where they cannot be
+   written, on a full disk for instance, the pair serves from memory: health and metrics are wanted then most of all.
 3. A certificate that has changed counts from the next handshake on. Connections that are open stay so.
 4. A client's certificate is asked for and not required. One that is shown has to be of the cluster's CA, as it is known
    now: a CA that is retired counts until the next handshake (`trust`).
@@ -59,17 +60,36 @@ class SelfSigned:
         self._hosts = hosts
         self._clock = clock
         self._pair: pairs.Pair | None = None
+        # When to try again to write a pair that is only in memory.
+        self._write_at: float | None = None
 
-    def current(self) -> pairs.Pair | None:
-        """The pair, made or made anew where need be; None while the directory cannot be written."""
+    def current(self) -> pairs.Pair:
+        """The pair, made or made anew where need be."""
         if self._pair is None:
             self._pair = self._load()
         if self._pair is None or self._is_stale(self._pair):
-            try:
-                self._pair = self._make()
-            except (errors.Refused, errors.Unavailable) as error:
-                _log.warning("no serving certificate was made", reason=error.reason, error=error.message)
+            self._pair = self._make()
+            self._write_at = self._clock.monotonic()
+            _log.info("a self-signed serving certificate was made", hosts=self._hosts.texts())
+        if self._write_at is not None and self._clock.monotonic() >= self._write_at:
+            self._write(self._pair)
         return self._pair
+
+    def _write(self, pair: pairs.Pair) -> None:
+        try:
+            # The key first: a certificate without its key is made anew, and so is one with another's.
+            files.create_directory(self._directory, mode=0o755)
+            files.write_atomically(self._directory / KEY, pair.key_pem)
+            files.write_atomically(self._directory / CERTIFICATE, pair.certificate_pem, mode=0o644)
+        except (errors.Refused, errors.Unavailable) as error:
+            self._write_at = self._clock.monotonic() + _TELL_SECONDS
+            _log.warning(
+                "the serving certificate is kept in memory: it cannot be written",
+                reason=error.reason,
+                error=error.message,
+            )
+        else:
+            self._write_at = None
 
     def _load(self) -> pairs.Pair | None:
         try:
@@ -100,11 +120,6 @@ class SelfSigned:
         left = issuer.certificate.not_after - now
         issued = issuer.issue(key.public, subject, self._hosts, profiles.KUBELET_SERVING, now, left)
         chain = issued.pem + pem.certificates_to_pem([issuer.certificate.der])
-        # The key first: a certificate without its key is made anew, and so is one with another's.
-        files.create_directory(self._directory, mode=0o755)
-        files.write_atomically(self._directory / KEY, key.to_pem())
-        files.write_atomically(self._directory / CERTIFICATE, chain, mode=0o644)
-        _log.info("a self-signed serving certificate was made", hosts=self._hosts.texts())
         return pairs.join(chain, key)
 
 

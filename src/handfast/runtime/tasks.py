@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 import structlog
 
+from handfast import errors
 from handfast.runtime import clock as clocks
 
 T = TypeVar("T")
@@ -52,7 +53,11 @@ class Group:
             self._tasks.remove(task)
         if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
             self._failure = error
-            _log.error("task failed", task=task.get_name(), error=repr(error), exc_info=error)
+            if isinstance(error, errors.Refused | errors.Unavailable):
+                # It says what is wrong; where that was noticed is of no use to who reads it.
+                _log.error("task failed", task=task.get_name(), reason=error.reason, error=error.message)
+            else:
+                _log.error("task failed", task=task.get_name(), error=repr(error), exc_info=error)
             self._ended.set()
         if not self._tasks:
             self._ended.set()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import pathlib
 
-import prometheus_client
 from prometheus_client import core
 
 from handfast import errors
@@ -32,7 +31,7 @@ class Manager(certificates.CertificateManager):
 
 
 def scrape(registry: core.CollectorRegistry) -> dict[str, str]:
-    lines = prometheus_client.generate_latest(registry).decode().splitlines()
+    lines = certificate_metrics.exposed(registry).decode().splitlines()
     return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 
@@ -73,3 +72,14 @@ async def test_every_name(tmp_path: pathlib.Path):
     assert 'kubelet_certificate_manager_server_rotation_seconds_bucket{le="124416000"}' in found
     assert scrape(registries["client"])["kubelet_certificate_manager_client_ttl_seconds"] == "35999.0"
     assert "kubelet_server_expiration_renew_errors" not in scrape(registries["client"])
+    types = [
+        line.removeprefix("# TYPE ")
+        for registry in registries.values()
+        for line in certificate_metrics.exposed(registry).decode().splitlines()
+        if line.startswith("# TYPE ") and "errors" in line
+    ]
+    assert types == [
+        "kubelet_certificate_manager_client_expiration_renew_errors counter",
+        "kubelet_certificate_manager_server_expiration_renew_errors counter",
+        "kubelet_server_expiration_renew_errors counter",
+    ]

@@ -219,6 +219,15 @@ async def test_stored_or_from_the_kubeconfig(stage: Stage, stored: Any, given: A
         assert stage.store.find().pair == here["given"], "written to the store"
 
 
+@pytest.mark.parametrize("made", [pairing.fresh, pairing.expired])
+def test_what_has_expired_is_not_in_use(stage: Stage, made: Any):
+    stage.store.save(made())
+    with capture_logs() as logs:
+        stage.manager().load()
+    word = "certificate in use" if made is pairing.fresh else "the certificate has expired"
+    assert [line["event"] for line in logs] == [word]
+
+
 async def test_a_kubeconfigs_pair_that_cannot_be_stored_is_used_all_the_same(stage: Stage):
     stage.store.directory.mkdir()
     stage.store.current.write_text("a file")

@@ -15,11 +15,12 @@ import pytest
 import structlog
 from prometheus_client import core
 
+from handfast import errors
 from handfast.node import endpoint, serving
 from handfast.pki import certificates as x509
 from handfast.pki import keys, names, pairs, pem, profiles
 from handfast.rules import certificate_admission
-from handfast.runtime import tls
+from handfast.runtime import files, tls
 from handfast.telemetry import health
 from tests.world.clock import MovableClock
 from tests.world.tls_cluster import Authority
@@ -29,10 +30,8 @@ DAY = 86400.0
 
 
 def current(made: serving.SelfSigned) -> pairs.Pair:
-    """The pair of a SelfSigned that has one."""
-    found = made.current()
-    assert found is not None
-    return found
+    """The pair of a SelfSigned."""
+    return made.current()
 
 
 class TestNames:
@@ -105,11 +104,27 @@ class TestSelfSigned:
         made = current(serving.SelfSigned(tmp_path, serving.sans("", ("127.0.0.1",)), clock))
         assert made.leaf.subject.common_name.startswith("node@")
 
-    def test_a_directory_that_cannot_be_written(self, tmp_path, clock):
-        (tmp_path / "file").touch()
-        with structlog.testing.capture_logs() as lines:
-            assert serving.SelfSigned(tmp_path / "file" / "pki", HOSTS, clock).current() is None
-        assert lines[-1]["event"] == "no serving certificate was made"
+    async def test_a_full_disk(self, tmp_path, clock, monkeypatch):
+        """Health and metrics are wanted then most of all: the pair serves from memory, and is written when it can be."""
+
+        def full(*_, **__):
+            raise errors.Unavailable("no space left on device", reason="DiskFull")
+
+        made = serving.SelfSigned(tmp_path / "pki", HOSTS, clock)
+        with structlog.testing.capture_logs() as lines, monkeypatch.context() as patched:
+            patched.setattr(files, "write_atomically", full)
+            pair = current(made)
+            assert current(made) is pair
+            await clock.advance(59)
+            assert current(made) is pair
+            async with served(made.current, None, clock) as port:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+                assert "200 OK" in (await ask(port, context))[1]
+        assert [line["reason"] for line in lines if line["log_level"] == "warning"] == ["DiskFull"]
+        await clock.advance(2)
+        assert current(made) is pair
+        assert current(serving.SelfSigned(tmp_path / "pki", HOSTS, clock)).chain == pair.chain
 
 
 def issued(ca, *, client=False, days=1):

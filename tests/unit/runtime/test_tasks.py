@@ -6,6 +6,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from handfast import errors
 from handfast.runtime import tasks
 from tests.world.clock import MovableClock, settle
 
@@ -50,6 +51,23 @@ async def test_a_crash_ends_the_group_and_is_logged():
         await together()
     assert log == ["other"]
     assert [line["task"] for line in lines] == ["g/crash"]
+
+
+@pytest.mark.parametrize("family", [errors.Refused, errors.Unavailable])
+async def test_what_says_itself_what_is_wrong_has_no_traceback(family: type[errors.HandfastError]):
+    async def give_up() -> None:
+        raise family("no certificate within 300 seconds", reason="BootstrapTimeout")
+
+    async def together() -> None:
+        async with tasks.Group("node") as group:
+            group.start(give_up(), name="identity")
+            await group.wait()
+
+    with capture_logs() as lines, pytest.raises(family):
+        await together()
+    (line,) = lines
+    assert "exc_info" not in line
+    assert (line["event"], line["task"], line["reason"]) == ("task failed", "node/identity", "BootstrapTimeout")
 
 
 async def test_a_crash_before_wait_is_not_lost():
