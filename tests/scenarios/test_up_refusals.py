@@ -134,5 +134,18 @@ def test_a_store_that_cannot_be_opened_gives_up_with_its_reason(tmp_path):
     (tmp_path / "not-a-store").mkdir()
     done = up_world.run("up", "--dir", tmp_path / "d", *up_world.FREE, "--store", tmp_path / "not-a-store")
     assert done.returncode == 1, done.stderr
-    assert "the apiserver died 5 times in a row, each time within 30 s of its start" in done.stderr
-    assert done.stderr.strip().splitlines()[-1].startswith("reason: ")
+    refused(done, 1, "StoreCorrupt", "the apiserver cannot run, so that everything was stopped", "not a regular file")
+    assert "is started again" not in done.stderr
+
+
+def test_a_damaged_store_ends_it_at_once_with_its_reason(tmp_path):
+    with up_world.Up(tmp_path / "d") as up:
+        up.ready()
+        assert up.stop()[0] == 0
+    store = tmp_path / "d" / "store.db"
+    damaged = b"SQLite format 3\0" + bytes(store.stat().st_size - 16)
+    store.write_bytes(damaged)
+    done = up_world.run("up", "--dir", tmp_path / "d", *up_world.FREE)
+    refused(done, 1, "StoreCorrupt", str(store), "hint: ")
+    assert "is started again" not in done.stderr
+    assert store.read_bytes() == damaged

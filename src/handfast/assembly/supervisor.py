@@ -7,7 +7,8 @@ It does not serve anything. What it keeps:
 1. A role starts when the one before it is ready. The first to start is the last to stop.
 2. A child that dies is started again after a growing delay. One that dies `Timing.give_up` times in a row, each time
    within `Timing.young` seconds of its start, ends everything, and the error says so, with its last one. Where the
-   kernel has no process or memory to give for a start, that counts as a death, and the other roles go on.
+   kernel has no process or memory to give for a start, that counts as a death, and the other roles go on. A child that
+   reports that starting it again cannot help (a damaged store) ends everything at once, with its reason.
 3. SIGTERM, SIGINT or SIGHUP stops the children, all within `Timing.stop` seconds, after which they are killed. A
    second SIGINT kills at once.
 4. Children have their own process group: Ctrl-C in a terminal reaches the supervisor only, which keeps the order.
@@ -113,6 +114,10 @@ def command(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "handfast", *words)
 
 
+class Permanent(errors.Refused):
+    """What a child reports that cannot be kept running: starting it again would end the same way."""
+
+
 @dataclass(slots=True)
 class Child:
     """A running process and this end of the socket pair that ties it to the supervisor."""
@@ -135,6 +140,7 @@ class Child:
             self.tie.setblocking(False)
             report = json.loads(self.tie.recv(_MAX_REPORT))
             family = errors.Unavailable if code == _EXIT_UNAVAILABLE else errors.Refused
+            family = Permanent if report.get("permanent") is True else family
             return family(report["error"], reason=report["reason"], hint=report.get("hint"))
         if self.silent:
             return errors.Refused(f"killed: {self.silent}", reason=NOT_ANSWERING)
@@ -285,6 +291,10 @@ class Supervisor:
             begun = loop.time()
             outcome = await self._run_child(role)
             if self._stopping.is_set():
+                return
+            if isinstance(outcome, Permanent):
+                outcome.message = f"the {role.name} cannot run, so that everything was stopped: {outcome.message}"
+                self._fail(outcome)
                 return
             if loop.time() - begun < self._timing.young:
                 deaths += 1

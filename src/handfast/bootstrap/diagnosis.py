@@ -116,7 +116,8 @@ _ROWS: Final[Mapping[Trouble, _Row]] = {
         errors.Unavailable,
         "Timeout",
         "{where} did not answer in time",
-        "a firewall that drops packets, or an overloaded server: try another endpoint or a longer --timeout",
+        "a firewall that drops packets, or an overloaded server: try again, with another endpoint or a longer --timeout where "
+        "there is one",
     ),
     Trouble.UNREACHABLE: _Row(
         errors.Unavailable,
@@ -305,6 +306,14 @@ def difference(found: datetime.timedelta) -> str:
     parts = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s"))
     text = "".join(f"{count}{unit}" for count, unit in [part for part in parts if part[0]][:2])
     return f"{text or '0s'} {'ahead of' if found > datetime.timedelta() else 'behind'}"
+
+
+def clock_notes(found: datetime.timedelta | None) -> tuple[str, ...]:
+    """What a machine that finds its cluster should be told of its clock: nothing, where it agrees with the server's."""
+    if found is None or abs(found) < SKEW:
+        return ()
+    judged = "certificates, tokens and Leases are judged by the time, so set the one that is wrong right"
+    return (f"this machine's clock is {difference(found)} the server's: {judged}",)
 
 
 def with_clock(error: errors.HandfastError, found: datetime.timedelta | None) -> errors.HandfastError:

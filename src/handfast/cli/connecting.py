@@ -4,6 +4,8 @@
 1. `--kubeconfig` counts, else `admin.conf` of a `--dir` that was given, else `$KUBECONFIG`, else `admin.conf` of the data
    directory, else `/etc/kubernetes/admin.conf`, where kubeadm puts it.
 2. A refusal for want of rights says how to choose another credential.
+3. A server that does not answer, or that is not the one of the kubeconfig's CA, is told as `join` tells it: what the
+   trouble is, and what to do.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from handfast.assembly import layout
 from handfast.cli import settings
 
 if TYPE_CHECKING:
-    from handfast.client import api, connection
+    from handfast.client import api, connection, trouble
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -76,6 +78,25 @@ class Reached:
     connection: connection.Connection
 
 
+@dataclass(frozen=True, slots=True)
+class _Explain:
+    """3."""
+
+    kubeconfig: str
+
+    async def __call__(self, server: str, met: trouble.Troubled) -> errors.HandfastError:
+        from handfast.bootstrap import diagnosis
+        from handfast.client import discovery
+        from handfast.runtime import clock
+
+        skew = None
+        if met.trouble is diagnosis.Trouble.NOT_VALID_NOW:
+            skew = await discovery.Discovery(clock.SystemClock()).skew(server)
+        error = diagnosis.explain(met.trouble, server, met.detail, skew, by=f"a CA of {self.kubeconfig}")
+        error.hint = f"{error.hint}; server and CA are those of {self.kubeconfig}, and --kubeconfig names another"
+        return error
+
+
 @contextlib.asynccontextmanager
 async def connected(kubeconfig: str) -> AsyncIterator[Reached]:
     """A client for as long as the block runs (2.)."""
@@ -88,7 +109,7 @@ async def connected(kubeconfig: str) -> AsyncIterator[Reached]:
     log.configure(level="error")
     with files.otherwise("name another file with --kubeconfig"):
         found = connection.load(kubeconfig)
-    opened = transport.Transport(found, clock=clock.SystemClock())
+    opened = transport.Transport(found, clock=clock.SystemClock(), explain=_Explain(kubeconfig))
     try:
         yield Reached(api.Client(opened), found)
     except status.StatusError as error:

@@ -16,7 +16,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -57,9 +57,22 @@ def _follow(tie: socket.socket, orphaned: Callable[[], None] | None = None) -> N
     os._exit(output.Code.FAILED)
 
 
+# Who holds a port may let go of it.
+_PASSING: Final = frozenset({"AddressInUse", "AddressNotAvailable", "InternalError", "Interrupted"})
+
+
+def _permanent(error: BaseException, code: output.Code) -> bool:
+    """Whether starting again cannot help. What an API server refuses may be granted a moment later, when it has caught up."""
+    from handfast.api import status
+
+    if isinstance(error, status.StatusError):
+        return False
+    return code is not output.Code.UNAVAILABLE and getattr(error, "reason", "InternalError") not in _PASSING
+
+
 def report(tie: socket.socket, error: BaseException) -> None:
     """Leave the error, as it is shown, with the supervisor; it may be gone."""
-    lines: dict[str, Any]
-    lines, _code = output.describe(error)
+    described, code = output.describe(error)
+    lines = {**described, "permanent": _permanent(error, code)}
     with contextlib.suppress(OSError):
         tie.send(json.dumps(lines).encode())

@@ -7,7 +7,6 @@ exception: a bootstrap token, which goes over verified TLS only. It does not kno
 
 from __future__ import annotations
 
-import errno
 import json
 import ssl
 from dataclasses import dataclass, field
@@ -18,18 +17,13 @@ import yarl
 
 from handfast import errors
 from handfast.bootstrap import diagnosis, discovery, tokens
-from handfast.client import transport
+from handfast.client import transport, trouble
 from handfast.runtime import tls
 
 _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 3 << 20
 # The longest wait that somebody who may not be trusted can ask for.
 _MAX_RETRY_AFTER: Final = 60
-# X509_V_ERR_*: the two for time, and the two for names.
-_NOT_NOW: Final = frozenset({9, 10})
-_OTHER_NAME: Final = frozenset({62, 64})
-# What OpenSSL says when the peer does not speak TLS.
-_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNEXPECTED_MESSAGE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +66,8 @@ class Answer:
     retry_after: int = 0
 
 
-class Troubled(Exception):
-    """There was no answer."""
-
-    def __init__(self, trouble: diagnosis.Trouble, detail: str = "") -> None:
-        super().__init__(detail)
-        self.trouble = trouble
-        self.detail = detail
+# What is raised without an answer.
+Troubled = trouble.Troubled
 
 
 class Ask(Protocol):
@@ -116,7 +105,7 @@ async def ask(url: str, trust: Trust | Unverified, token: tokens.Token | None = 
                 min(int(wait[:9]), _MAX_RETRY_AFTER) if wait.isascii() and wait.isdecimal() else 0,
             )
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise _troubled(error) from error
+        raise trouble.of(error) from error
 
 
 def _target(url: str) -> yarl.URL:
@@ -142,35 +131,3 @@ async def _body(content: aiohttp.StreamReader) -> bytes:
         if len(found) > _MAX_BYTES:
             raise Troubled(diagnosis.Trouble.NOT_HTTP, f"its answer is larger than {_MAX_BYTES} bytes")
     return bytes(found)
-
-
-def _troubled(error: aiohttp.ClientError | OSError | ValueError) -> Troubled:
-    trouble = diagnosis.Trouble
-    if isinstance(error, TimeoutError):
-        return Troubled(trouble.NO_ANSWER)
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _distrusted(error.certificate_error)
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Troubled(trouble.NAME_NOT_FOUND, error.os_error.strerror or str(error.os_error))
-    if isinstance(error, aiohttp.ClientConnectorError):
-        inner = error.os_error
-        if isinstance(inner, ssl.SSLError):
-            why = inner.reason or "no handshake"
-            return Troubled(trouble.NOT_TLS if why in _NOT_TLS else trouble.UNREACHABLE, why)
-        if inner.errno == errno.ECONNREFUSED:
-            return Troubled(trouble.CONNECTION_REFUSED)
-        return Troubled(trouble.UNREACHABLE, inner.strerror or str(inner))
-    if isinstance(error, UnicodeError):
-        # Python's codec for names in DNS.
-        return Troubled(trouble.NAME_NOT_FOUND, "no name in DNS has this form")
-    if isinstance(error, aiohttp.ClientResponseError | ValueError):
-        return Troubled(trouble.NOT_HTTP, "its answer is not HTTP")
-    return Troubled(trouble.UNREACHABLE, str(error) or type(error).__name__)
-
-
-def _distrusted(error: Exception) -> Troubled:
-    code = getattr(error, "verify_code", 0)
-    why = getattr(error, "verify_message", "") or "it cannot be verified"
-    if code in _NOT_NOW:
-        return Troubled(diagnosis.Trouble.NOT_VALID_NOW, why)
-    return Troubled(diagnosis.Trouble.WRONG_NAME if code in _OTHER_NAME else diagnosis.Trouble.UNTRUSTED, why)

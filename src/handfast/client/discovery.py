@@ -182,8 +182,9 @@ class Discovery:
         same = (
             [] if via is None else [url for url in info.servers if endpoints.of_server(url) == endpoints.of_server(via)]
         )
+        notes = diagnosis.clock_notes(skew)
         if proven and same:
-            return Found(info=info, server=same[0], skew=skew)
+            return Found(info=info, server=same[0], skew=skew, notes=notes)
 
         async def attempt(url: str) -> str:
             for ca in roots:
@@ -193,10 +194,9 @@ class Discovery:
         won, failed = await self.race(merged([*same, *info.servers], [via] if via else []), attempt)
         if won is None or won.value is None:
             raise _most_telling(failed)
-        notes: tuple[str, ...] = ()
         if won.value not in info.servers:
             named = ", ".join(info.servers)
-            notes = (f"none of the servers that the cluster names answers here ({named}); {won.value} is used",)
+            notes += (f"none of the servers that the cluster names answers here ({named}); {won.value} is used",)
         return Found(info=info, server=won.value, skew=skew, notes=notes)
 
     async def login(self, found: Found, token: tokens.Token, *, signs: bool) -> bool:
@@ -254,15 +254,15 @@ class Discovery:
             answer = await self._patiently(url, _request(url), trust)
         except anonymous.Troubled as troubled:
             if troubled.trouble is diagnosis.Trouble.NOT_VALID_NOW and skew is None:
-                skew = await self._skew(url)
+                skew = await self.skew(url)
             raise diagnosis.explain(troubled.trouble, url, troubled.detail, skew, by=_judge(trust)) from None
         refused = diagnosis.answered(answer.code, answer.body, url)
         if refused is not None:
             raise refused
         return discovery.read_config_map(answer.body, url), diagnosis.skew(answer.date, self._clock.now())
 
-    async def _skew(self, url: str) -> datetime.timedelta | None:
-        """Only to tell a person which clock may be wrong."""
+    async def skew(self, url: str) -> datetime.timedelta | None:
+        """How far this machine's clock is ahead of a server's, which nobody vouches for: only to tell which may be wrong."""
         try:
             answer = await self._ask(_request(url), anonymous.UNVERIFIED)
         except anonymous.Troubled:

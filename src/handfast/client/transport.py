@@ -27,7 +27,9 @@ import yarl
 
 from handfast import errors
 from handfast.api import status
+from handfast.bootstrap import diagnosis
 from handfast.client import connection as connections
+from handfast.client import trouble
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, tls
 
@@ -45,6 +47,15 @@ USER_AGENT = f"handfast/0.1 ({platform.system().lower()}/{platform.machine()})"
 
 # Of several reasons for one code, what an answer without a Status most likely means.
 _REASONS = {code: reason for reason, code in reversed(status.CODES.items())} | {409: "Conflict", 410: "Expired"}
+
+
+class Explain(Protocol):
+    """The error for a person whom a server did not answer.
+
+    Without it, it is always Unavailable: whoever runs for long tries again, whatever the cause.
+    """
+
+    async def __call__(self, server: str, met: trouble.Troubled) -> errors.HandfastError: ...
 
 
 class Body(Protocol):
@@ -193,7 +204,9 @@ class Transport:
         user_agent: str = USER_AGENT,
         seconds: float = 30.0,
         max_bytes: int = MAX_BYTES,
+        explain: Explain | None = None,
     ) -> None:
+        self._explain = explain
         self._clock = clock
         self._seconds = seconds
         self._max_bytes = max_bytes
@@ -277,12 +290,16 @@ class Transport:
                         hint="name the API server itself in the kubeconfig",
                     )
                 yield answer
-        except TimeoutError as error:
-            self._unheard("did not answer in time")
-            raise errors.Unavailable(f"{link.base} did not answer in time", reason="Timeout") from error
         except (aiohttp.ClientError, OSError) as error:
-            self._unheard(str(error))
-            raise errors.Unavailable(f"{link.base} cannot be reached: {error}", reason="Unreachable") from error
+            silent = isinstance(error, TimeoutError)
+            self._unheard("did not answer in time" if silent else str(error))
+            met = trouble.of(error)
+            if self._explain is not None:
+                raise await self._explain(link.base, met) from error
+            how = "did not answer in time" if silent else f"cannot be reached: {error}"
+            hint = diagnosis.explain(met.trouble, link.base, met.detail, None).hint
+            reason = "Timeout" if silent else "Unreachable"
+            raise errors.Unavailable(f"{link.base} {how}", reason=reason, hint=hint) from error
         finally:
             link.users -= 1
             await link.left()

@@ -169,6 +169,18 @@ async def test_gives_up_on_one_that_keeps_dying_and_stops_the_rest(world, body, 
     assert gone(world.pids["a"])
 
 
+async def test_one_that_cannot_run_ends_everything_at_once(world):
+    report = {"error": "damaged", "hint": "restore it", "reason": "StoreCorrupt", "permanent": True}
+    says = f"socket.socket(fileno=tie).send(json.dumps({report!r}).encode())\nsys.exit(1)"
+    roles = [world.role("a", SERVES), world.role("b", says)]
+    with pytest.raises(supervisor.Permanent) as caught:
+        await asyncio.wait_for(supervisor.Supervisor(roles, world, QUICK).run(), 10)
+    assert caught.value.message == "the b cannot run, so that everything was stopped: damaged"
+    assert (caught.value.reason, caught.value.hint) == ("StoreCorrupt", "restore it")
+    assert world.told().count("b started") == 1
+    assert gone(world.pids["a"])
+
+
 async def test_one_that_lived_long_enough_is_not_given_up(world):
     old = supervisor.Timing(young=0.0, give_up=2, restart=QUICK.restart, stop=1.0, stop_each=0.5)
     run = asyncio.create_task(supervisor.Supervisor([world.role("a", DIES)], world, old).run())

@@ -272,6 +272,8 @@ def test_clocks_are_named_where_they_may_be_the_cause():
         assert "3h ahead of the server's" in str(diagnosis.with_clock(error, 3 * HOUR).hint)
     for skew in (None, datetime.timedelta(seconds=59)):
         assert "clock" not in str(diagnosis.with_clock(diagnosis.unknown_token(TOKEN), skew).hint)
+        assert diagnosis.clock_notes(skew) == ()
+    assert "3h ahead of the server's" in diagnosis.clock_notes(3 * HOUR)[0]
     other = errors.Refused("x", reason="WrongPin", hint="y")
     assert diagnosis.with_clock(other, 3 * HOUR).hint == "y"
 

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which kubeconfig counts, and what is said when the credential in it is not enough."""
 
+import asyncio
+import datetime
+import email.utils
+import socket
+
 import click
 import pytest
 import structlog
@@ -8,7 +13,9 @@ import structlog
 from handfast import errors
 from handfast.api import status
 from handfast.bootstrap import kubeconfig
-from handfast.cli import connecting
+from handfast.cli import connecting, main, output
+from tests.unit.cli.test_main import everything
+from tests.world import tls_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +101,74 @@ class TestConnected:
             async with connecting.connected(str(tmp_path / "none")):
                 pass
         assert "--kubeconfig" in (refused.value.hint or "")
+
+
+# What a command is given for each of its arguments, where it has any.
+ARGUMENTS = {"names": "x", "name": "x", "which": "abcdef"}
+
+
+def reaching():
+    """Every command that asks an API server by way of a kubeconfig that it was given."""
+    for ctx in everything():
+        named = {parameter.name: parameter for parameter in ctx.command.params}
+        # What a kubeconfig says is shown without asking; refresh asks several servers, and has its own words.
+        if {"kubeconfig", "directory"} <= set(named) and ctx.command_path.split()[1] not in {"kubeconfig", "serve"}:
+            words = [ARGUMENTS[name] for name, each in named.items() if name in ARGUMENTS and each.required]
+            yield [*ctx.command_path.split()[1:], *(words or (["x"] if "names" in named else []))]
+
+
+COMMANDS = [[*words, "abcdef"] if words == ["token", "delete"] else words for words in reaching()]
+
+
+class TestNoAnswer:
+    """Every command tells it as join does: what the trouble is, what to do, and a stable reason."""
+
+    @staticmethod
+    async def run(tmp_path, words, server, ca):
+        text = kubeconfig.render(
+            kubeconfig.Kubeconfig(
+                context="c",
+                cluster=kubeconfig.Cluster(name="c", server=server, certificate_authority_data=ca),
+                user=kubeconfig.User(name="u", token="hunter2"),
+            )
+        )
+        (tmp_path / "k").write_text(text)
+        return await asyncio.to_thread(output.run, main.command, [*words, "--kubeconfig", str(tmp_path / "k")])
+
+    def test_the_sweep_sees_the_commands(self):
+        assert len(COMMANDS) >= 12
+        assert {words[0] for words in COMMANDS} >= {"csr", "token", "node", "ledger", "init"}
+
+    @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+    async def test_nobody_listens(self, words, tmp_path, capsys):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            server = f"https://127.0.0.1:{taken.getsockname()[1]}"
+        assert await self.run(tmp_path, words, server, tls_cluster.Authority().pem) == 3
+        error, hint, reason = capsys.readouterr().err.splitlines()[-3:]
+        assert error == f"error: {server} refuses connections"
+        assert hint.startswith("hint: start the API server there, or check host, port and firewall; server and CA are ")
+        assert reason == "reason: ConnectionRefused"
+
+    @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+    async def test_another_ca(self, words, tmp_path, capsys):
+        async with tls_cluster.listening(
+            tls_cluster.Authority().context(), lambda _: tls_cluster.Reply(200, b"")
+        ) as server:
+            assert await self.run(tmp_path, words, server.url, tls_cluster.Authority().pem) == 1
+        error, hint, reason = capsys.readouterr().err.splitlines()[-3:]
+        assert error.startswith(f"error: {server.url} presents a certificate that is not from a CA of {tmp_path}/k: ")
+        assert "somebody" in hint or "something in between" in hint
+        assert reason == "reason: TLSInterception"
+        assert server.read == b""
+
+    async def test_a_clock_that_differs(self, tmp_path, capsys):
+        ca = tls_cluster.Authority(now=tls_cluster.NOW - datetime.timedelta(days=9))
+        old = ca.context(now=tls_cluster.NOW - datetime.timedelta(days=8), ttl=datetime.timedelta(days=1))
+        date = email.utils.format_datetime(tls_cluster.NOW - datetime.timedelta(days=8), usegmt=True)
+        async with tls_cluster.listening(old, lambda _: tls_cluster.Reply(200, b"", {"Date": date})) as server:
+            assert await self.run(tmp_path, ["csr", "list"], server.url, ca.pem) == 1
+        error, hint, reason = capsys.readouterr().err.splitlines()
+        assert "is not valid by this machine's clock, which is 8d" in error
+        assert "set the clock" in hint
+        assert reason == "reason: ClockSkew"
+        assert b"hunter2" not in server.read

@@ -240,8 +240,8 @@ class TestKubeconfig:
         out, err = capsys.readouterr()
         assert out == ""
         # No line of the client's log beside the error.
-        assert [line.split(":")[0] for line in err.splitlines()] == ["error", "reason"]
-        assert err.splitlines()[-1] == "reason: Unreachable"
+        assert [line.split(":")[0] for line in err.splitlines()] == ["error", "hint", "reason"]
+        assert err.splitlines()[-1] == "reason: ConnectionRefused"
 
 
 @pytest.mark.slow

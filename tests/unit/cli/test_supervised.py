@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 
+import click
 import pytest
 
 from handfast import errors
-from handfast.cli import supervised
+from handfast.api import status
+from handfast.cli import output, supervised
 
 
 def test_without_a_tie_nothing_happens(monkeypatch):
@@ -30,7 +32,7 @@ def test_an_error_is_left_with_the_supervisor_and_goes_on(monkeypatch):
     with ours:
         with pytest.raises(errors.Refused), supervised.tied(theirs.detach()):
             raise errors.Refused("no", reason="Nope", hint="ask")
-        assert json.loads(ours.recv(1000)) == {"error": "no", "hint": "ask", "reason": "Nope"}
+        assert json.loads(ours.recv(1000)) == {"error": "no", "hint": "ask", "reason": "Nope", "permanent": True}
     ties[0].close()
 
 
@@ -38,9 +40,29 @@ def test_a_report_is_what_is_shown():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         supervised.report(theirs, errors.Unavailable("later", reason="Later"))
-        assert json.loads(ours.recv(1000)) == {"error": "later", "reason": "Later"}
+        assert json.loads(ours.recv(1000)) == {"error": "later", "reason": "Later", "permanent": False}
         ours.close()
         supervised.report(theirs, errors.Unavailable("later", reason="Later"))
+
+
+@pytest.mark.parametrize(
+    ("error", "permanent"),
+    [
+        (errors.Refused("damaged", reason="StoreCorrupt"), True),
+        (click.UsageError("no such option"), False),
+        (output.Usage("wrong"), True),
+        (errors.Unavailable("full", reason="NoSpace"), False),
+        (errors.Refused("taken", reason="AddressInUse"), False),
+        (status.StatusError("Forbidden", "not yet"), False),
+        (errors.Misuse("a bug"), False),
+        (ValueError("a bug"), False),
+    ],
+)
+def test_a_report_says_whether_starting_again_can_help(error, permanent):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        supervised.report(theirs, error)
+        assert json.loads(ours.recv(1000))["permanent"] is permanent
 
 
 SCRIPT = """

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
+import email.utils
 
 import msgspec
 import pytest
@@ -118,6 +119,17 @@ class TestByToken:
         found = await by_token(servers, "a")
         assert (found.info, found.server, found.notes) == (INFO, A, ())
         assert servers.asked == [("a", False, False), ("a", True, False)]
+
+    @pytest.mark.parametrize(("seconds", "named"), [(59, False), (61, True), (-7200, True)])
+    async def test_a_clock_that_differs_is_named(self, clock, seconds, named):
+        servers = Servers(clock, a=document(), b=document(), c=document())
+        theirs = clock.now() - datetime.timedelta(seconds=seconds)
+        servers.date = email.utils.format_datetime(theirs, usegmt=True)
+        for typed in ("a", "c"):
+            notes = (await by_token(servers, typed)).notes
+            assert [text.partition(" the server's")[0] for text in notes] == (
+                [f"this machine's clock is {'1m1s ahead of' if seconds > 0 else '2h behind'}"] if named else []
+            )
 
     async def test_without_pins_it_is_fetched_twice_too(self, clock):
         servers = Servers(clock, a=document())

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why there was no answer: the exceptions of sockets, TLS and the HTTP library, as the few troubles that a person is told.
+
+What is said of each is in `bootstrap.diagnosis`. It opens no connection.
+"""
+
+from __future__ import annotations
+
+import errno
+import ssl
+from typing import Final
+
+import aiohttp
+
+from handfast.bootstrap import diagnosis
+
+# X509_V_ERR_*: the two for time, and the two for names.
+_NOT_NOW: Final = frozenset({9, 10})
+_OTHER_NAME: Final = frozenset({62, 64})
+# What OpenSSL says when the peer does not speak TLS.
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNEXPECTED_MESSAGE"})
+
+
+class Troubled(Exception):
+    """There was no answer."""
+
+    def __init__(self, trouble: diagnosis.Trouble, detail: str = "") -> None:
+        super().__init__(detail)
+        self.trouble = trouble
+        self.detail = detail
+
+
+def of(error: aiohttp.ClientError | OSError | ValueError) -> Troubled:
+    """Which of the troubles an exception of the HTTP library is."""
+    trouble = diagnosis.Trouble
+    if isinstance(error, TimeoutError):
+        return Troubled(trouble.NO_ANSWER)
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _distrusted(error.certificate_error)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return Troubled(trouble.NAME_NOT_FOUND, error.os_error.strerror or str(error.os_error))
+    if isinstance(error, aiohttp.ClientConnectorError):
+        inner = error.os_error
+        if isinstance(inner, ssl.SSLError):
+            why = inner.reason or "no handshake"
+            return Troubled(trouble.NOT_TLS if why in _NOT_TLS else trouble.UNREACHABLE, why)
+        if inner.errno == errno.ECONNREFUSED:
+            return Troubled(trouble.CONNECTION_REFUSED)
+        return Troubled(trouble.UNREACHABLE, inner.strerror or str(inner))
+    if isinstance(error, UnicodeError):
+        # Python's codec for names in DNS.
+        return Troubled(trouble.NAME_NOT_FOUND, "no name in DNS has this form")
+    if isinstance(error, aiohttp.ClientResponseError | ValueError):
+        return Troubled(trouble.NOT_HTTP, "its answer is not HTTP")
+    return Troubled(trouble.UNREACHABLE, str(error) or type(error).__name__)
+
+
+def _distrusted(error: Exception) -> Troubled:
+    code = getattr(error, "verify_code", 0)
+    why = getattr(error, "verify_message", "") or "it cannot be verified"
+    if code in _NOT_NOW:
+        return Troubled(diagnosis.Trouble.NOT_VALID_NOW, why)
+    return Troubled(diagnosis.Trouble.WRONG_NAME if code in _OTHER_NAME else diagnosis.Trouble.UNTRUSTED, why)
