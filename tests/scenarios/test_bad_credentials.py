@@ -158,11 +158,13 @@ class TestTokens:
                 answer = await line.rest()
                 assert b"431" in answer.partition(b"\r\n")[0]
         assert (await world.get("/version")).status == 200
-        # As the token of a review it fits into the body, and is no token all the same.
+        # As the token of a review a shorter one fits into the body, and is no token all the same.
         async with wire.line(world.server.address[1], world.admin_context()) as line:
-            body = json.dumps({"spec": {"token": "A" * (1 << 20)}}).encode()
+            body = json.dumps({"spec": {"token": "A" * (60 << 10)}}).encode()
             reply = await line.ask("POST", callers.TOKEN_REVIEWS, body)
             assert reply.json()["status"] == {"user": {}, "error": "invalid bearer token"}
+            body = json.dumps({"spec": {"token": "A" * (1 << 20)}}).encode()
+            assert (await line.ask("POST", callers.TOKEN_REVIEWS, body)).status == 413
 
     async def test_odd_headers(self, world: worlds.World) -> None:
         it = await self.forger(world)

@@ -195,12 +195,12 @@ async def test_too_deep(world: worlds.World) -> None:
     await refusals.refused(
         world,
         [
-            *(create(deep(levels), says) for levels in (128, 129, 500, 100_000)),
+            *(create(deep(levels), says) for levels in (128, 129, 500, 29_000)),
             create(deep(128, b'{"a":', b"}"), says),
-            create(deep(200_000, b'{"a":', b"}"), says),
+            create(deep(29_000, b'{"a":', b"}"), says),
             *(
                 Row("PATCH", CONFIG_MAPS + "/x", deep(levels, b'{"a":', b"}"), 400, "", media)
-                for levels in (150, 900, 100_000)
+                for levels in (150, 900, 29_000)
                 for media in (MERGE, STRATEGIC)
             ),
             Row(

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 EVENTS = "/api/v1/namespaces/default/events"
+PODS = "/api/v1/namespaces/default/pods"
 KIB, MIB = 1 << 10, 1 << 20
 LONG = 1_500_000
 
@@ -168,3 +169,29 @@ async def test_short_patches_cannot_make_long_events(world: worlds.World) -> Non
         headers={"Content-Type": "application/json-patch+json"},
     )
     assert (answer.status, "the kind Event may have 131072" in answer.message) == (413, True), answer.body
+
+
+async def test_deletes_that_write_are_paid_for(world: worlds.World) -> None:
+    """Each choice of what becomes of dependents writes the object anew."""
+    await world.ensure_service_account("default")
+    assert (await world.request("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})).status == 201
+    uid = (await world.get("/api/v1/nodes/n1")).json()["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid, "controller": True}
+    mirror = {
+        "metadata": {
+            "name": "m",
+            "annotations": {"kubernetes.io/config.mirror": "x"},
+            "ownerReferences": [owner],
+        },
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i", "args": ["x" * (900 << 10)]}]},
+    }
+    context = world.context_for("system:node:n1", "system:nodes")
+    made = await world.request("POST", PODS, msgspec.json.encode(mirror), context=context)
+    assert made.status == 201, made.body
+    for number in range(100):
+        policy = ("Foreground", "Orphan")[number % 2]
+        answer = await world.request("DELETE", f"{PODS}/m?propagationPolicy={policy}", context=context)
+        if answer.status != 200:
+            break
+    assert (answer.status, number) == (429, 35)
+    assert "one node may send or write 32 MiB at once" in answer.message

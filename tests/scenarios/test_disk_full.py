@@ -129,6 +129,9 @@ async def test_deletes_make_room_on_a_full_disk(small_disk: pathlib.Path, tmp_pa
             # A deletion of several steps, of which the first two are updates.
             assert (await world.request("DELETE", f"{PATH}/held")).status == 200
             held = (await world.get(f"{PATH}/held")).json()
+            # What is no step of it is refused: else whoever has one such object could use the reserve up.
+            touched = {**held, "metadata": {**held["metadata"], "annotations": {"a": "b"}}}
+            assert (await world.request("PUT", f"{PATH}/held", touched)).status == 503
             assert held["metadata"].pop("finalizers")
             assert (await world.request("PUT", f"{PATH}/held", held)).status == 200
             assert (await world.get(f"{PATH}/held")).status == 404

@@ -155,3 +155,18 @@ async def test_over_the_bound_large_reads_are_refused_and_nothing_else_is(tmp_pa
         ).status == 200
         assert (await world.request("DELETE", CONFIG_MAPS)).status == 200
         assert (await world.get(CONFIG_MAPS)).json()["items"] == []
+
+
+async def test_a_list_of_the_past_counts_with_all_it_holds(tmp_path: pathlib.Path) -> None:
+    """Its objects are copies of its own: the present is held once for everybody."""
+    async with worlds.world(tmp_path / "d", limits=limits.Limits(unread_per_user_bytes=1 * MIB)) as world:
+        for name in ("a", "b", "c"):
+            made = await world.create_config_map(name, text="x" * (500 << 10))
+        past = f"{CONFIG_MAPS}?resourceVersion={made['metadata']['resourceVersion']}&resourceVersionMatch=Exact"
+        unread = world.server.listener.unread
+        refused = await world.get(past)
+        assert (refused.status, refused.reason) == (429, "TooManyRequests")
+        assert unread.held() == 0
+        assert len((await world.get(f"{past}&limit=1")).json()["items"]) == 1
+        assert len((await world.get(CONFIG_MAPS)).json()["items"]) == 3
+        assert unread.held() == 0

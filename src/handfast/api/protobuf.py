@@ -84,8 +84,8 @@ class _Reader:
     def __init__(self) -> None:
         self.left = MAX_FIELDS
 
-    def spend(self) -> None:
-        self.left -= 1
+    def spend(self, count: int = 1) -> None:
+        self.left -= count
         if self.left < 0:
             raise _refuse(f"the object has more than {MAX_FIELDS} fields")
 
@@ -189,8 +189,11 @@ class _Reader:
                 content = _bytes(wire, value, field)
         if not content:
             return _NULL
+        text = bytes(content)
+        # What may be values counts like fields: they are read in one step, however many there are.
+        self.spend(text.count(b",") + text.count(b"{") + text.count(b"["))
         try:
-            decoded = msgspec.json.decode(content)
+            decoded = msgspec.json.decode(text)
         except (ValueError, RecursionError):
             raise _refuse(f"field {field.proto_name} does not hold JSON") from None
         return _NULL if decoded is None else decoded

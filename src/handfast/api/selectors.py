@@ -96,13 +96,21 @@ class LabelSelector:
 
 
 EVERYTHING = LabelSelector()
+MAX_REQUIREMENTS = 64
+MAX_WORDS = 1000
 
 
 def parse_labels(text: str) -> LabelSelector:
     """The selector that a `labelSelector` parameter says; 400 with Kubernetes' text if it says none."""
     if not text:
         return EVERYTHING
-    return _selector(list(_LabelParser(text).requirements()))
+    # Every open watch compares them with every change.
+    if text.count(",") >= MAX_WORDS:
+        raise status.bad_request(f"unable to parse requirement: there are more than {MAX_WORDS} terms and values")
+    found = _selector(list(_LabelParser(text).requirements()))
+    if len(found.requirements) > MAX_REQUIREMENTS:
+        raise status.bad_request(f"unable to parse requirement: there are more than {MAX_REQUIREMENTS} terms")
+    return found
 
 
 def _selector(requirements: Sequence[Requirement]) -> LabelSelector:

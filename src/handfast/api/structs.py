@@ -91,6 +91,11 @@ def check(message_name: str, document: Any) -> Findings:
     return walk(message_name, document)
 
 
+def ready(message_name: str) -> None:
+    """Make the type of a message now: whoever hands documents to another thread does so first, for both use it then."""
+    _struct(message_name)
+
+
 def walk(message_name: str, document: Any) -> Findings:
     """The same judgement by hand, with everything there is to say."""
     message = schema.message(message_name)

@@ -62,4 +62,5 @@ class Call(msgspec.Struct):
         """
         if not self.is_heavy or self.aside is None:
             return do(*arguments)
-        return await self.aside.run(self.user.name, do, *arguments)
+        # Whoever acts as others pays for it.
+        return await self.aside.run((self.impersonator or self.user).name, do, *arguments)

@@ -271,6 +271,12 @@ class Connection(web.RequestHandler):
             self._unread.note(self, self._uncounted)
             self._uncounted = 0
 
+    def keep(self, size: int) -> None:
+        """The answer that is being made holds so much. See `unread`."""
+        if size != self.kept:
+            self.kept = size
+            self._unread.hold(self)
+
     def admit(self) -> None:
         """A large answer, which may still be refused, is about to begin: 429 if too much is unread."""
         self._unread.admit(self)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from handfast.api import decode, kinds, objects, status
-from handfast.apiserver import admission, admitting, bodies, call, envelope, standing, states, storage, turns, writes
+from handfast.apiserver import admission, admitting, bodies, call, standing, states, storage, turns, writes
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -124,14 +124,15 @@ class Deleter:
             if asked.info.subresource != "eviction":
                 await self._admit(asked, kind, old, wanted)
             marked = await asked.work(self._marked, kind, old, wanted)
+            gone = marked is None or writes.is_finished(kind, marked)
+            prepared = None if gone else await asked.work(self._storage.prepare, kind, marked, found)
             self._standing.require(asked)
-            dry = wanted.dry_run
             try:
-                if marked is None or writes.is_finished(kind, marked):
-                    return (found if dry else await self._storage.delete(kind, found)), True
-                if dry:
-                    return states.Item(namespace, name, found.version, envelope.encode_document(marked)), False
-                return await self._storage.replace(kind, marked, found), False
+                if prepared is None:
+                    return (found if wanted.dry_run else await self._storage.delete(kind, found)), True
+                if wanted.dry_run:
+                    return states.Item(namespace, name, found.version, prepared.payload), False
+                return await self._storage.write(prepared, asked.charge), False
             except protocol.Mismatch:
                 continue
         raise status.conflict(kind.plural, kind.group, name)

@@ -87,10 +87,12 @@ def selection(kind: kinds.Kind, info: request.RequestInfo) -> Selection:
         field_text = f"{field_text},metadata.name={info.name}" if field_text else f"metadata.name={info.name}"
     if not label_text and not field_text:
         return _EVERYTHING
-    return _selection(kind.selectable_items, label_text, field_text)
+    if len(label_text) + len(field_text) > _REMEMBERED_LENGTH:
+        # Not remembered: they are for filling memory.
+        return _selection(kind.selectable_items, label_text, field_text)
+    return _remembered(kind.selectable_items, label_text, field_text)
 
 
-@functools.lru_cache(maxsize=1024)
 def _selection(selectable: tuple[tuple[str, str], ...], label_text: str, field_text: str) -> Selection:
     labels = selectors.parse_labels(label_text)
     fields = selectors.parse_fields(field_text)
@@ -101,6 +103,10 @@ def _selection(selectable: tuple[tuple[str, str], ...], label_text: str, field_t
             raise status.bad_request(_unknown_field(name, has_own=bool(known)))
     # All of the kind's fields or none: an item keeps them once they were asked for.
     return Selection(labels, fields, selectable if own else ())
+
+
+_REMEMBERED_LENGTH = 512
+_remembered = functools.lru_cache(maxsize=1024)(_selection)
 
 
 _EVERYTHING = Selection(selectors.parse_labels(""), selectors.parse_fields(""), ())

@@ -31,6 +31,8 @@ from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
 CHUNK = 256 << 10
+# States of the past that are read in one step: each may be of 1.5 MB.
+_PAST_AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,14 @@ class Reader:
             raise status.not_found(kind.plural, kind.group, info.name)
         return item
 
-    async def page(self, kind: kinds.Kind, namespace: str, asked: options.ListOptions) -> Page:
-        """The page a list asks for."""
+    async def page(
+        self, kind: kinds.Kind, namespace: str, asked: options.ListOptions, connection: connection_module.Connection
+    ) -> Page:
+        """The page a list asks for. What it holds that nobody else does, states of the past, is kept for `connection`."""
         if asked.continues is not None:
-            return await self._continued(kind, namespace, asked, asked.continues)
+            return await self._continued(kind, namespace, asked, asked.continues, connection)
         if asked.match == options.EXACT and asked.version is not None:
-            return await self._history(kind, namespace, asked, asked.version, "")
+            return await self._history(kind, namespace, asked, asked.version, "", connection)
         await self._wait(asked.version)
         return await self._memory(kind, namespace, asked, None)
 
@@ -76,7 +80,12 @@ class Reader:
             await watch.reach(self._replica, version, self._clock)
 
     async def _continued(
-        self, kind: kinds.Kind, namespace: str, asked: options.ListOptions, token: options.Continue
+        self,
+        kind: kinds.Kind,
+        namespace: str,
+        asked: options.ListOptions,
+        token: options.Continue,
+        connection: connection_module.Connection,
     ) -> Page:
         await self._replica.fresh()
         collection = self._replica.collection(kind.prefix)
@@ -84,7 +93,7 @@ class Reader:
         if token.rv == options.INCONSISTENT or collection.changed <= token.rv <= self._replica.version:
             return await self._memory(kind, namespace, asked, last, version=max(token.rv, 0))
         try:
-            return await self._history(kind, namespace, asked, token.rv, token.start)
+            return await self._history(kind, namespace, asked, token.rv, token.start, connection)
         except status.StatusError as error:
             if error.reason != "Expired":
                 raise
@@ -147,17 +156,33 @@ class Reader:
         return found
 
     async def _history(
-        self, kind: kinds.Kind, namespace: str, asked: options.ListOptions, version: int, start: str
+        self,
+        kind: kinds.Kind,
+        namespace: str,
+        asked: options.ListOptions,
+        version: int,
+        start: str,
+        connection: connection_module.Connection,
     ) -> Page:
         found: list[states.Item] = []
+        kept = 0
+        connection.admit()
         after = kind.prefix + start if start else ""
         more = True
         try:
             while more and (not asked.limit or len(found) <= asked.limit):
-                items, more = await self._storage.page_at(kind, version, namespace, after, asked.limit or 1000)
-                found.extend(items if asked.selection.everything else await self._matching(items, asked.selection))
+                most = min(asked.limit or _PAST_AT_ONCE, _PAST_AT_ONCE)
+                items, more = await self._storage.page_at(kind, version, namespace, after, most)
                 if items:
                     after = kind.key(items[-1].namespace, items[-1].name)
+                if not asked.selection.everything:
+                    items = await self._matching(items, asked.selection)
+                found.extend(items)
+                # Copies of its own, unlike the present: with many such lists they would fill the memory.
+                kept += sum(len(item.body) for item in items)
+                connection.keep(kept)
+                connection.admit()
+                await self._clock.sleep(0)
         except protocol.Compacted:
             raise status.expired(f"The resourceVersion for the provided list is too old: {version}") from None
         except protocol.FutureRevision:

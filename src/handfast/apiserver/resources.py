@@ -14,7 +14,7 @@ from typing import Any, cast
 import aiohttp
 import msgspec
 
-from handfast.api import bounds, decode, definitions, kinds, objects, status
+from handfast.api import bounds, decode, definitions, kinds, objects, status, structs, structural
 from handfast.apiserver import (
     answers,
     bodies,
@@ -178,8 +178,12 @@ class Resources:
     async def _list(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         shape = self._shape(asked, kind)
         wanted = options.parse(kind, asked.info, watch=False)
-        page = await self._reader.page(kind, asked.info.space(kind), wanted)
-        return await self._reader.send(asked.http, page, shape)
+        connection = cast("connection_module.Connection", asked.http.protocol)
+        try:
+            page = await self._reader.page(kind, asked.info.space(kind), wanted, connection)
+            return await self._reader.send(asked.http, page, shape)
+        finally:
+            connection.keep(0)
 
     async def _watch(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         # Events are written as chunks, which neither the answer to a HEAD nor HTTP/1.0 can carry.
@@ -265,7 +269,12 @@ class Resources:
     async def _delete_collection(self, asked: call.Call, kind: kinds.Kind) -> answers.Response:
         body = await self._body(asked, kind)
         wanted = deletes.parse_options(asked, body)
-        page = await self._reader.page(kind, asked.info.space(kind), options.parse(kind, asked.info, watch=False))
+        wanted_items = options.parse(kind, asked.info, watch=False)
+        connection = cast("connection_module.Connection", asked.http.protocol)
+        try:
+            page = await self._reader.page(kind, asked.info.space(kind), wanted_items, connection)
+        finally:
+            connection.keep(0)
         items = list(page.items)
         await self._deleter.delete_collection(asked, kind, items, wanted)
         shape = self._shape(asked, kind)
@@ -281,6 +290,8 @@ async def _require_bounded(asked: call.Call, kind: kinds.Kind, body: bytes) -> N
         asked.is_heavy = True
     else:
         asked.weigh(body)
+    if asked.is_heavy:
+        structs.ready(kind.message or structural.OBJECT_META)
     if asked.is_heavy and media != decode.PROTOBUF:
         most, what = _most(asked.info, kind, media)
         bounds.require(await asked.work(bounds.values, body, most), most, what)

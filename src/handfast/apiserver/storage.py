@@ -7,7 +7,8 @@ bring a checked document and the item it replaces.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -37,6 +38,29 @@ def _says_the_same(one: bytes, other: bytes) -> bool:
     return bool(first == second) and _canonical(first) == _canonical(second)
 
 
+class _Leaving(msgspec.Struct):
+    deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
+    finalizers: list[str] | None = None
+
+
+class _Left(msgspec.Struct):
+    """Of an object only what says whether it is on its way out."""
+
+    metadata: _Leaving
+
+
+_left = msgspec.json.Decoder(_Left).decode
+
+
+def _removes(metadata: Mapping[str, Any], size: int, old: states.Item) -> bool:
+    """Whether a new state of something that is being deleted is a step of that, and no larger but for the mark."""
+    before = _left(old.body).metadata
+    if before.deletion_timestamp is None:
+        return size <= len(old.body) + _MARK_BYTES
+    fewer = len(metadata.get("finalizers") or ()) < len(before.finalizers or ())
+    return fewer and size < len(old.body)
+
+
 class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A write that is ready: what to store where, and in place of which state."""
 
@@ -47,7 +71,8 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     old: states.Item | None
     is_changed: bool = True
-    is_deleting: bool = False
+    # Also done on a full disk: what is being deleted gets its mark, or loses a finalizer.
+    is_removing: bool = False
 
 
 class Storage:
@@ -94,7 +119,8 @@ class Storage:
             return Prepared(namespace, name, payload, "", b"", old, is_changed=False)
         key = kind.key(namespace, name)
         value = self._envelopes.wrap(key, kind.storage_api_version, payload)
-        return Prepared(namespace, name, payload, key, value, old, is_deleting="deletionTimestamp" in metadata)
+        is_removing = old is not None and "deletionTimestamp" in metadata and _removes(metadata, len(payload), old)
+        return Prepared(namespace, name, payload, key, value, old, is_removing=is_removing)
 
     async def write(self, prepared: Prepared, charge: limits.Charge | None = None) -> states.Item:
         """The object as it is stored now, paid for by `charge`; the old item itself if nothing changed.
@@ -110,8 +136,7 @@ class Storage:
             writing = self._store.create(prepared.key, prepared.value)
         else:
             expected = old.version - self._store.epoch_offset
-            # On a full disk, too, what is being deleted gets its mark, and loses its finalizers.
-            removing = prepared.is_deleting and len(prepared.payload) <= len(old.body) + _MARK_BYTES
+            removing = prepared.is_removing
             writing = self._store.update(prepared.key, prepared.value, expected=expected, removing=removing)
         revision = await self._write(writing)
         return states.Item(prepared.namespace, prepared.name, revision + self._store.epoch_offset, prepared.payload)

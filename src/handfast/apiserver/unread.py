@@ -122,6 +122,13 @@ class Unread:
 
     def note(self, connection: Held, coming: int) -> None:
         """So much is about to be written to the connection."""
+        self.hold(connection, coming)
+        # 3. an answer that cannot be refused
+        if not self._limits.lifted and self._is_over(connection.user, _MORE):
+            self._relieve(connection.user, _MORE, self._clock.monotonic())
+
+    def hold(self, connection: Held, coming: int = 0) -> None:
+        """Count what the connection keeps now, of an answer that may still be refused: see `admit`."""
         transport = connection.transport
         if transport is None:
             return
@@ -134,9 +141,6 @@ class Unread:
             self._count(entry, 0)
             entry.user = connection.user
         self._measure(connection, entry, coming)
-        # 3. an answer that cannot be refused
-        if not self._limits.lifted and self._is_over(entry.user, _MORE):
-            self._relieve(entry.user, _MORE, self._clock.monotonic())
 
     def forget(self, connection: Held) -> None:
         """The connection is gone, and what it held with it."""

@@ -129,6 +129,11 @@ class Grants:
                         yield found
 
 
+def size(rules: Collection[rbac.PolicyRule]) -> int:
+    """How many permissions the rules of a role are taken apart into; one at least, since a role is one entry."""
+    return max(1, sum(rule.size for rule in _budgeted(rules)[0]))
+
+
 def _keys(rule: rbac.PolicyRule) -> Iterator[tuple[str, str, str]]:
     for verb in rule.verbs:
         for group in rule.api_groups:

@@ -14,6 +14,9 @@ from handfast.rules import decision, rbac_grants
 
 # Up to so many roles, comparing takes about a microsecond; above, a table of one's own is worth its memory.
 CROWD = 64
+# Permissions in all such tables together. Above, holders do without: whoever may write roles and bindings could otherwise have
+# a table of thousands made for each of thousands. It takes some 25 ms to fill.
+BUDGET = 50_000
 
 
 class Held:

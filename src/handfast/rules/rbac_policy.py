@@ -67,6 +67,9 @@ class Policy:
         self._missing: dict[str, str] = {}
         # Role -> those of its holders that have a table of their own.
         self._crowded: dict[str, set[rbac_holders.Held]] = {}
+        # Role -> its permissions taken apart; and how many there are in all tables of that sort.
+        self._sizes: dict[str, int] = {}
+        self._apart = 0
         # Callers ask the same few things over and over. Any change of the policy forgets every answer.
         self._answers: dict[access.Attributes, decision.Approve] = {}
 
@@ -85,10 +88,18 @@ class Policy:
             self._missing[role] = _not_found(role)
 
     def _change(self, role: str, rules: tuple[rbac.PolicyRule, ...] | None) -> None:
+        size = rbac_grants.size(rules or ())
+        more = size - self._sizes.get(role, 1)
+        if self._apart + len(self._crowded.get(role, ())) * more > rbac_holders.BUDGET:
+            for held in tuple(self._crowded.get(role, ())):
+                self._do_without(held)
+        tables = [held.own for held in self._crowded.get(role, ()) if held.own is not None]
+        self._apart += len(tables) * more
         before = self._roles.pop(role, ())
+        self._sizes.pop(role, None)
         if rules is not None:
             self._roles[role] = rules
-        tables = [held.own for held in self._crowded.get(role, ()) if held.own is not None]
+            self._sizes[role] = size
         for grants in (self._grants, *tables):
             grants.remove(role, before)
             grants.add(role, rules or ())
@@ -153,6 +164,11 @@ class Policy:
             new = list(held.roles)
         else:
             return
+        more = sum(self._sizes.get(name, 1) for name in new)
+        if self._apart + more > rbac_holders.BUDGET:
+            self._do_without(held)
+            return
+        self._apart += more
         for name in new:
             held.own.add(name, self._roles.get(name, ()))
             self._crowded.setdefault(name, set()).add(held)
@@ -161,6 +177,17 @@ class Policy:
         if held.own is None:
             return
         held.own.remove(role, self._roles.get(role, ()))
+        self._leave_crowd(held, role)
+
+    def _do_without(self, held: rbac_holders.Held) -> None:
+        """Have a holder do without a table of its own: its roles are compared instead, which takes longer."""
+        held.own = None
+        for name in held.roles:
+            if held in self._crowded.get(name, ()):
+                self._leave_crowd(held, name)
+
+    def _leave_crowd(self, held: rbac_holders.Held, role: str) -> None:
+        self._apart -= self._sizes.get(role, 1)
         self._crowded[role].discard(held)
         if not self._crowded[role]:
             del self._crowded[role]

@@ -27,6 +27,9 @@ _WAITING = 256
 _SWITCH_SECONDS = 0.001
 
 
+_BUSY = "too much heavy work waits already, please try again later"
+
+
 class Busy(errors.Unavailable):
     """So much waits already that one more piece is refused; nothing was done."""
 
@@ -44,14 +47,26 @@ class Aside:
 
     async def run(self, owner: str, do: Callable[..., T], *arguments: Any) -> T:
         """What `do` returns or raises. `Busy`, at once, if too much waits."""
-        mine = self._waiting.get(owner)
-        if self._count >= _WAITING or (mine is not None and len(mine) >= _WAITING_OF_ONE):
-            raise Busy("too much heavy work waits already, please try again later")
+        mine = self._waiting.get(owner, ())
+        if len(mine) >= _WAITING_OF_ONE or (self._count >= _WAITING and not self._make_room(len(mine))):
+            raise Busy(_BUSY)
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(owner, deque()).append((done, functools.partial(do, *arguments)))
         self._count += 1
         self._next()
         return await done
+
+    def _make_room(self, waiting: int) -> bool:
+        """Have the newest piece of whoever has most give way to one who has `waiting` of them, and fewer."""
+        owner = max(self._waiting, key=lambda each: len(self._waiting[each]))
+        pieces = self._waiting[owner]
+        if len(pieces) <= waiting + 1:
+            return False
+        done, _ = pieces.pop()
+        self._count -= 1
+        if not done.done():
+            done.set_exception(Busy(_BUSY))
+        return True
 
     def close(self) -> None:
         """Wait for nothing: what is being done ends by itself."""

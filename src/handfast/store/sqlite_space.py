@@ -154,6 +154,8 @@ class Space:
 
     def _reserved(self) -> int:
         try:
-            return self._file.stat().st_size
+            found = self._file.stat()
+            # A copy of it may be all holes, which keep no room.
+            return min(found.st_size, found.st_blocks * 512)
         except OSError:
             return 0

@@ -186,6 +186,14 @@ def test_managed_fields_are_raw_json():
     assert metadata(delimited(17, entry)) == {"metadata": {"managedFields": [{"fieldsV1": {"f:data": {}}}]}}
 
 
+def test_values_of_raw_json_count_like_fields():
+    """In one entry or in many: they are read in one step."""
+    entry = delimited(17, delimited(7, delimited(1, b"[" + b"{}," * 20_000 + b"{}]")))
+    with pytest.raises(status.StatusError, match="more than 50000 fields"):
+        metadata(entry * 2)
+    assert len(metadata(entry)["metadata"]["managedFields"][0]["fieldsV1"]) == 20_001
+
+
 def test_unknown_fields_of_every_wire_type_are_skipped():
     unknown = integer(900, 1) + delimited(901, b"x") + varint(902 << 3 | 1) + bytes(8) + varint(903 << 3 | 5) + bytes(4)
     assert read("ConfigMap", unknown + delimited(1, delimited(1, b"a") + unknown)) == {"metadata": {"name": "a"}}

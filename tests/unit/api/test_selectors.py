@@ -224,3 +224,21 @@ def test_exact_field():
     assert selector.requires_exact("metadata.name") == "a"
     assert selector.requires_exact("metadata.namespace") is None
     assert selector.requires_exact("type") is None
+
+
+def test_a_label_selector_is_bounded() -> None:
+    within = ",".join(f"!k{number}" for number in range(selectors.MAX_REQUIREMENTS))
+    assert len(selectors.parse_labels(within).requirements) == 64
+    with pytest.raises(status.StatusError, match="more than 64 terms"):
+        selectors.parse_labels(within + ",!more")
+    values = ",".join(f"v{number}" for number in range(selectors.MAX_WORDS))
+    assert len(selectors.parse_labels(f"a in ({values})").requirements[0].values) == 1000
+    with pytest.raises(status.StatusError, match="more than 1000 terms and values"):
+        selectors.parse_labels(f"a in ({values},more)")
+
+
+def test_a_field_selector_is_bounded() -> None:
+    within = ",".join(f"f{number}=v" for number in range(selectors.MAX_TERMS))
+    assert len(selectors.parse_fields(within).terms) == 128
+    with pytest.raises(status.StatusError, match="more than 128 terms"):
+        selectors.parse_fields(within + ",g=v")

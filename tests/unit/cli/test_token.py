@@ -179,7 +179,7 @@ class TestCreate:
                 ["--usages", "foo"],
                 "invalid bootstrap token usage string: foo, valid usage options: signing,authentication",
             ),
-            (["--usages", ""], '--usages: the value is empty'),
+            (["--usages", ""], "--usages: the value is empty"),
             (["--usages", ","], '--usages: the value "" is empty'),
             (
                 ["--usages", "signing", "--groups", GROUP],

@@ -403,3 +403,28 @@ def test_rules_for(policy: rbac_policy.Policy):
     assert policy.rules_for("u", ("g",), "ns") == list(rbac.parse([READ_PODS, METRICS, writing]))
     assert policy.rules_for("u", (), "ns") == list(rbac.parse([READ_PODS, writing]))
     assert policy.rules_for("u", (), "other") == []
+
+
+def test_tables_of_their_own_have_a_budget(policy: rbac_policy.Policy):
+    """Who may write roles and bindings cannot have a large table made for each of many holders; the answers stay the same."""
+    people = [f"u{number}" for number in range(40)]
+    for number in range(rbac_holders.CROWD + 1):
+        policy.set_role("", f"r{number}", on_secret(number))
+        policy.set_binding("", f"b{number}", binding("ClusterRole", f"r{number}", *map(user, people)))
+    assert vars(policy)["_apart"] == 40 * (rbac_holders.CROWD + 1)
+    names = [f"s{number}" for number in range(4000)]
+    large = {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": names}]}
+    # By a binding: the first twelve have room for it.
+    policy.set_role("", "large", large)
+    policy.set_binding("", "large", binding("ClusterRole", "large", *map(user, people)))
+    assert 0 < vars(policy)["_apart"] <= rbac_holders.BUDGET
+    # By a role that grows.
+    policy.set_role("", "r0", large)
+    assert 0 <= vars(policy)["_apart"] <= rbac_holders.BUDGET
+    for who in people:
+        assert allowed(policy, asked(who, plural="pods", name="s3999"))
+        assert allowed(policy, read_secret(7, who))
+        assert not allowed(policy, read_secret(0, who))
+    for name in ("large", *(f"b{number}" for number in range(rbac_holders.CROWD + 1))):
+        policy.remove_binding("", name)
+    assert (vars(policy)["_apart"], vars(policy)["_crowded"]) == (0, {})

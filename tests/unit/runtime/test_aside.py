@@ -94,14 +94,28 @@ async def test_one_owner_cannot_fill_it(aside: aside_module.Aside) -> None:
     await asyncio.sleep(0)
     with pytest.raises(aside_module.Busy):
         await aside.run("a", int)
-    # Others are not concerned, until all of them together are too many.
+    # Others are not concerned. Where all of them together are too many, who has most gives way.
     others = [asyncio.ensure_future(aside.run(str(index), int)) for index in range(240)]
+    await asyncio.sleep(0)
+    newcomer = asyncio.ensure_future(aside.run("z", int))
+    await asyncio.sleep(0)
+    with pytest.raises(aside_module.Busy):
+        await mine.pop()
+    held.end.set()
+    await asyncio.gather(first, *mine, *others, newcomer)
+    assert await aside.run("a", int) == 0
+
+
+async def test_where_all_have_the_same_the_newcomer_is_refused(aside: aside_module.Aside) -> None:
+    held = Held()
+    first = asyncio.ensure_future(aside.run("a", held))
+    await asyncio.sleep(0)
+    others = [asyncio.ensure_future(aside.run(str(index), int)) for index in range(256)]
     await asyncio.sleep(0)
     with pytest.raises(aside_module.Busy):
         await aside.run("z", int)
     held.end.set()
-    await asyncio.gather(first, *mine, *others)
-    assert await aside.run("a", int) == 0
+    await asyncio.gather(first, *others)
 
 
 def test_threads_step_aside_soon() -> None:
