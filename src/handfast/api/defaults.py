@@ -295,6 +295,12 @@ def _definition(document: dict[str, Any]) -> None:
         _put(service, "port", 443)
 
 
+def _certificatesigningrequest(document: dict[str, Any]) -> None:
+    # As Kubernetes writes it: who reads `status.conditions` finds at least an object to read it of.
+    if document.get("status") is None:
+        document["status"] = {}
+
+
 _DEFAULTS: Mapping[tuple[str, str], Callable[[dict[str, Any]], None]] = {
     ("", "namespaces"): _namespace,
     ("", "secrets"): _secret,
@@ -306,6 +312,7 @@ _DEFAULTS: Mapping[tuple[str, str], Callable[[dict[str, Any]], None]] = {
     ("", "persistentvolumeclaims"): _persistentvolumeclaim,
     ("", "replicationcontrollers"): _replicationcontroller,
     ("discovery.k8s.io", "endpointslices"): _endpointslice,
+    ("certificates.k8s.io", "certificatesigningrequests"): _certificatesigningrequest,
     (_RBAC, "rolebindings"): _binding,
     (_RBAC, "clusterrolebindings"): _binding,
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): _mutating_webhooks,
