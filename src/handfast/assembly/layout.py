@@ -67,6 +67,11 @@ class Layout:
         return self.root / "controllers.conf"
 
     @property
+    def first_token(self) -> pathlib.Path:
+        """Of a first start whose output is no terminal: the token that was made."""
+        return self.root / "first-token"
+
+    @property
     def encryption_key(self) -> pathlib.Path:
         return self.root / "encryption.key"
 

@@ -71,6 +71,7 @@ def create(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: 
     """
     import asyncio
 
+    from handfast.api import objects
     from handfast.bootstrap import token_limits, token_views
     from handfast.runtime import clock
 
@@ -84,9 +85,11 @@ def create(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: 
         output.result(token_views.documents([found], form))
     else:
         output.result(command_line or view.token.text)
-    if view.expires is None and "authentication" in view.usages:
+    # Whoever gives it away should know what it is worth; a script is told only of what has no end.
+    if "authentication" in view.usages and (view.expires is None or output.to_terminal()):
         limited = view.limits != token_limits.Limits()
-        output.warn(token_input.holder_warning(view.token.id, "", limited=limited))
+        until = "" if view.expires is None else objects.timestamp(view.expires)
+        output.warn(token_input.holder_warning(view.token.id, until, limited=limited))
 
 
 def _document(asked: dict[str, Any], now: datetime.datetime) -> objects.Document:

@@ -2,7 +2,8 @@
 """`handfast up`: start a control plane here, say where it is, and keep it running. It does not serve: children do.
 
 What it prints in plain text is for a person at a terminal. Elsewhere it goes to the log of a service, which more people
-read than may join machines: there no token is printed, and none is made that nobody would be told.
+read than may join machines: there no token is printed. One that was made is written to a file for its owner alone, and
+the log names the file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import click
 
+from handfast import errors
 from handfast.assembly import config, endpoints, layout, up
 from handfast.cli import output, settings, token_input
 from handfast.runtime import files
@@ -26,6 +28,8 @@ class _Console:
 
     place: layout.Layout
     form: str
+    # Whether whoever started it brought the token along.
+    given: bool = False
     # What `handfast init` said, if it did something.
     first: dict[str, Any] = field(default_factory=dict)
 
@@ -43,6 +47,22 @@ class _Console:
         self.first = json.loads(printed)
         if self.first["objects"]:
             output.event("info", "created what machines need to join", objects=len(self.first["objects"]))
+        if self.first.get("token") and self._is_hidden() and not self.given:
+            self._keep()
+
+    def _is_hidden(self) -> bool:
+        return self.form == "text" and not output.to_terminal()
+
+    def _keep(self) -> None:
+        """The token, in a file instead of in a log; without it another can be made."""
+        path = self.place.first_token
+        try:
+            files.write_atomically(path, f"{self.first['token']}\n".encode("ascii"))
+        except errors.HandfastError as error:
+            output.event("warning", f"the first token was not written: {error.message}", reason=error.reason)
+            del self.first["joinCommand"]
+        else:
+            output.event("info", "the first token was made, and written to a file", path=str(path), mode="0600")
 
     def ready(self, found: endpoints.Endpoints) -> None:
         # Whoever started it may have stopped reading. That is no reason to stop serving.
@@ -83,7 +103,8 @@ class _Console:
         if output.to_terminal():
             return f"To join a machine, there:\n\n  {command}\n\n"
         hidden = command.replace(f"--token {self.first['token']}", "--token-file FILE")
-        return f"To join a machine, there, with the token that was given in FILE:\n\n  {hidden}\n\n"
+        where = "that was given" if self.given else f"that is in {self.place.first_token} here"
+        return f"To join a machine, there, with the token {where} in FILE:\n\n  {hidden}\n\n"
 
 
 @click.command(name="up", short_help="Start a control plane here and keep it running.")
@@ -111,15 +132,13 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
 
     The first start creates the data directory: a certificate authority, an administrator's kubeconfig, a configuration
     file and the store, with a first token, and prints the command by which machines join with it. Where the output is no
-    terminal, no secret is printed, and without --token or -o no token is made. Later starts go on from there, and make no
-    token. Ctrl-C or SIGTERM stops it.
+    terminal, and -o does not ask for it, no secret is printed: the token is in the file first-token of the directory,
+    which only its owner can read. Later starts go on from there, and make no token. Ctrl-C or SIGTERM stops it.
     """
     place = layout.Layout.at(directory)
     ttl = flags.pop("token_ttl")
     token_input.parse_ttl(ttl, "--token-ttl")
     given = token_input.first_token(flags.pop("token"), flags.pop("token_file"))
-    if given is None and form == "text" and not output.to_terminal():
-        given = ""
     token = up.FirstToken(given, ttl)
     # Flags first: a typing mistake should not leave a directory behind.
     config.require_own_way_in(settings.load(place, flags, config_file, config.UP_DEFAULTS).configuration)
@@ -129,6 +148,15 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     try:
         chosen = settings.load(place, flags, config_file, config.UP_DEFAULTS)
         told = config.as_flags(chosen.values, settings.APISERVER)
-        asyncio.run(up.run(place, lock, chosen.configuration, _Console(place, form), apiserver_flags=told, token=token))
+        asyncio.run(
+            up.run(
+                place,
+                lock,
+                chosen.configuration,
+                _Console(place, form, given=bool(given)),
+                apiserver_flags=told,
+                token=token,
+            )
+        )
     finally:
         lock.release()

@@ -125,6 +125,19 @@ class TestCreate:
         assert run("create", TOKEN, "--usages", "", "--ttl", "0") == 2
         assert capsys.readouterr().err.startswith("error: --usages: the value is empty\n")
 
+    @pytest.mark.parametrize("words", [(), ("--print-join-command",)])
+    def test_on_a_terminal_is_said_what_its_holder_can_do(self, reached, capsys, monkeypatch, words):
+        assert run("create", TOKEN, *words) == 0
+        assert capsys.readouterr().err == ""
+        reached.client.objects.pop(("secrets", "kube-system", "bootstrap-token-abcdef"))
+        monkeypatch.setattr(output, "to_terminal", lambda: True)
+        assert run("create", TOKEN, *words) == 0
+        err = capsys.readouterr().err
+        assert err.startswith("warning: whoever holds the token abcdef.… can join machines as nodes of any name")
+        assert "until it expires at 20" in err
+        assert "handfast token delete abcdef" in err
+        assert SECRET not in err
+
     def test_without_an_end_it_is_warned_of(self, reached, capsys):
         assert run("create", TOKEN, "--ttl", "0") == 0
         out, err = capsys.readouterr()

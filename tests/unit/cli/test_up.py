@@ -4,6 +4,7 @@
 import io
 import json
 import os
+import stat
 import sys
 
 import pytest
@@ -151,12 +152,29 @@ class TestFirstToken:
         assert run("--dir", tmp_path, *FREE, "--token", FIRST["token"]) == 0
         out, err = capsys.readouterr()
         assert "0123456789abcdef" not in out + err
+        assert not (tmp_path / "first-token").exists()
         assert "with the token that was given in FILE:\n\n  handfast join a:1 --token-file FILE\n" in out
         assert "handfast token delete abcdef" in err
 
-    def test_what_nobody_would_be_told_is_not_made(self, started, tmp_path, capsys):
+    def test_elsewhere_it_is_in_a_file_that_the_log_names(self, started, tmp_path, capsys):
         assert run("--dir", tmp_path, *FREE) == 0
-        assert started[0][3] == up.FirstToken("", "24h")
+        assert started[0][3] == up.FirstToken(None, "24h")
+        path = tmp_path / "first-token"
+        assert path.read_text() == f"{FIRST['token']}\n"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        out, err = capsys.readouterr()
+        assert "0123456789abcdef" not in out + err
+        assert f"with the token that is in {path} here in FILE:\n\n  handfast join a:1 --token-file FILE\n" in out
+        (line,) = [found for found in map(json.loads, err.splitlines()) if "path" in found]
+        assert (line["event"], line["path"]) == ("the first token was made, and written to a file", str(path))
+
+    def test_a_file_that_cannot_be_written(self, started, tmp_path, capsys):
+        (tmp_path / "first-token").mkdir()
+        assert run("--dir", tmp_path, *FREE) == 0
+        out, err = capsys.readouterr()
+        assert "the first token was not written" in err
+        assert f"  handfast token create --print-join-command --dir {tmp_path}\n" in out
+        assert "0123456789abcdef" not in out + err
 
     def test_the_join_command_is_told_with_its_warning(self, started, terminal, tmp_path, capsys):
         assert run("--dir", tmp_path, *FREE) == 0
