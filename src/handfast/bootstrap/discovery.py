@@ -12,7 +12,7 @@ The method (`choose`), each a usage error when it does not hold:
  3. A token needs an endpoint, and a pin of the CA or the flag that does without. Pins count, if there are any.
  4. A file is a path, an https URL or `-`; pins do not go with it, since nothing would be compared with them.
  5. `--discovery-ca-file` goes with a URL.
- 6. There is a TLS bootstrap token.
+ 6. There is a TLS bootstrap token; beside a file it may be that of a bootstrap kubeconfig, which the caller reads.
 
 What was fetched without verified TLS (`read_config_map`, `check`, `require_same`):
 
@@ -144,7 +144,8 @@ def choose(flags: Flags) -> Plan:
         raise Usage(
             "no token was given to log in with after discovery",
             reason="NoBootstrapToken",
-            hint="give it with --tls-bootstrap-token: a discovery file holds no credentials",
+            hint="give it with --tls-bootstrap-token, or have a bootstrap kubeconfig with a token at "
+            "--bootstrap-kubeconfig: a discovery file holds no credentials",
         )
     return Plan(endpoints=typed, method=method, tls_token=_typed(tls, tokens.parse, "a token"))
 

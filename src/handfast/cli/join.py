@@ -105,6 +105,8 @@ def command(**given: Any) -> None:
     node = None if ends_early else join_node.plan(given)
     given |= _read_tokens(given)
     given["bootstrap_kubeconfig"] = node_settings.given(given, "bootstrap-kubeconfig")
+    if given["discovery_file"] is not None and given["tls_bootstrap_token"] is None and given["token"] is None:
+        given["tls_bootstrap_token"] = _second_credential(given["bootstrap_kubeconfig"])
     plan = rules.choose(
         rules.Flags(
             endpoints=given["endpoints"],
@@ -166,6 +168,29 @@ def _read_tokens(given: dict[str, Any]) -> dict[str, str | None]:
         else:
             found[name] = given[name] if path is None else token_input.read_file(path, f"{flag}-file")
     return found
+
+
+def _second_credential(chosen: str | None) -> str | None:
+    """The token of the bootstrap kubeconfig, for a discovery file that came without one; None: there is no such file."""
+    from handfast.bootstrap import kubeconfig, tokens
+    from handfast.runtime import files
+
+    path = pathlib.Path(chosen or DEFAULT_FILE)
+    try:
+        text = files.read(path, limit=_MAX_BYTES).decode("utf-8", "replace")
+    except errors.Refused as refused:
+        if refused.reason in {"FileNotFound", "NotADirectory"}:
+            return None
+        raise
+    user = kubeconfig.parse(text).user
+    if user is None or not tokens.is_well_formed(user.token):
+        raise errors.Refused(
+            f"the bootstrap kubeconfig {path} has no bootstrap token to log in with",
+            reason="NoBootstrapToken",
+            hint="give one with --tls-bootstrap-token; with a certificate or another token, start the kubelet with that file",
+        )
+    output.note(f"logging in with the token of {path}")
+    return user.token
 
 
 def _read(path: str, way_out: str) -> bytes:
@@ -246,8 +271,7 @@ def _deliver(found: discovery.Found, plan: rules.Plan, given: dict[str, Any], *,
     written = path is not None and not given["dry_run"]
     if path is not None and written:
         with files.otherwise("name another file with --bootstrap-kubeconfig"):
-            if chosen is None:
-                files.create_directory(path.parent, mode=0o755)
+            files.create_directory(path.parent, mode=0o755)
             files.write_atomically(path, text.encode("utf-8"))
     facts = {**_facts(found, plan, path if written else None), "tokenAccepted": accepted or None}
     if given["print_kubeconfig"]:

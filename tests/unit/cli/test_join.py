@@ -131,6 +131,11 @@ class TestResult:
         assert cluster_cache.load(tmp_path / "k").info == INFO
         assert not (tmp_path / "etc").exists()
 
+    def test_a_directory_that_is_not_there_is_made(self, tmp_path):
+        path = tmp_path / "a" / "b" / "k"
+        assert run("a", "--token", TOKEN.text, *PINNED, "--bootstrap-kubeconfig", path) == 0
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
     def test_dry_run_writes_nothing(self, capsys, tmp_path):
         assert run("a", "--token", TOKEN.text, *PINNED, "--dry-run") == 0
         assert f"would write {tmp_path / 'etc' / DEFAULT}\n" in capsys.readouterr().out
@@ -211,6 +216,39 @@ class TestDocuments:
         (tmp_path / "f").write_text("text")
         assert run(*self.WORDS, "f") == 0
         assert asked() == {"text": "text", "typed": [], "login": TOKEN, "signs": False}
+
+    @pytest.mark.parametrize("words", [(), ("--bootstrap-kubeconfig", "k")])
+    def test_a_bootstrap_kubeconfig_is_the_second_credential(self, tmp_path, capsys, words):
+        """The proposal: this command line may have a TLS bootstrap token, or a config file, also."""
+        path = tmp_path / "k" if words else tmp_path / "etc" / DEFAULT
+        path.parent.mkdir(exist_ok=True)
+        cluster = kubeconfig.Cluster(name="c", server="https://old:6443")
+        user = kubeconfig.User(name="u", token=TOKEN.text)
+        path.write_text(kubeconfig.render(kubeconfig.Kubeconfig(context="c", cluster=cluster, user=user)))
+        (tmp_path / "f").write_text("text")
+        assert run("--discovery-file", "f", *words) == 0
+        assert asked() == {"text": "text", "typed": [], "login": TOKEN, "signs": False}
+        written = kubeconfig.parse(path.read_text())
+        assert written.cluster.server == "https://a:6443"
+        assert written.user == kubeconfig.User(name=join.USER, token=TOKEN.text)
+        out, err = capsys.readouterr()
+        assert f"note: logging in with the token of {'k' if words else path}\n" in err
+        assert TOKEN.secret not in out + err
+
+    @pytest.mark.parametrize("token", ["", "another-kind-of-token"])
+    def test_a_bootstrap_kubeconfig_with_another_credential(self, tmp_path, capsys, token):
+        cluster = kubeconfig.Cluster(name="c", server="https://old:6443")
+        user = kubeconfig.User(
+            name="u", token=token, client_certificate="" if token else "c", client_key="" if token else "k"
+        )
+        text = kubeconfig.render(kubeconfig.Kubeconfig(context="c", cluster=cluster, user=user))
+        (tmp_path / "k").write_text(text)
+        (tmp_path / "f").write_text("text")
+        assert run("--discovery-file", "f", "--bootstrap-kubeconfig", "k") == 1
+        err = capsys.readouterr().err
+        assert err.startswith("error: the bootstrap kubeconfig k has no bootstrap token to log in with\n")
+        assert err.endswith("reason: NoBootstrapToken\n")
+        assert (tmp_path / "k").read_text() == text
 
     def test_stdin(self, monkeypatch):
         stdin(monkeypatch, b"text")
@@ -311,10 +349,11 @@ class TestRefusals:
         assert list(tmp_path.iterdir()) == []
 
     def test_nowhere_to_write(self, capsys, tmp_path):
+        (tmp_path / "no").touch()
         assert run("a", "--token", TOKEN.text, *PINNED, "--bootstrap-kubeconfig", "no/such/file") == 1
         err = capsys.readouterr().err
         assert "name another file with --bootstrap-kubeconfig" in err
-        assert err.endswith("reason: FileNotFound\n")
+        assert err.endswith("reason: NotADirectory\n")
 
     def test_stdin_without_end(self, capsys, monkeypatch):
         stdin(monkeypatch, b"x" * ((1 << 20) + 1))

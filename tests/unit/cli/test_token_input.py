@@ -26,16 +26,27 @@ def typed(monkeypatch):
 class TestTtl:
     @pytest.mark.parametrize(
         ("text", "seconds"),
-        [("24h", 86400), ("1h30m", 5400), ("90s", 90), ("7d", 604800), ("1.5h", 5400), ("36500d", 36500 * 86400)],
+        [
+            ("24h", 86400),
+            ("1h30m", 5400),
+            ("90s", 90),
+            ("7d", 604800),
+            ("1.5h", 5400),
+            ("1500ms", 1.5),
+            ("1m500ms", 60.5),
+            ("36500d", 36500 * 86400),
+        ],
     )
     def test_durations(self, text, seconds):
         assert token_input.parse_ttl(text, "--ttl") == datetime.timedelta(seconds=seconds)
 
-    @pytest.mark.parametrize("text", ["0", "0s", "0h"])
+    @pytest.mark.parametrize("text", ["0", "0s", "0h", "0ms"])
     def test_for_ever(self, text):
         assert token_input.parse_ttl(text, "--ttl") is None
 
-    @pytest.mark.parametrize("text", ["", "1", "-1h", "soon", "1h ", "0.1s", "36501d", "1w", "١h", "1h-1m", "0h0m"])
+    @pytest.mark.parametrize(
+        "text", ["", "1", "-1h", "soon", "1h ", "0.1s", "36501d", "1w", "999ms", "1sm", "١h", "1h-1m", "0h0m"]
+    )
     def test_refused(self, text):
         with pytest.raises(output.Usage, match="--ttl") as refused:
             token_input.parse_ttl(text, "--ttl")
