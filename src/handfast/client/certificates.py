@@ -29,15 +29,12 @@ T = TypeVar("T")
 
 REQUESTS = api.Resource("certificates.k8s.io", "v1", "certificatesigningrequests", False)
 
-# After these the request will never be answered better, and its key with it.
-KEY_IS_SPENT = frozenset(
-    {
-        *("RequestDenied", revocation.REVOKED, "RequestFailed", "RequestDeleted", "RequestReplaced"),
-        *("IncompatibleRequest", "WrongCertificate"),
-    }
-)
-# Somebody, or the signer, has decided: asking again would only be another request to decide about.
+# Somebody, or the signer, has said no: asking again would only be another request to decide about.
 _DECIDED = frozenset({"RequestDenied", revocation.REVOKED, "RequestFailed"})
+# After these the request of this key will never be answered better: its name is the key's.
+KEY_IS_SPENT = _DECIDED | {"IncompatibleRequest", "WrongCertificate"}
+# After these the request is over. One that was only deleted is made again, with the same key and so under the same name.
+REQUEST_IS_OVER = KEY_IS_SPENT | {"RequestDeleted", "RequestReplaced"}
 
 _ANOTHER = "ask for another token: `handfast token create --print-join-command` on a control plane makes one"
 _HINTS = {

@@ -158,7 +158,7 @@ class CertificateStore:
         return self._read_pending() or self._generate()
 
     def has_pending_key(self) -> bool:
-        """For tests of what is left behind, which need not know under which name."""
+        """Whether a request is under way, or was when the last process ended."""
         return self._pending.exists()
 
     def discard_pending(self) -> None:

@@ -6,14 +6,15 @@ where pairs lie in `certificate_store`; what the manager counts is shown by `cer
 
 A renewal is due, in order:
 
-1. when somebody asked for it (`renew_now`), or the pair is only the one from a kubeconfig;
+1. when somebody asked for it (`renew_now`), also before a crash: its key is still there; or the pair is only the one
+   from a kubeconfig;
 2. when there is no pair, it has expired, or it lacks a name that is wanted now;
 3. when 70 to 90 % of its lifetime have passed, by the wall clock or by the time that really went by since it was taken:
    a wall clock that jumps back must not let it run out.
 
 An attempt that fails is made again after 2, 4, 8, 16 and then every 32 seconds, with the same key and the same request.
-Where both had to be given up, attempts grow further apart, to ten minutes: whoever says no should not find a hundred
-requests an hour.
+Where the request was denied or deleted, attempts grow further apart, to ten minutes: whoever says no should not find a
+hundred requests an hour.
 """
 
 from __future__ import annotations
@@ -120,6 +121,9 @@ class CertificateManager:
             if found is given and self.rotate:
                 self._forced = "the certificate is the kubeconfig's"
                 self._keep(found)
+            elif self.rotate and self._store.has_pending_key():
+                # Somebody may have approved it meanwhile, and nobody else would ever fetch the certificate.
+                self._forced = "a request was under way when the last process ended"
             self._adopt(found)
         return found
 
@@ -250,7 +254,7 @@ class CertificateManager:
             pair = await self._renewed(wanted, seconds)
         except (errors.Refused, errors.Unavailable) as error:
             self._failed(error)
-            wait = next(self._retry_refused if error.reason in requests.KEY_IS_SPENT else self._retry)
+            wait = next(self._retry_refused if error.reason in requests.REQUEST_IS_OVER else self._retry)
             return max(wait, float(error.retry_after)) if isinstance(error, status.StatusError) else wait
         self._forced = ""
         self.last_error = None
@@ -309,6 +313,6 @@ def healthy_after(error: errors.HandfastError) -> bool:
         )
     # What is said of a request or of its certificate was said by a server.
     return isinstance(error, requests.StillPending) or error.reason in {
-        *requests.KEY_IS_SPENT,
+        *requests.REQUEST_IS_OVER,
         "CertificateNotYetValid",
     }

@@ -5,7 +5,8 @@ When to make it, with which client, and what follows a failure is the caller's; 
 `client.certificates`.
 
 1. The key is on disk before it is asked for, and the next attempt, or the next process, goes on with it.
-2. A key whose request was denied, failed, was deleted or was answered wrongly is given up.
+2. A key whose request was denied, failed or was answered wrongly is given up: its name is that of the request. A request
+   that was only deleted is made again with the same key.
 3. What TLS would not take is not stored.
 """
 

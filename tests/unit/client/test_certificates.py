@@ -222,7 +222,7 @@ class TestTheEnd:
             with pytest.raises(errors.Refused) as caught:
                 await obtain(server)
         assert (caught.value.reason, caught.value.message) == (reason, says)
-        assert reason in certificates.KEY_IS_SPENT
+        assert reason in certificates.REQUEST_IS_OVER
 
     async def test_of_a_wrong_certificate(self):
         event = modified(csr(2, APPROVED, certificate=issued(keys.generate().public)))

@@ -342,6 +342,29 @@ class TestRun:
             assert gaps[:12] == [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600, 600]
             assert len({key.spki for _, key in stage.server.asked}) == len(times)
 
+    @pytest.mark.parametrize("reason", ["RequestDeleted", "RequestReplaced"])
+    async def test_a_request_that_was_deleted_is_made_again_with_its_key(self, stage: Stage, reason: str):
+        stage.server.script = [errors.Refused("gone", reason=reason) for _ in range(6)]
+        async with stage.running() as manager:
+            assert stage.store.has_pending_key()
+            assert manager.server_healthy
+            await stage.passes(200)
+            times = [at for at, _ in stage.server.asked]
+            gaps = [round(later - earlier) for earlier, later in itertools.pairwise(times)]
+            assert gaps == [2, 4, 8, 16, 32, 64]
+            assert len({key.spki for _, key in stage.server.asked}) == 1
+            assert manager.usable()
+
+    @pytest.mark.parametrize("rotate", [True, False])
+    async def test_what_was_asked_for_before_a_crash_is_gone_on_with(self, stage: Stage, rotate: bool):
+        stage.store.save(pairing.pair(begins=START, lasts=10 * HOUR))
+        key = stage.store.pending_key()
+        async with stage.running(rotate=rotate) as manager:
+            await stage.passes(1)
+            assert [asked for _, asked in stage.server.asked] == ([key.public] if rotate else [])
+            assert manager.due() is None
+        assert stage.store.has_pending_key() is not rotate
+
     async def test_a_key_that_may_still_be_answered_is_kept(self, stage: Stage):
         stage.server.script = [
             requests.StillPending("wait"),
