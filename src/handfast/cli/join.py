@@ -105,8 +105,7 @@ def command(**given: Any) -> None:
     node = None if ends_early else join_node.plan(given)
     given |= _read_tokens(given)
     given["bootstrap_kubeconfig"] = node_settings.given(given, "bootstrap-kubeconfig")
-    if given["discovery_file"] is not None and given["tls_bootstrap_token"] is None and given["token"] is None:
-        given["tls_bootstrap_token"] = _second_credential(given["bootstrap_kubeconfig"])
+    given |= _second_credential(given)
     plan = rules.choose(
         rules.Flags(
             endpoints=given["endpoints"],
@@ -135,10 +134,9 @@ def command(**given: Any) -> None:
     if node is None:
         return
     if given["dry_run"]:
-        asks = asyncio.run(join_node.rehearse(node, bootstrap_kubeconfig(found, plan.tls_token)))
-        facts["requestAccepted"] = asks or None
-        text = join_node.would(node, given["bootstrap_kubeconfig"] or DEFAULT_FILE, asks=asks)
-        _tell(facts, _found(facts) + text, given["form"])
+        facts["requestAccepted"] = asyncio.run(join_node.rehearse(node, bootstrap_kubeconfig(found, plan.tls_token)))
+        asks, where = bool(facts["requestAccepted"]), given["bootstrap_kubeconfig"] or DEFAULT_FILE
+        _tell(facts, _found(facts) + join_node.would(node, where, asks=asks), given["form"])
         return
     bootstrap = pathlib.Path(facts["bootstrapKubeconfig"]).absolute()
     joined = asyncio.run(join_node.obtain(node, bootstrap, seconds))
@@ -170,17 +168,19 @@ def _read_tokens(given: dict[str, Any]) -> dict[str, str | None]:
     return found
 
 
-def _second_credential(chosen: str | None) -> str | None:
-    """The token of the bootstrap kubeconfig, for a discovery file that came without one; None: there is no such file."""
+def _second_credential(given: dict[str, Any]) -> dict[str, str]:
+    """The token of a bootstrap kubeconfig that is there, for a discovery file that came without one."""
+    if given["discovery_file"] is None or given["tls_bootstrap_token"] or given["token"]:
+        return {}
     from handfast.bootstrap import kubeconfig, tokens
     from handfast.runtime import files
 
-    path = pathlib.Path(chosen or DEFAULT_FILE)
+    path = pathlib.Path(given["bootstrap_kubeconfig"] or DEFAULT_FILE)
     try:
         text = files.read(path, limit=_MAX_BYTES).decode("utf-8", "replace")
     except errors.Refused as refused:
         if refused.reason in {"FileNotFound", "NotADirectory"}:
-            return None
+            return {}
         raise
     user = kubeconfig.parse(text).user
     if user is None or not tokens.is_well_formed(user.token):
@@ -190,7 +190,7 @@ def _second_credential(chosen: str | None) -> str | None:
             hint="give one with --tls-bootstrap-token; with a certificate or another token, start the kubelet with that file",
         )
     output.note(f"logging in with the token of {path}")
-    return user.token
+    return {"tls_bootstrap_token": user.token}
 
 
 def _read(path: str, way_out: str) -> bytes:

@@ -152,8 +152,8 @@ async def obtain(wanted: Plan, bootstrap_kubeconfig: pathlib.Path, seconds: floa
         raise
 
 
-async def rehearse(wanted: Plan, bootstrap_kubeconfig: str) -> bool:
-    """Of a dry run: would the cluster take this machine's request? False: none would be made."""
+async def rehearse(wanted: Plan, bootstrap_kubeconfig: str) -> bool | None:
+    """Of a dry run: would the cluster take this machine's request? None: none would be made."""
     from handfast.assembly import node
     from handfast.bootstrap import kubeconfig
     from handfast.client import connection
@@ -162,7 +162,7 @@ async def rehearse(wanted: Plan, bootstrap_kubeconfig: str) -> bool:
 
     where = bootstrap.Places(node=wanted.name, kubeconfig=wanted.kubeconfig, directory=wanted.directory)
     described = connection.resolve(kubeconfig.parse(bootstrap_kubeconfig), pathlib.Path())
-    return await node.rehearse(where, described, clock=clock.SystemClock())
+    return await node.rehearse(where, described, clock=clock.SystemClock()) or None
 
 
 def install(wanted: Plan) -> dict[str, Any]:
