@@ -567,6 +567,17 @@ class TestRefusals:
         done = up_world.run("node", "run", *words, "--listen", "127.0.0.1:0")
         assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "reason: NoBootstrapKubeconfig")
 
+    def test_the_status_of_a_revoked_node(self, machine: Machine) -> None:
+        machine.joined()
+        assert up_world.run("node", "status", *machine.places).returncode == 0
+        admin = ("--kubeconfig", machine.plane.directory / "admin.conf")
+        assert up_world.run("node", "revoke", machine.name, *admin).returncode == 0
+        shown = up_world.run("node", "status", *machine.places)
+        assert (shown.returncode, ", REFUSED\n" in shown.stdout) == (1, True), shown.stdout
+        assert "does not accept this certificate (401 Unauthorized): the node was revoked, or" in shown.stdout
+        assert up_world.run("node", "revoke", machine.name, "--undo", *admin).returncode == 0
+        assert up_world.run("node", "status", *machine.places).returncode == 0
+
     def test_nothing_to_recover(self, machine: Machine) -> None:
         done = up_world.run("node", "recover", *machine.places)
         assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "reason: NoCertificate")

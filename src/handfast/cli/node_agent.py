@@ -118,7 +118,7 @@ def run(config_file: str | None, **flags: Any) -> None:
 def status(form: str, **flags: Any) -> int:
     """Show this node's certificate, its next renewal, the last error, the API server, and how far the clocks differ.
 
-    The exit code is 1 where there is no certificate in force.
+    The exit code is 1 where there is no certificate in force, or the server refuses it, as that of a revoked node.
     """
     from handfast.cli import node_status
     from handfast.telemetry import log
@@ -129,9 +129,8 @@ def status(form: str, **flags: Any) -> int:
     named = node_settings.given(flags, "kubeconfig") is not None
     facts = node_status.look(found.cert_dir, found.kubeconfig, named=named)
     output.result(node_status.shown(facts) if form == "text" else output.document(facts, form))
-    return (
-        output.Code.DONE if facts["certificate"] is not None and facts["certificate"]["inForce"] else output.Code.FAILED
-    )
+    good = facts["certificate"] is not None and facts["certificate"]["inForce"] and not facts["refused"]
+    return output.Code.DONE if good else output.Code.FAILED
 
 
 @click.command(short_help="Have the running agent renew its certificate now.")

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `handfast node status` shows: the certificate on disk, what the agent says of itself, the server and its clock.
+"""What `handfast node status` shows: the certificate on disk, what the agent says of itself, the server and its clock; and
+whether that server accepts the certificate.
 
-It changes nothing, sends no credential, and does not decide the exit code.
+It changes nothing, and does not decide the exit code. The certificate is shown to the kubeconfig's server alone, over TLS
+that is verified, in one request for this node's own Node: as its agent does all the time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 import pathlib
 from typing import Any
 
 from handfast import errors
-from handfast.api import objects
+from handfast.api import objects, status
 from handfast.bootstrap import diagnosis
-from handfast.client import anonymous, connection
-from handfast.node import certificate_store, report
+from handfast.client import anonymous, api, connection, transport
+from handfast.node import certificate_store, registration, report
 from handfast.pki import pairs
 from handfast.rules import user_names
 from handfast.runtime import clock, files
@@ -36,6 +39,8 @@ def look(directory: pathlib.Path, kubeconfig: pathlib.Path, *, named: bool) -> d
     server, difference, trouble = asyncio.run(_server(kubeconfig))
     if server is None and seen is not None:
         server = seen.server or None
+    in_force = kept.pair is not None and certificate_store.unexpired(kept.pair, now.now())
+    refused = asyncio.run(_refused(kubeconfig, kept.pair)) if kept.pair and in_force and trouble is None else None
     return {
         "node": _name(kept.pair) if seen is None else seen.node,
         "certificate": None if kept.pair is None else _certificate(kept.pair, str(kept.path), now.now()),
@@ -44,6 +49,7 @@ def look(directory: pathlib.Path, kubeconfig: pathlib.Path, *, named: bool) -> d
         "server": server,
         "clockDifferenceSeconds": difference,
         "serverTrouble": trouble,
+        "refused": refused,
     }
 
 
@@ -93,6 +99,33 @@ async def _server(kubeconfig: pathlib.Path) -> tuple[str | None, float | None, s
     return found.server, None if skew is None else skew.total_seconds(), None
 
 
+async def _refused(kubeconfig: pathlib.Path, pair: pairs.Pair) -> str | None:
+    """Why the server does not let this certificate in; None: it does, or nobody can say."""
+    found = dataclasses.replace(
+        connection.load(str(kubeconfig)),
+        cert_pem=pair.certificate_pem,
+        key_pem=pair.key_pem,
+        token=None,
+        token_file=None,
+    )
+    link = transport.Transport(found, clock=clock.SystemClock())
+    try:
+        await api.Client(link).find(registration.NODES, _name(pair) or "")
+    except status.StatusError as error:
+        if error.code not in {401, 403} or isinstance(error, transport.UnexpectedAnswer):
+            return None
+        return (
+            f"{found.server} does not accept this certificate ({error.code} {error.reason}): the node was revoked, or "
+            f"another CA is trusted there; on a control plane look with: kubectl get revocations; handfast ledger show "
+            f"{pair.leaf.serial}"
+        )
+    except errors.Unavailable:
+        return None
+    finally:
+        await link.close()
+    return None
+
+
 def shown(facts: dict[str, Any]) -> str:
     """For people."""
     certificate, agent = facts["certificate"], facts["agent"]
@@ -101,11 +134,14 @@ def shown(facts: dict[str, Any]) -> str:
         rows.append(("certificate", "none"))
     else:
         word = "in force" if certificate["inForce"] else "NOT in force"
+        word = "REFUSED" if facts["refused"] else word
         rows += [
             ("certificate", f"{certificate['subject']}, {word}"),
             ("valid", f"{certificate['notBefore']} to {certificate['notAfter']}"),
             ("file", certificate["file"]),
         ]
+    if facts["refused"]:
+        rows.append(("refused", facts["refused"]))
     rows += [("unusable", text) for text in facts["unusable"]]
     if agent is None:
         rows.append(("agent", "not running"))

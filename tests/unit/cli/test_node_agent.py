@@ -15,8 +15,8 @@ from handfast import errors
 from handfast.api import objects
 from handfast.assembly import node, node_config
 from handfast.bootstrap import diagnosis, kubeconfig
-from handfast.cli import durations, main, node_agent, output
-from handfast.client import anonymous
+from handfast.cli import durations, main, node_agent, node_status, output
+from handfast.client import anonymous, connection
 from handfast.node import certificate_store, recovery, report
 from handfast.runtime import clock
 from tests.unit.node import pairing
@@ -31,6 +31,7 @@ class World:
         self.kubeconfig = root / "kubelet.conf"
         self.store = certificate_store.CertificateStore(self.pki, certificate_store.CLIENT, clock.SystemClock())
         self.started = []
+        self.refusal: str | None = None
         self.answer: anonymous.Answer | anonymous.Troubled = anonymous.Answer(
             # Not NOW: this file may have been imported minutes before this test runs.
             200,
@@ -47,6 +48,10 @@ class World:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+    async def refused(self, kubeconfig, pair):
+        assert connection.load(str(kubeconfig)).server == "https://192.0.2.1:6443"
+        return self.refusal
 
     def config(self):
         cluster = kubeconfig.Cluster(
@@ -93,6 +98,7 @@ def world(monkeypatch, tmp_path):
     made = World(tmp_path)
     monkeypatch.setattr(node, "run", made.run)
     monkeypatch.setattr(anonymous, "ask", made.ask)
+    monkeypatch.setattr(node_status, "_refused", made.refused)
     monkeypatch.setattr(node_config, "KUBECONFIG", str(tmp_path / "default.conf"))
     monkeypatch.setattr(node_config, "BOOTSTRAP_KUBECONFIG", str(tmp_path / "bootstrap.conf"))
     monkeypatch.setattr(node_agent, "_POLL", 0.01)
@@ -319,6 +325,16 @@ class TestStatus:
         assert found["certificate"]["inForce"] is True
         assert found["server"] == "https://192.0.2.1:6443"
         assert abs(found["clockDifferenceSeconds"]) < 60
+
+    def test_one_that_the_server_refuses(self, world, capsys):
+        world.joined()
+        world.refusal = "it was revoked"
+        assert world.command("status") == 1
+        out = capsys.readouterr().out
+        assert "CN=system:node:n1,O=system:nodes, REFUSED\n" in out
+        assert "refused      it was revoked\n" in out
+        assert world.command("status", "-o", "json") == 1
+        assert json.loads(capsys.readouterr().out)["refused"] == "it was revoked"
 
     def test_an_expired_one(self, world, capsys):
         world.joined(NOW - 2 * pairing.HOUR, pairing.HOUR)
