@@ -50,8 +50,8 @@ async def test_a_node_joins_and_renews(tmp_path: pathlib.Path) -> None:
         assert (await story.conditions(renewal["metadata"]["name"])) == {"Approved": ("AutoApproved", SELF)}
         entries = [ledger_entries.decode_stored(line) for line in await story.ledger()]
         assert [(entry.requester, entry.rule) for entry in entries] == [
-            ("joiner", "AutoApproved"),
-            ("system:node:n1", "AutoApproved"),
+            ("joiner", "NodeJoin"),
+            ("system:node:n1", "NodeRenewal"),
         ]
         assert (entries[0].certificate, entries[0].serial) == (issued.fingerprint, issued.serial)
         assert entries[0].key_fingerprint == key.public.fingerprint

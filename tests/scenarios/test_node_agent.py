@@ -231,6 +231,21 @@ class TestJoin:
         assert machine.current().leaf.serial == facts["certificate"]["serial"]
         assert not (machine.pki / "kubelet-client.key.tmp").exists()
 
+    def test_the_request_is_explained_afterwards(self, machine: Machine) -> None:
+        machine.joined()
+        (request,) = machine.requests()
+        admin = ("--kubeconfig", machine.plane.directory / "admin.conf")
+        done = up_world.run("csr", "explain", request["metadata"]["name"], *admin)
+        assert done.returncode == 0, done.stderr
+        lines = {line.partition("  ")[0]: line for line in done.stdout.splitlines()}
+        assert " ok " in lines["permission"]
+        assert "kubeadm:node-autoapprove-bootstrap" in lines["permission"], "the binding is named"
+        assert "system:bootstrap:" in lines["asked by"]
+        assert machine.current().leaf.serial in lines["serial"]
+        assert ": NodeJoin, by bootstrap-token " in lines["ledger"]
+        shown = up_world.run("ledger", "show", machine.current().leaf.serial, *admin)
+        assert "NodeJoin\n" in shown.stdout
+
     def test_again_asks_for_nothing(self, machine: Machine) -> None:
         machine.joined()
         serial = machine.current().leaf.serial

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from handfast.api import objects
     from handfast.client import api
+    from handfast.pki import certificates
     from handfast.rules import kubelet_csr, request_explanation
 
 _TRIES: Final = 10
@@ -178,13 +179,15 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
     """Say why a certificate request stands where it stands: each check with what was compared, and what would turn it."""
     import asyncio
 
-    found, told = asyncio.run(_explain(connecting.chosen(ctx, kubeconfig, directory), name))
+    found, told, issued = asyncio.run(_explain(connecting.chosen(ctx, kubeconfig, directory), name))
     due = found.due.at
     if form != "text":
         rows = [{"check": row.name, "ok": row.passed, "compared": row.compared} for row in found.checks]
         facts: dict[str, Any] = {"name": name, "verdict": found.verdict, "checks": rows, "change": found.flip}
         if due is not None:
             facts["deleted"] = {"at": _instant(due), "rule": found.due.rule}
+        if issued:
+            facts["issued"] = issued
         if told:
             facts["events"] = [dict(zip(("at", "reason", "message"), row, strict=True)) for row in told]
         output.result(output.document(facts, form))
@@ -194,6 +197,8 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
         output.result(output.table(("CHECK", "RESULT", "COMPARED"), lines) + "\n")
     # Much of both was chosen by whoever sent the request: it gets no lines of its own.
     output.result(f"{output.printable(found.sentence)}\nto change that: {output.printable(found.flip)}")
+    if issued:
+        output.result("\n" + "\n".join(f"{key:<15} {output.printable(text)}" for key, text in issued.items()) + "\n")
     if told:
         shown = [tuple(map(output.printable, row)) for row in told]
         output.result("\n" + output.table(("LAST SEEN", "EVENT", "MESSAGE"), shown) + "\n")
@@ -207,8 +212,10 @@ def _instant(at: datetime.datetime) -> str:
     return objects.timestamp(at)
 
 
-async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Explanation, list[tuple[str, str, str]]]:
-    """What the rules say of it, and what controllers have said."""
+async def _explain(
+    kubeconfig: str, name: str
+) -> tuple[request_explanation.Explanation, list[tuple[str, str, str]], dict[str, str]]:
+    """What the rules say of it, what controllers have said, and what became of it."""
     from handfast.rules import kubelet_csr, request_explanation
     from handfast.runtime import clock
 
@@ -225,9 +232,55 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
         if facts is not None:
             answers, addresses, reserved = await _asked(reached.client, facts)
         told = await _told(reached.client, document)
+        issued = await _issued(reached.client, document)
     now = clock.SystemClock().now()
     found = request_explanation.explain(document, now, asked=answers, node_addresses=addresses, reserved=reserved)
-    return found, told
+    return found, told, issued
+
+
+async def _issued(client: api.Client, document: objects.Document) -> dict[str, str]:
+    """Of a request that has its certificate: who asked, who said yes, which certificate, and its entry in the ledger."""
+    import base64
+
+    from handfast.api import jsonpath, objects
+    from handfast.pki import certificates, pem
+
+    text = jsonpath.text(document, "status", "certificate")
+    if not text:
+        return {}
+    try:
+        leaf = certificates.read(pem.certificates_from_pem(base64.b64decode(text))[0])
+    except (ValueError, errors.Refused) as error:
+        return {"certificate": f"cannot be read: {error}"}
+    rows = jsonpath.mappings(document, "status", "conditions")
+    said = next((row for row in rows if jsonpath.text(row, "type") == "Approved"), {})
+    groups = ", ".join(map(str, jsonpath.sequence(document, "spec", "groups")))
+    found = {
+        "asked by": f"{jsonpath.text(document, 'spec', 'username')} (groups: {groups or 'none'})",
+        "approved": f"{jsonpath.text(said, 'reason')}: {jsonpath.text(said, 'message')}",
+        "serial": leaf.serial,
+        "until": objects.timestamp(leaf.not_after),
+    }
+    return found | {"ledger": await _entry(client, leaf)}
+
+
+async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
+    """What the ledger says of a certificate, and where."""
+    from handfast.api import handfast_kinds
+    from handfast.rules import ledger, ledger_entries
+
+    try:
+        for segment in [ledger.read(each) for each in await client.list(handfast_kinds.ISSUANCE_LOG)]:
+            for number, stored in enumerate(segment.entries, start=1):
+                if leaf.serial not in stored:
+                    continue
+                entry = ledger_entries.decode_stored(stored)
+                if entry.certificate == leaf.fingerprint:
+                    how = f"{entry.rule}, by {entry.authenticated_by} {entry.token_id}".rstrip()
+                    return f"{segment.name}, entry {number}: {how}"
+    except (errors.Refused, errors.Unavailable) as error:
+        return f"was not read: {error.message}"
+    return "has no entry of it: another program signed it, or the entry was deleted"
 
 
 async def _told(client: api.Client, document: objects.Document) -> list[tuple[str, str, str]]:

@@ -140,7 +140,7 @@ class CsrSigner:
 def entry(
     item: certificate_requests.Request, facts: kubelet_csr.Facts, issued: authority.Issued, now: datetime.datetime
 ) -> ledger_entries.Entry:
-    """What the ledger says of a certificate; the rule is the approval's reason."""
+    """What the ledger says of a certificate."""
     how, token = ledger_entries.authenticated_by(facts.username, facts.groups, facts.extra)
     approved = (row.reason for row in item.status.conditions or () if row.type == certificate_requests.APPROVED)
     return ledger_entries.Entry(
@@ -153,7 +153,12 @@ def entry(
         serial=issued.serial,
         names=ledger_entries.names_of(signers.subject(facts), facts.request.sans),
         not_after=issued.not_after,
-        rule=next(approved, ""),
+        rule=ledger_entries.rule_of(
+            next(approved, ""),
+            how,
+            facts.signer_name,
+            is_own_name=facts.username == facts.request.subject.common_name,
+        ),
         request=facts.name,
         certificate=issued.fingerprint,
     )

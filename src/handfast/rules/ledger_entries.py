@@ -26,7 +26,7 @@ from handfast import errors
 from handfast.api import objects
 from handfast.bootstrap import tokens
 from handfast.pki import names
-from handfast.rules import user_names
+from handfast.rules import certificate_admission, user_names
 
 MAX_LINE: Final = 2 << 10
 # What each text and all names may take of a line that would be longer. The longest name of a node fits.
@@ -34,6 +34,14 @@ _MAX_NAMES: Final = 512
 _MAX_TEXT: Final = 96
 _LONGER: Final = {"requester": 280, "request": 256}
 _DIGEST: Final = "sha256:"
+# The approver's reason, which is Kubernetes'.
+AUTO_APPROVED: Final = "AutoApproved"
+# A node's first certificate, its next one, the one after it had none in force, and that of its endpoint.
+JOIN: Final = "NodeJoin"
+RENEWAL: Final = "NodeRenewal"
+RECOVERY: Final = "NodeRecovery"
+SERVING: Final = "NodeServing"
+BY_HAND: Final = "ByHand"
 _INSTANTS: Final = ("issued_at", "not_after")
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
@@ -82,6 +90,20 @@ def authenticated_by(username: str, groups: Sequence[str], extra: Mapping[str, S
     if username.startswith(tokens.USER_PREFIX):
         return "bootstrap-token", username.removeprefix(tokens.USER_PREFIX)
     return ("service-account" if user_names.service_account(username) is not None else "unknown"), ""
+
+
+def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool) -> str:
+    """Which rule said yes: `approval` is the reason of the approval, `how` that of `authenticated_by`.
+
+    What the approver approved is told apart by what it was; whatever has another reason was approved by hand.
+    """
+    if approval != AUTO_APPROVED:
+        return f"{BY_HAND}: {approval}" if approval else BY_HAND
+    if signer == certificate_admission.KUBELET_SERVING:
+        return SERVING
+    if how == "node-recovery":
+        return RECOVERY
+    return RENEWAL if is_own_name else JOIN
 
 
 def bounded(entry: Entry) -> Entry:

@@ -3,7 +3,9 @@
 
 It decides nothing: it runs the rules of the approver, the signer and the cleaner once more and reports what they say.
 
-1. A request that has its certificate, was denied or has failed is settled; only a new request helps.
+1. A request that has its certificate, was denied or has failed is settled; only a new request helps. One that has its
+   certificate is explained by the checks of a pending one, as they would come out now: an administrator may have approved
+   what the rules would not, and permissions may have changed since.
 2. An approved one waits for its signer; the signer's rules say what it will do.
 3. A pending one is compared with every kind of node request that its signer has. The kind with the fewest failed checks
    is the one explained, since the sum of its failed checks is the smallest change.
@@ -50,7 +52,7 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """The verdict with the first check that failed: what conditions and events say."""
-        failed = next((check for check in self.checks if not check.passed), None)
+        failed = next((check for check in self.checks if not check.passed and self.verdict != ISSUED), None)
         return self.verdict if failed is None else f"{self.verdict}: {failed.name}: {failed.compared}"
 
 
@@ -65,7 +67,24 @@ def explain(
     """Explain one request; `asked` holds the authorisers' answer for each permission that they were asked for."""
     due = request_age.due(document, now)
     verdict, checks, flip = _settled(document) or _open(document, asked, node_addresses, reserved)
+    if verdict == ISSUED:
+        checks = _as_pending(document, asked, node_addresses, reserved)
     return Explanation(verdict, checks, flip, due)
+
+
+def _as_pending(
+    document: objects.Document | None,
+    asked: Mapping[str, Answer],
+    addresses: Sequence[str] | None,
+    reserved: frozenset[str],
+) -> tuple[kubelet_csr.Check, ...]:
+    """1. The checks of an issued request, where it is of a kind that has any."""
+    try:
+        facts = kubelet_csr.read(document)
+    except errors.Refused:
+        return ()
+    found = _closest(facts, asked, addresses, reserved)
+    return () if found is None else found[1]
 
 
 _Answer = tuple[str, tuple[kubelet_csr.Check, ...], str]
@@ -97,17 +116,12 @@ def _open(
         return PENDING, (check,), "create a new request that can be read"
     if any(found.get("type") == "Approved" for found in jsonpath.mappings(document, "status", "conditions")):
         return _approved(facts)
-    permissions = kubelet_csr.permissions(facts.signer_name)
-    if not permissions:
+    found = _closest(facts, asked, addresses, reserved)
+    if found is None:
         compared = f"no approver decides requests for the signer {facts.signer_name}"
         check = kubelet_csr.Check(kubelet_csr.SIGNER, False, compared)
         return PENDING, (check,), f"approve or deny it by hand: handfast csr approve {shlex.quote(facts.name)}"
-    # 3.
-    runs = [
-        (name, (*kubelet_csr.checks(facts, name, addresses, reserved), _permission(name, asked)))
-        for name in permissions
-    ]
-    permission, checks = min(runs, key=lambda run: sum(not check.passed for check in run[1]))
+    permission, checks = found
     failed = [check.name for check in checks if not check.passed]
     if not failed:
         lost = f"it would stay pending if {facts.username} lost the permission {_words(permission)}"
@@ -116,6 +130,20 @@ def _open(
     if permission not in asked and len(failed) > 1:
         failed.remove(PERMISSION)
     return PENDING, checks, "; and ".join(_change(name, facts, permission) for name in failed)
+
+
+def _closest(
+    facts: kubelet_csr.Facts,
+    asked: Mapping[str, Answer],
+    addresses: Sequence[str] | None,
+    reserved: frozenset[str],
+) -> tuple[str, tuple[kubelet_csr.Check, ...]] | None:
+    """3. The permission of the kind with the fewest failed checks, and these; None: no approver decides such requests."""
+    runs = [
+        (name, (*kubelet_csr.checks(facts, name, addresses, reserved), _permission(name, asked)))
+        for name in kubelet_csr.permissions(facts.signer_name)
+    ]
+    return min(runs, key=lambda run: sum(not check.passed for check in run[1]), default=None)
 
 
 def _approved(facts: kubelet_csr.Facts) -> _Answer:

@@ -12,11 +12,13 @@ import pytest
 import structlog
 import yaml
 
+from handfast import errors
 from handfast.api import status
 from handfast.cli import connecting, main, output
 from handfast.pki import names
 from handfast.rules import signers
 from tests.unit.controllers.csr_world import PLURAL, SERVING, World
+from tests.unit.rules.csr_cases import HOUR, NOW, certificate
 
 
 class Reached(World):
@@ -193,10 +195,36 @@ def test_what_is_another_nodes_is_explained(reached: Reached, capsys: pytest.Cap
     assert [row["check"] for row in found["checks"] if not row["ok"]] == ["reserved names"]
 
 
-def test_an_issued_one_has_no_checks(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
-    reached.add("x", "Approved", certificate="c")
+@pytest.mark.parametrize("ledger", ["empty", "away"])
+def test_an_issued_one_has_the_checks_and_its_story(
+    reached: Reached, capsys: pytest.CaptureFixture[str], ledger: str
+) -> None:
+    """With an entry in the ledger: tests/scenarios/test_node_agent.py."""
+    reached.client.allowed = {"nodeclient"}
+    reached.add("x", "Approved", certificate=certificate(NOW + HOUR))
+
+    def away(verb: str, plural: str, _: str) -> None:
+        if plural == "issuancelogs" and ledger == "away":
+            raise errors.Unavailable("nobody is there")
+
+    reached.client.before = away
     assert run("explain", "x") == 0
-    assert capsys.readouterr().out.startswith("Issued\nto change that: ")
+    out = capsys.readouterr().out
+    assert out.startswith("CHECK ")
+    assert "permission " in out
+    assert "\nIssued\nto change that: the certificate is issued" in out
+    assert "asked by        joiner (groups: " in out
+    assert f"ledger          {'has no entry of it' if ledger == 'empty' else 'was not read: nobody is there'}" in out
+    assert run("explain", "x", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["issued"].keys() == {"asked by", "approved", "serial", "until", "ledger"}
+    assert found["checks"]
+
+
+def test_an_issued_one_that_cannot_be_read(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.add("x", "Approved", certificate="YWJj")
+    assert run("explain", "x") == 0
+    assert "certificate     cannot be read: " in capsys.readouterr().out
 
 
 def test_who_may_not_ask_is_told(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:

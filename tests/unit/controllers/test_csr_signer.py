@@ -107,7 +107,7 @@ async def test_signed(tmp_path: pathlib.Path, more: dict[str, Any]) -> None:
             serial=issued.serial,
             names=ledger_entries.names_of(issued.subject, issued.sans),
             not_after=issued.not_after,
-            rule="Test",
+            rule="ByHand: Test",
             request="x",
             certificate=issued.fingerprint,
         )

@@ -10,6 +10,7 @@ import json
 import pytest
 
 from handfast import errors
+from handfast.controllers import csr_approver
 from handfast.pki import names
 from handfast.rules import ledger, ledger_entries
 from tests.unit.rules.ledger_cases import entry, lines, opened
@@ -154,3 +155,21 @@ def test_signers_of():
     other = ledger.stored_lines(ledger.following(None), lines(1, signer="example.com/a"))
     assert ledger_entries.signers_of((*stored, *other)) == ["example.com/a", entry().signer]
     assert ledger_entries.signers_of(()) == []
+
+
+@pytest.mark.parametrize(
+    ("approval", "how", "serving", "own", "rule"),
+    [
+        ("AutoApproved", "bootstrap-token", False, False, "NodeJoin"),
+        ("AutoApproved", "x509", False, True, "NodeRenewal"),
+        ("AutoApproved", "node-recovery", False, False, "NodeRecovery"),
+        ("AutoApproved", "x509", True, True, "NodeServing"),
+        ("HandfastApprove", "bootstrap-token", False, False, "ByHand: HandfastApprove"),
+        ("KubectlApprove", "x509", False, True, "ByHand: KubectlApprove"),
+        ("", "x509", False, True, "ByHand"),
+    ],
+)
+def test_which_rule_said_yes(approval, how, serving, own, rule):
+    signer = "kubernetes.io/kubelet-serving" if serving else "kubernetes.io/kube-apiserver-client-kubelet"
+    assert ledger_entries.rule_of(approval, how, signer, is_own_name=own) == rule
+    assert ledger_entries.AUTO_APPROVED == csr_approver.AUTO_APPROVED

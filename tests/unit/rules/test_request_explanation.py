@@ -43,6 +43,25 @@ SETTLED = [
 ]
 
 
+ISSUED = {"certificate": certificate(NOW + HOUR), "conditions": [condition("Approved")]}
+
+
+def test_an_issued_one_has_the_checks_of_a_pending_one():
+    pending = explain(csr())
+    issued = explain({**csr(), "status": ISSUED})
+    assert issued.checks == pending.checks != ()
+    # As they come out now: what was approved by hand, or lost its permission since, is issued all the same.
+    lost = explain({**csr(), "status": ISSUED}, asked={})
+    assert failed(lost) == ["permission"]
+    assert (lost.verdict, lost.sentence) == ("Issued", "Issued")
+
+
+@pytest.mark.parametrize("spec", [{"request": "x"}, {"signerName": "example.com/x"}])
+def test_an_issued_one_that_no_approver_decides_has_none(spec: dict[str, Any]):
+    document = csr()
+    assert explain({**document, "spec": {**document["spec"], **spec}, "status": ISSUED}).checks == ()
+
+
 @pytest.mark.parametrize(("status", "verdict", "flip"), SETTLED)
 def test_settled(status: dict[str, Any], verdict: str, flip: str):
     explanation = explain({**csr(), "status": status})
