@@ -39,7 +39,9 @@ async def served(place: layout.Layout, chosen: config.Configuration, clock: cloc
     await server.start()
     try:
         admin = dataclasses.replace(
-            connection.load(str(place.admin_kubeconfig)), server=f"https://{endpoints.Address(_LOOPBACK, port)}"
+            connection.load(str(place.admin_kubeconfig)),
+            server=f"https://{endpoints.Address(_LOOPBACK, port)}",
+            others=(),
         )
         opened = transport.Transport(admin, clock=clock)
         try:

@@ -16,8 +16,7 @@ signatures cover its octets.
 3. The cluster is the one named `""`, else that of the current context, else the only one.
 4. It is not `insecure-skip-tls-verify`, and has no `proxy-url` and no `tls-server-name`: whoever ignored these would go
    elsewhere than was meant. Its CA is in the text, not at a path. Without a CA, the system's roots count.
-5. Its server is an https URL (`endpoints.of_server`), and so are those of the extension, whose identifier is empty or
-   matches `[A-Za-z0-9._-]{1,253}`: it is shown to people, and written into files.
+5. Its server is an https URL (`endpoints.of_server`), and its extension is good (`cluster_extension`).
 
 `signatures` signs for a token when all of this holds:
 
@@ -39,13 +38,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.bootstrap import endpoints, jws, kubeconfig, tokens
+from handfast.bootstrap import cluster_extension, jws, kubeconfig, tokens
 
 NAMESPACE: Final = "kube-public"
 NAME: Final = "cluster-info"
 KUBECONFIG_KEY: Final = "kubeconfig"
 SIGNATURE_PREFIX: Final = "jws-kubeconfig-"
-EXTENSION: Final = "handfast.dev/cluster"
+EXTENSION: Final = cluster_extension.NAME
 # How much data a ConfigMap holds. Kubernetes counts values; here keys count, too, because the request that carries
 # them, and the record of who owns each key, have limits of their own.
 MAX_DATA: Final = 1 << 20
@@ -54,7 +53,6 @@ MAX_UNVERIFIED: Final = 64 << 10
 
 # What needs no quotes in YAML.
 _PLAIN_URL = re.compile(r"https://[A-Za-z0-9._~/:\[\]-]*[A-Za-z0-9/\]]")
-_ID = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9-]{1,64}")
 _FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 CREDENTIALS: Final = "CredentialsInClusterInfo"
@@ -95,9 +93,12 @@ def build(info: ClusterInfo) -> str:
     """The written form; Refused where `read` would not take it."""
     if not info.servers:
         raise errors.Misuse("servers: a ClusterInfo without a server leads nowhere")
-    for index, server in enumerate(info.servers):
-        _require_https(server, f"servers[{index}]")
-    _require_id(info.id, "id")
+    try:
+        for index, server in enumerate(info.servers):
+            cluster_extension.require_https(server, f"servers[{index}]")
+        cluster_extension.require_id(info.id, "id")
+    except cluster_extension.Malformed as malformed:
+        raise _in_our_words(malformed) from None
     authority = [] if info.ca is None else [f"certificate-authority-data: {base64.b64encode(info.ca).decode('ascii')}"]
     cluster = [
         *authority,
@@ -149,9 +150,8 @@ def read(text: str, limit: int = kubeconfig.MAX_BYTES) -> ClusterInfo:
     ca = _ca(cluster, where)
     # 5.
     server = _text(cluster, "server", where)
-    _require_https(server, f"{where}.server")
-    cluster_id, more = _extension(cluster, where)
-    return ClusterInfo(tuple(dict.fromkeys((server, *more))), ca, cluster_id)
+    beside = _extension(cluster, server, where)
+    return ClusterInfo(tuple(dict.fromkeys((server, *beside.servers))), ca, beside.id)
 
 
 def _without_credentials(document: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
@@ -285,39 +285,16 @@ def _ca(cluster: Mapping[str, Any], where: str) -> bytes | None:
         raise _bad(f"{where}.certificate-authority-data: not base64") from None
 
 
-def _extension(cluster: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...]]:
-    """Identifier and servers; nothing where the cluster was not described by this program."""
-    entries = cluster.get("extensions")
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if isinstance(entry, dict) and entry.get("name") == EXTENSION:
-            inside = f"{where}.extensions[{index}].extension"
-            found = entry.get("extension")
-            if not isinstance(found, dict):
-                raise _bad(f"{inside}: must be a mapping")
-            servers = found.get("servers")
-            if not isinstance(servers, list):
-                raise _bad(f"{inside}.servers: must be a list of URLs")
-            for number, server in enumerate(servers):
-                _require_https(server, f"{inside}.servers[{number}]")
-            return _require_id(_text(found, "id", inside), f"{inside}.id"), tuple(servers)
-    return "", ()
-
-
-def _require_https(server: object, where: str) -> None:
-    if not isinstance(server, str) or not server:
-        raise _bad(f"{where}: required, an https URL")
-    if "@" in server:
-        raise _credentials(where)
+def _extension(cluster: Mapping[str, Any], server: str, where: str) -> cluster_extension.Extension:
     try:
-        endpoints.of_server(server)
-    except errors.Refused:
-        raise _bad(f"{where}: {json.dumps(server[:200])} is not a URL such as https://192.0.2.1:6443") from None
+        cluster_extension.require_https(server, f"{where}.server")
+        return cluster_extension.read(cluster, where)
+    except cluster_extension.Malformed as malformed:
+        raise _in_our_words(malformed) from None
 
 
-def _require_id(text: str, where: str) -> str:
-    if text and _ID.fullmatch(text) is None:
-        raise _bad(f"{where}: {json.dumps(text[:200])} is no identifier; allowed: {_ID.pattern}")
-    return text
+def _in_our_words(malformed: cluster_extension.Malformed) -> errors.Refused:
+    return _credentials(malformed.problem) if malformed.credentials else _bad(malformed.problem)
 
 
 def _text(body: Mapping[str, Any], key: str, where: str) -> str:

@@ -13,6 +13,7 @@ resolves them. It does not look inside certificates or keys: see `pki`.
 2. `apiVersion` is `v1` and `kind` is `Config`, where they are given.
 3. The context asked for, or `current-context`, exists, and so do its cluster and, if it names one, its user.
 4. The cluster has a `server` that is an http or https URL without credentials in it; inline data is canonical base64.
+   Its other servers, where this program wrote any, are https URLs (`cluster_extension`).
 5. `insecure-skip-tls-verify` is kept as a flag, and does not go together with a CA, as kubectl has it.
 6. The user's credentials are certificate and key, token or token file. `exec`, `auth-provider`, basic authentication
    and impersonation are refused by name: silently leaving them out would call the server as somebody else.
@@ -33,6 +34,7 @@ from urllib import parse as urls
 import yaml
 
 from handfast import errors
+from handfast.bootstrap import cluster_extension
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -54,6 +56,7 @@ class Cluster:
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
     proxy_url: str = field(default="", repr=False)
+    beside: cluster_extension.Extension = cluster_extension.NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,9 @@ def build(
 def render(config: Kubeconfig) -> str:
     """The document of one context as YAML, keys in kubectl's (alphabetical) order, without fields that are unset."""
     cluster, user = config.cluster, config.user
+    described = _given(_fields(cluster))
+    if cluster.beside.servers:
+        described["extensions"] = [cluster_extension.entry(cluster.beside.id, cluster.beside.servers)]
     context = {"cluster": cluster.name, "namespace": config.namespace, "user": user.name if user else ""}
     document = {
         "apiVersion": "v1",
@@ -109,7 +115,7 @@ def render(config: Kubeconfig) -> str:
         "preferences": {},
         "current-context": config.context,
         "contexts": [{"name": config.context, "context": _given(context)}],
-        "clusters": [{"name": cluster.name, "cluster": _given(_fields(cluster))}],
+        "clusters": [{"name": cluster.name, "cluster": described}],
         "users": [{"name": user.name, "user": _given(_fields(user))}] if user else [],
     }
     return yaml.dump(document, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, width=MAX_BYTES)
@@ -217,7 +223,7 @@ def _fields(cluster_or_user: Cluster | User) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for attribute in cluster_or_user.__dataclass_fields__:
         value = getattr(cluster_or_user, attribute)
-        if attribute != "name":
+        if attribute not in {"name", "beside"}:
             text = base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
             found[_SPELLING.get(attribute, attribute.replace("_", "-"))] = text
     return found
@@ -261,6 +267,7 @@ def _cluster(name: str, where: str, body: Mapping[str, Any]) -> Cluster:
         insecure_skip_tls_verify=_flag(body, "insecure-skip-tls-verify", where),
         tls_server_name=_text(body, "tls-server-name", f"{where}.tls-server-name"),
         proxy_url=_text(body, "proxy-url", f"{where}.proxy-url"),
+        beside=_beside(body, where),
     )
     # 4.
     if not cluster.server:
@@ -270,6 +277,14 @@ def _cluster(name: str, where: str, body: Mapping[str, Any]) -> Cluster:
     if cluster.insecure_skip_tls_verify and (cluster.certificate_authority_data or cluster.certificate_authority):
         raise _refused(f"{where}.insecure-skip-tls-verify: cannot be true beside a certificate authority")
     return cluster
+
+
+def _beside(body: Mapping[str, Any], where: str) -> cluster_extension.Extension:
+    try:
+        return cluster_extension.read(body, where)
+    except cluster_extension.Malformed as malformed:
+        why = ": credentials do not belong in the URL" if malformed.credentials else ""
+        raise _refused(f"{malformed.problem}{why}") from None
 
 
 def _user(name: str, where: str, body: Mapping[str, Any]) -> User:

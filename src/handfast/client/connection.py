@@ -19,9 +19,14 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A server and credentials for it. Secrets stay out of its repr."""
+    """A server and credentials for it. Secrets stay out of its repr.
+
+    `others` are further servers of the same cluster, under the same CA, for when the first does not answer.
+    """
 
     server: str
+    others: tuple[str, ...] = ()
+    cluster_id: str = ""
     ca_pem: bytes | None = None
     cert_pem: bytes | None = field(default=None, repr=False)
     key_pem: bytes | None = field(default=None, repr=False)
@@ -60,6 +65,8 @@ def resolve(config: kubeconfig.Kubeconfig, directory: pathlib.Path) -> Connectio
             )
     connection = Connection(
         server=cluster.server,
+        others=tuple(url for url in dict.fromkeys(cluster.beside.servers) if not _same(url, cluster.server)),
+        cluster_id=cluster.beside.id,
         ca_pem=_pem(cluster.certificate_authority_data, cluster.certificate_authority, directory),
         tls_server_name=cluster.tls_server_name or None,
     )
@@ -73,6 +80,10 @@ def resolve(config: kubeconfig.Kubeconfig, directory: pathlib.Path) -> Connectio
         # A file of a token that changes is preferred, as client-go does.
         token_file=str(directory / user.token_file) if user.token_file else None,
     )
+
+
+def _same(url: str, server: str) -> bool:
+    return url.rstrip("/") == server.rstrip("/")
 
 
 def _pem(data: bytes | None, path: str, directory: pathlib.Path) -> bytes | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP to one API server with the current credentials; refusals come back as `StatusError`.
+"""HTTP to one API with the current credentials; refusals come back as `StatusError`.
 
 It knows paths and bytes only: what a resource is, and how to list or watch one, is in `api` and `watch`. Nothing is
 retried here except one request after a 401 with a token file that has changed since. No redirect is followed: the body, or
@@ -7,6 +7,13 @@ what is asked for, would go to somebody whom nobody named. An answer that is rea
 
 Credentials may change while it is in use (`use`): new requests go out under the new ones at once, streams end as if the
 server had closed them, requests under way are answered first, and no connection made with the old ones stays open.
+
+Where a cluster has several servers, the first is asked until it does not answer, then the next, and so on round:
+
+1. A request that could not be sent, and a GET that was not answered, goes to each of the others at once; whatever else
+   fails is told, since it may have been done, and the next request goes elsewhere.
+2. Every server is verified with the one CA of the connection before it is sent anything.
+3. Whoever answers stays in use, also with other credentials, until it fails or the connection names another first.
 """
 
 from __future__ import annotations
@@ -37,6 +44,8 @@ from handfast.runtime import files, tls
 _TOKEN_SECONDS = 10.0
 _TOKEN_BYTES = 64 << 10
 _CONNECT_SECONDS = 10.0
+# … where somebody else can be asked: an address that swallows packets should cost seconds.
+_CONNECT_OR_MOVE_SECONDS = 3.0
 # A page of 500 objects of half a MiB each; whoever sends more is not the API server that was asked for a page.
 MAX_BYTES = 256 << 20
 # The longest wait that is asked for and believed.
@@ -153,8 +162,8 @@ class _Stream:
 class _Link:
     """The connections made with one set of credentials, and who is using them."""
 
-    def __init__(self, connection: connections.Connection, headers: Mapping[str, str]) -> None:
-        self.base = connection.server.rstrip("/")
+    def __init__(self, connection: connections.Connection, headers: Mapping[str, str], server: str) -> None:
+        self.base = server.rstrip("/")
         self.server_name = connection.tls_server_name
         self.users = 0
         self.streams: set[_Stream] = set()
@@ -193,8 +202,19 @@ class _Link:
             self._session = None
 
 
+def _why(error: aiohttp.ClientError | OSError) -> str:
+    return "did not answer in time" if isinstance(error, TimeoutError) else str(error)
+
+
+def _repeatable(method: str, error: aiohttp.ClientError | OSError) -> bool:
+    """1. Whether nothing can have been done, and there is time."""
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return True
+    return method == "GET" and not isinstance(error, TimeoutError)
+
+
 class Transport:
-    """Requests to one server. Make it, use it and close it on the same event loop."""
+    """Requests to the servers of one API. Make it, use it and close it on the same event loop."""
 
     def __init__(
         self,
@@ -217,19 +237,49 @@ class Transport:
         self.unheard: str | None = None
         self._take(connection)
 
-    def _take(self, connection: connections.Connection) -> None:
-        self._link = _Link(connection, self._headers)
+    def _take(self, connection: connections.Connection, server: str = "") -> None:
+        self._link = _Link(connection, self._headers, server or connection.server)
         self._connection = connection
         self._token = connection.token
         self._token_read_at: float | None = None
 
+    @property
+    def server(self) -> str:
+        """The one that is asked now."""
+        return self._link.base
+
+    def _servers(self) -> list[str]:
+        return list(dict.fromkeys(url.rstrip("/") for url in (self._connection.server, *self._connection.others)))
+
     async def use(self, connection: connections.Connection) -> None:
         """Go on with other credentials, or at another address; what cannot be used is refused and changes nothing."""
-        old = self._link
-        self._take(connection)
+        old, before = self._link, self._connection
+        # 3. who answers stays in use
+        stays = connection.server == before.server and old.base in {url.rstrip("/") for url in connection.others}
+        self._take(connection, old.base if stays else "")
         self._retiring.add(old)
-        await old.retire()
+        for link in tuple(self._retiring):
+            await link.retire()
         self._retiring = {link for link in self._retiring if link.users}
+
+    def _move(self, failed: _Link, why: str) -> bool:
+        """Ask the next server from now on, unless somebody has moved on already; whether there is another."""
+        servers = self._servers()
+        if len(servers) == 1:
+            return False
+        if failed is self._link:
+            following = (
+                servers[(servers.index(failed.base) + 1) % len(servers)] if failed.base in servers else servers[0]
+            )
+            self._link = _Link(self._connection, self._headers, following)
+            # What still works there goes on to its end.
+            failed.retired = True
+            self._retiring = {link for link in (*self._retiring, failed) if link.users}
+            if self.unheard is None:
+                _log.warning(
+                    "an API server does not answer; the next is asked", server=failed.base, next=following, error=why
+                )
+        return True
 
     async def request(
         self,
@@ -244,21 +294,22 @@ class Transport:
     ) -> bytes:
         """The body of a successful answer, within `seconds` if they are given."""
         headers = {"Accept": accept, **({} if body is None else {"Content-Type": content_type})}
-        timeout = aiohttp.ClientTimeout(total=seconds or self._seconds, sock_connect=_CONNECT_SECONDS)
-        exchange = self._answer(self._link, method, path, params=params, data=body, headers=headers, timeout=timeout)
-        async with exchange as answer:
+        timeout = aiohttp.ClientTimeout(total=seconds or self._seconds, sock_connect=self._connect_seconds())
+        exchange = self._answer(method, path, params=params, data=body, headers=headers, timeout=timeout)
+        async with exchange as (_link, answer):
             return await self._whole(answer)
+
+    def _connect_seconds(self) -> float:
+        return _CONNECT_OR_MOVE_SECONDS if self._connection.others else _CONNECT_SECONDS
 
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, *, params: Mapping[str, str], accept: str, idle_seconds: float
     ) -> AsyncIterator[Body]:
         """The body of a successful GET as it arrives; an error if nothing arrives for `idle_seconds`."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle_seconds)
-        link = self._link
-        async with self._answer(
-            link, "GET", path, params=params, headers={"Accept": accept}, timeout=timeout
-        ) as answer:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_seconds(), sock_read=idle_seconds)
+        exchange = self._answer("GET", path, params=params, headers={"Accept": accept}, timeout=timeout)
+        async with exchange as (link, answer):
             stream = _Stream(answer)
             link.streams.add(stream)
             try:
@@ -270,14 +321,10 @@ class Transport:
                 link.streams.discard(stream)
 
     @contextlib.asynccontextmanager
-    async def _answer(self, link: _Link, method: str, path: str, **more: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _answer(self, method: str, path: str, **more: Any) -> AsyncIterator[tuple[_Link, aiohttp.ClientResponse]]:
         """One exchange: network failures become Unavailable, refusals StatusError, also while the body is read."""
-        link.users += 1
+        link, answer = await self._asked(method, path, **more)
         try:
-            answer = await self._send(link, method, path, **more)
-            if answer.status == 401 and self._token_changed():
-                answer.release()
-                answer = await self._send(link, method, path, **more)
             async with answer:
                 self._heard()
                 if answer.status >= 400:
@@ -289,20 +336,56 @@ class Transport:
                         reason="BadAnswer",
                         hint="name the API server itself in the kubeconfig",
                     )
-                yield answer
+                yield link, answer
         except (aiohttp.ClientError, OSError) as error:
-            silent = isinstance(error, TimeoutError)
-            self._unheard("did not answer in time" if silent else str(error))
-            met = trouble.of(error)
-            if self._explain is not None:
-                raise await self._explain(link.base, met) from error
-            how = "did not answer in time" if silent else f"cannot be reached: {error}"
-            hint = diagnosis.explain(met.trouble, link.base, met.detail, None).hint
-            reason = "Timeout" if silent else "Unreachable"
-            raise errors.Unavailable(f"{link.base} {how}", reason=reason, hint=hint) from error
+            self._move(link, _why(error))
+            raise await self._failure({link.base: error}) from error
         finally:
             link.users -= 1
             await link.left()
+
+    async def _asked(self, method: str, path: str, **more: Any) -> tuple[_Link, aiohttp.ClientResponse]:
+        """The head of an answer, and a use of the link it came by. Each server is asked once at most (1.)."""
+        failed: dict[str, aiohttp.ClientError | OSError] = {}
+        while True:
+            link, answer = self._link, None
+            link.users += 1
+            try:
+                answer = await self._send(link, method, path, **more)
+                if answer.status == 401 and self._token_changed():
+                    answer.release()
+                    answer = await self._send(link, method, path, **more)
+            except (aiohttp.ClientError, OSError) as error:
+                answer = None
+                failed[link.base] = error
+                another = self._move(link, _why(error)) and self._link.base not in failed
+                if not (another and _repeatable(method, error)):
+                    raise await self._failure(failed) from error
+            finally:
+                if answer is None:
+                    link.users -= 1
+                    await link.left()
+            if answer is not None:
+                return link, answer
+
+    async def _failure(self, failed: Mapping[str, aiohttp.ClientError | OSError]) -> errors.HandfastError:
+        """The error of a request that none of the servers answered."""
+        self._unheard("; ".join(map(_why, failed.values())))
+        found: list[errors.HandfastError] = []
+        for base, error in failed.items():
+            met = trouble.of(error)
+            if self._explain is not None:
+                found.append(await self._explain(base, met))
+                continue
+            hint = diagnosis.explain(met.trouble, base, met.detail, None).hint
+            silent = isinstance(error, TimeoutError)
+            how = f"{base} {_why(error) if silent else f'cannot be reached: {error}'}"
+            found.append(errors.Unavailable(how, reason="Timeout" if silent else "Unreachable", hint=hint))
+        # Whoever refuses has answered, and says more than silence does.
+        told = next((error for error in found if isinstance(error, errors.Refused)), found[0])
+        others = [error.message for error in found if error is not told]
+        told.message += f" (and {'; '.join(others)})" if others else ""
+        return told
 
     async def _whole(self, answer: aiohttp.ClientResponse) -> bytes:
         length = answer.content_length

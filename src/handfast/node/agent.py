@@ -266,7 +266,7 @@ class Agent:
             node=places.node,
             pid=os.getpid(),
             phase=self._phase,
-            server=self.identity.connection().server,
+            server=self.identity.server(),
             kubeconfig=str(places.kubeconfig),
             endpoint=_url(self._listener),
             rotation=manager.rotate,

@@ -94,6 +94,10 @@ class Identity:
             kubeconfig_file.bare(self._cluster), cert_pem=pair.certificate_pem, key_pem=pair.key_pem
         )
 
+    def server(self) -> str:
+        """The server that is asked now: another than the kubeconfig's first, while that one does not answer."""
+        return self._transport.server
+
     async def follow(self, told: Callable[[connections.Connection], None]) -> None:
         """Never returns: go on with the server and CA that the kubeconfig names from now on, and the same credentials.
 
@@ -119,7 +123,12 @@ class Identity:
     async def _moved(self, cluster: connections.Connection) -> bool:
         before = self._cluster
         self._cluster = dataclasses.replace(
-            before, server=cluster.server, ca_pem=cluster.ca_pem, tls_server_name=cluster.tls_server_name
+            before,
+            server=cluster.server,
+            others=cluster.others,
+            cluster_id=cluster.cluster_id,
+            ca_pem=cluster.ca_pem,
+            tls_server_name=cluster.tls_server_name,
         )
         try:
             await self._transport.use(self.connection())

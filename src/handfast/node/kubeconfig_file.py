@@ -6,12 +6,13 @@ Which kubeconfig counts, and when one is written, is decided in `bootstrap`; the
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import structlog
 
 from handfast import errors
-from handfast.bootstrap import kubeconfig
+from handfast.bootstrap import cluster_extension, kubeconfig
 from handfast.client import connection as connections
 from handfast.pki import keys, pairs, pem
 from handfast.runtime import files
@@ -20,10 +21,8 @@ _log = structlog.get_logger("handfast.node")
 
 
 def bare(connection: connections.Connection) -> connections.Connection:
-    """The server without credentials."""
-    return connections.Connection(
-        server=connection.server, ca_pem=connection.ca_pem, tls_server_name=connection.tls_server_name
-    )
+    """The cluster without credentials."""
+    return dataclasses.replace(connection, cert_pem=None, key_pem=None, token=None, token_file=None)
 
 
 def has_token(connection: connections.Connection) -> bool:
@@ -54,7 +53,8 @@ def pair_of(connection: connections.Connection) -> pairs.Pair | None:
 
 
 def write(path: pathlib.Path, cluster: connections.Connection, current: pathlib.Path) -> None:
-    """A kubeconfig for this server whose certificate and key are always the current ones."""
+    """A kubeconfig for this cluster, with all its servers, whose certificate and key are always the current ones."""
+    servers = (cluster.server, *cluster.others) if cluster.others or cluster.cluster_id else ()
     text = kubeconfig.render(
         kubeconfig.Kubeconfig(
             context="default-context",
@@ -63,6 +63,7 @@ def write(path: pathlib.Path, cluster: connections.Connection, current: pathlib.
                 server=cluster.server,
                 certificate_authority_data=cluster.ca_pem,
                 tls_server_name=cluster.tls_server_name or "",
+                beside=cluster_extension.Extension(cluster.cluster_id, servers),
             ),
             user=kubeconfig.User(name="default-auth", client_certificate=str(current), client_key=str(current)),
             namespace="default",

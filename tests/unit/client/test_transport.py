@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import pathlib
 
@@ -317,3 +318,123 @@ class TestLargeAnswers:
 )
 def test_a_refusal_that_means_harm_is_an_error_like_any_other(body: bytes, retry_after: str, expected: int):
     assert transport.status_error(body, 503, retry_after).retry_after == expected
+
+
+class TestSeveralServers:
+    """One cluster, several addresses: whoever answers is asked."""
+
+    @staticmethod
+    @contextlib.asynccontextmanager
+    async def open(first, *others, **more):
+        made = connection.Connection(server=first, others=others, **more)
+        link = transport.Transport(made, clock=MovableClock())
+        try:
+            yield link, made
+        finally:
+            await link.close()
+
+    @staticmethod
+    async def nowhere() -> str:
+        async with scripted.serving() as server:
+            return server.url
+
+    @pytest.mark.parametrize("method", ["GET", "POST"])
+    async def test_what_could_not_be_sent_goes_to_the_next_at_once(self, method):
+        dead, gone = await self.nowhere(), await self.nowhere()
+        async with (
+            scripted.serving(*[scripted.answer(200, {})] * 2) as server,
+            self.open(dead, gone, server.url) as (
+                link,
+                _,
+            ),
+        ):
+            assert await link.request(method, "/x") == b"{}"
+            assert link.server == server.url
+            assert link.unheard is None
+            # And stays there.
+            await link.request(method, "/y")
+            assert [request.path for request in server.requests] == ["/x", "/y"]
+
+    async def test_a_get_that_was_not_answered_goes_on_and_a_write_does_not(self):
+        # aiohttp asks once more by itself where that changes nothing.
+        async with (
+            scripted.serving(*[scripted.drop()] * 3) as dying,
+            scripted.serving(*[scripted.answer(200, {})] * 3) as well,
+        ):
+            async with self.open(dying.url, well.url) as (link, _):
+                assert await link.request("GET", "/x") == b"{}"
+            dying.add(scripted.drop())
+            async with self.open(dying.url, well.url) as (link, _):
+                with pytest.raises(errors.Unavailable):
+                    await link.request("POST", "/w")
+                assert "/w" not in [request.path for request in well.requests]
+                await link.request("POST", "/z")
+        assert [request.path for request in well.requests] == ["/x", "/z"]
+
+    async def test_a_server_that_says_nothing_is_left_for_the_next_request(self):
+        async with (
+            scripted.serving() as mute,
+            scripted.serving(scripted.answer(200, {})) as well,
+            self.open(mute.url, well.url) as (link, _),
+        ):
+            with pytest.raises(errors.Unavailable) as caught:
+                await link.request("GET", "/x", seconds=0.05)
+            assert caught.value.reason == "Timeout"
+            assert await link.request("GET", "/y") == b"{}"
+
+    async def test_nobody_answers_and_each_is_named(self):
+        dead, gone = await self.nowhere(), await self.nowhere()
+        async with self.open(dead, gone) as (link, _):
+            for _attempt in range(3):
+                with pytest.raises(errors.Unavailable) as caught:
+                    await link.request("POST", "/x")
+                assert dead in caught.value.message
+                assert gone in caught.value.message
+            assert caught.value.reason == "Unreachable"
+            assert link.unheard is not None
+
+    async def test_other_credentials_do_not_lead_back_to_the_dead(self):
+        dead = await self.nowhere()
+        async with (
+            scripted.serving(*[scripted.answer(200, {})] * 2) as server,
+            self.open(dead, server.url) as (link, made),
+        ):
+            await link.request("GET", "/x")
+            await link.use(dataclasses.replace(made, token="new"))
+            assert link.server == server.url
+            await link.request("GET", "/y")
+            assert server.requests[1].headers["authorization"] == "Bearer new"
+            # Whoever names another server means it.
+            await link.use(connection.Connection(server="http://127.0.0.1:1", others=(server.url,)))
+            assert link.server == "http://127.0.0.1:1"
+
+    async def test_a_watch_that_works_is_left_alone_until_the_credentials_change(self):
+        watching = scripted.stream({"a": 1}, then="hold")
+        async with (
+            scripted.serving(watching, scripted.drop()) as first,
+            scripted.serving() as second,
+            self.open(first.url, second.url) as (link, made),
+            link.stream("/w", params={}, accept="application/json", idle_seconds=30) as body,
+        ):
+            assert await body.readany() == b'{"a":1}\n'
+            with pytest.raises(errors.Unavailable):
+                await link.request("POST", "/x")
+            assert link.server == second.url
+            reading = asyncio.ensure_future(body.readany())
+            done, _ = await asyncio.wait([reading], timeout=0.05)
+            assert not done
+            await link.use(dataclasses.replace(made, token="new"))
+            assert await reading == b""
+
+    async def test_an_explanation_is_of_all_and_a_refusal_goes_before_silence(self):
+        async def explain(server, met):
+            family = errors.Refused if server == gone else errors.Unavailable
+            return family(f"{server}: {met.trouble.value}", reason="Told")
+
+        dead, gone = await self.nowhere(), await self.nowhere()
+        made = connection.Connection(server=dead, others=(gone,))
+        link = transport.Transport(made, clock=MovableClock(), explain=explain)
+        with pytest.raises(errors.Refused) as caught:
+            await link.request("GET", "/x")
+        await link.close()
+        assert caught.value.message == f"{gone}: connection refused (and {dead}: connection refused)"

@@ -14,7 +14,12 @@ from handfast.runtime import files
 from tests.unit.node import pairing
 
 CLUSTER = connection.Connection(
-    server="https://192.0.2.1:6443", ca_pem=pairing.CA.pem, tls_server_name="api.example", token="secret"
+    server="https://192.0.2.1:6443",
+    others=("https://192.0.2.2:6443",),
+    cluster_id="an-id",
+    ca_pem=pairing.CA.pem,
+    tls_server_name="api.example",
+    token="secret",
 )
 
 
