@@ -7,7 +7,7 @@
 2. Each handshake has a deadline.
 3. Client certificates are asked for, not required. A chain of a CA this server has ever trusted passes the handshake
    even if expired or no longer trusted, so that it is answered with a 401 instead of a dropped handshake; `authn` judges it.
-   What TLS itself turns away (another CA, another purpose) is told to the log.
+   What TLS itself turns away (another CA, another purpose) is told to the client by an alert (`tls_alert`), and to the log.
 4. Session tickets are off: a session resumed from one carries no chain. (TLS 1.2 may still find a session by its number
    in this server's memory; that one has kept its chain.)
 
@@ -27,7 +27,7 @@ import structlog
 from aiohttp import web
 
 from handfast.apiserver import connection as connection_module
-from handfast.apiserver import gate
+from handfast.apiserver import gate, tls_alert
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver import unread as unread_module
 from handfast.runtime import clock as clock_module
@@ -60,6 +60,7 @@ def server_context(certificate_file: str, key_file: str, client_cas: str) -> ssl
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     context.set_alpn_protocols(["http/1.1"])
+    context.sslobject_class = tls_alert.Handshake
     return context
 
 
@@ -214,6 +215,7 @@ class Listener:
 
     async def _serve(self, connection: connection_module.Connection, visitor: gate.Visitor) -> None:
         """One task for the whole life of a connection: its handshake, then its requests."""
+        refused = tls_alert.follow()
         try:
             await self._loop.connect_accepted_socket(
                 lambda: connection,
@@ -222,12 +224,12 @@ class Listener:
                 ssl_handshake_timeout=self._limits.handshake_seconds,
                 ssl_shutdown_timeout=2.0,
             )
-        except ssl.SSLCertVerificationError as error:
-            # No station will see this certificate, so nobody else could tell the operator.
-            reason = _VERIFY_REASONS.get(error.verify_code, "Untrusted")
-            _log.warning("handshake refused", source=visitor.source, reason=reason, detail=error.verify_message)
         except (OSError, TimeoutError):
-            pass  # a failed handshake is the peer's affair: TLS told it why
+            # Any other failed handshake is the peer's affair. No station will see this certificate, so nobody else could
+            # tell the operator.
+            for error in refused:
+                reason = _VERIFY_REASONS.get(error.verify_code, "Untrusted")
+                _log.warning("handshake refused", source=visitor.source, reason=reason, detail=error.verify_message)
         finally:
             self._begun.pop(connection, None)
             self._gate.shaken(visitor)

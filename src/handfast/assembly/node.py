@@ -9,6 +9,7 @@ It handles no signals and configures no log: whoever runs it does. What the agen
 from __future__ import annotations
 
 import contextlib
+import datetime
 import pathlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from handfast.client import certificates as requests
 from handfast.client import connection as connections
 from handfast.client import transport as transports
 from handfast.node import agent, bootstrap, certificate_store, machine, registration
-from handfast.pki import pairs
+from handfast.pki import bundles, certificates, chains, pairs, pem, pins
 from handfast.rules import certificate_wishes, networks
 from handfast.runtime import backoff, files
 from handfast.runtime import clock as clocks
@@ -161,9 +162,24 @@ async def _accepted(
             raise
         old = "" if fresh else f"; the certificate in {where.directory} was there before and may be another cluster's"
         raise errors.Refused(
-            f"the cluster does not accept the certificate {pair.leaf.subject}: {error.message}{old}",
+            f"the cluster does not accept the certificate {pair.leaf.subject}: {error.message}"
+            f"{_signed_by(pair, identity.connection().ca_pem, clock.now())}{old}",
             reason="CertificateRefused",
             hint=f"remove {where.kubeconfig} and {identity.store.current}, with what it leads to, and join again"
             if not fresh
-            else "compare the CA that signs certificates with the one that the API server trusts for clients",
+            else "have certificates signed by the CA that the API server trusts for clients (--cluster-signing-cert-file of "
+            "the controllers), or have it trust the one that signs; then delete what was issued, and join again",
         ) from None
+
+
+def _signed_by(pair: pairs.Pair, ca_pem: bytes | None, now: datetime.datetime) -> str:
+    """Which CA signed a certificate, and which it should have been: nothing where that is the cluster's own."""
+    if ca_pem is None:
+        return f"; it was signed by {pair.leaf.issuer}"
+    try:
+        chains.verify(pair.chain, bundles.TrustBundle.from_pem(ca_pem), chains.Client(), now)
+    except errors.Refused:
+        ders = pem.certificates_from_pem(ca_pem)
+        wanted = [f"{certificates.read(der).subject} ({pins.of_certificate(der)})" for der in ders]
+        return f"; it was signed by {pair.leaf.issuer}, and should have been by the cluster's CA, {', '.join(wanted)}"
+    return ""

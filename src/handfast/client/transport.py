@@ -12,6 +12,7 @@ Where a cluster has several servers, the first is asked until it does not answer
 
 1. A request that could not be sent, and a GET that was not answered, goes to each of the others at once; whatever else
    fails is told, since it may have been done, and the next request goes elsewhere.
+   A server that turns down the client's certificate with a TLS alert has answered: that is a 401.
 2. Every server is verified with the one CA of the connection before it is sent anything.
 3. Whoever answers stays in use, also with other credentials, until it fails or the connection names another first.
 """
@@ -202,6 +203,13 @@ class _Link:
             self._session = None
 
 
+def _certificate_refused(server: str, alert: str) -> status.StatusError:
+    """As the 401 that a server would have given, had it come so far: it is an answer, and no other server's is better."""
+    return status.StatusError(
+        "Unauthorized", f"{server} ended TLS for this client certificate, with the alert {alert!r}"
+    )
+
+
 def _why(error: aiohttp.ClientError | OSError) -> str:
     return "did not answer in time" if isinstance(error, TimeoutError) else str(error)
 
@@ -357,6 +365,9 @@ class Transport:
                     answer = await self._send(link, method, path, **more)
             except (aiohttp.ClientError, OSError) as error:
                 answer = None
+                if alert := trouble.refusal(error):
+                    self._heard()
+                    raise _certificate_refused(link.base, alert) from error
                 failed[link.base] = error
                 another = self._move(link, _why(error)) and self._link.base not in failed
                 if not (another and _repeatable(method, error)):

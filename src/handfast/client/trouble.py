@@ -17,6 +17,10 @@ from handfast.bootstrap import diagnosis
 # X509_V_ERR_*: the two for time, and the two for names.
 _NOT_NOW: Final = frozenset({9, 10})
 _OTHER_NAME: Final = frozenset({62, 64})
+# The alerts of RFC 8446, 6.2, that are about a certificate.
+_REFUSALS: Final = frozenset(
+    {"UNKNOWN_CA", "BAD_CERTIFICATE", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED"}
+) | {"CERTIFICATE_REVOKED", "CERTIFICATE_REQUIRED", "ACCESS_DENIED"}
 # What OpenSSL says when the peer does not speak TLS.
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNEXPECTED_MESSAGE"})
 
@@ -28,6 +32,17 @@ class Troubled(Exception):
         super().__init__(detail)
         self.trouble = trouble
         self.detail = detail
+
+
+def refusal(error: aiohttp.ClientError | OSError) -> str:
+    """The TLS alert by which a server turned down this side's certificate, in plain words; empty where it was none."""
+    for each in (error, error.__cause__, getattr(error, "os_error", None)):
+        # aiohttp has errors that are an SSLError by their class alone.
+        reason = (getattr(each, "reason", None) or "") if isinstance(each, ssl.SSLError) else ""
+        _, found, alert = reason.partition("_ALERT_")
+        if found and alert in _REFUSALS:
+            return alert.replace("_", " ").lower()
+    return ""
 
 
 def of(error: aiohttp.ClientError | OSError | ValueError) -> Troubled:

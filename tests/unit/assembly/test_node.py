@@ -17,6 +17,7 @@ from handfast.client import api, certificates
 from handfast.node import agent, bootstrap, certificate_store
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.node import pairing
+from tests.world import tls_cluster
 from tests.world.clock import START, MovableClock, settle
 
 FRESH: dict[str, Any] = {"begins": START - pairing.HOUR, "lasts": 100 * pairing.HOUR}
@@ -44,8 +45,8 @@ class Machine:
     async def issue(self, _client, key, _wanted, **_):
         return pairing.pair(begins=START, key=key).certificate_pem
 
-    def config(self, path):
-        cluster = kubeconfig.Cluster(name="c", server="https://127.0.0.1:1", certificate_authority_data=pairing.CA.pem)
+    def config(self, path, ca=pairing.CA.pem):
+        cluster = kubeconfig.Cluster(name="c", server="https://127.0.0.1:1", certificate_authority_data=ca)
         user = kubeconfig.User(name="u", token="t")
         path.write_text(kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=cluster, user=user)))
 
@@ -95,7 +96,25 @@ class TestObtain:
         machine.client.before = refuse
         with pytest.raises(errors.Refused) as refused:
             await machine.obtain()
-        assert "compare the CA" in str(refused.value.hint)
+        assert "have certificates signed by the CA that the API server trusts" in str(refused.value.hint)
+
+    async def test_the_ca_that_signed_is_named_where_it_is_not_the_clusters(self, machine, monkeypatch):
+        def refuse(*_):
+            raise status.StatusError("Unauthorized", "no")
+
+        machine.client.before = refuse
+        with pytest.raises(errors.Refused) as refused:
+            await machine.obtain()
+        assert "signed by" not in refused.value.message
+        # The same name, and another key: only the pin tells them apart.
+        other = tls_cluster.Authority(name="other", now=START - pairing.HOUR)
+        machine.config(machine.where.kubeconfig, other.pem)
+        with pytest.raises(errors.Refused) as refused:
+            await machine.obtain()
+        assert (
+            f"it was signed by {pairing.pair(**FRESH).leaf.issuer}, and should have been by " in refused.value.message
+        )
+        assert f"the cluster's CA, CN=other ({other.pin})" in refused.value.message
 
     async def test_other_answers_are_themselves(self, machine):
         def fail(*_):
