@@ -325,6 +325,55 @@ def test_what_is_missing_is_missing(sentence):
     assert not MISSING[sentence](), "it has come: say so in limitations.md, README.md and CHANGELOG.md"
 
 
+# Words by which a page says that something is not there, and grows older than the code.
+NOT_THERE = re.compile(r"\b(?:yet|coming|planned|stor(?:y|ies) to come|for now|nobody .{1,40} so far)\b", re.IGNORECASE)
+# What pages say is to come -> whether it has. When it comes, its sentence has to go.
+TO_COME: dict[str, Callable[[], bool]] = {
+    "There is no backup command yet": lambda: unknown("handfast store") is None,
+    "has its place in the design, and no code yet": (SOURCE / "mesh").exists,
+    # The head of the README's table, which names these.
+    "coming |": lambda: any((SOURCE / room).exists() for room in ("mesh", "machines", "console")),
+    "A proxy in front is planned": lambda: says("apiserver", "X-Remote-"),
+}
+# Sentences in which these words are about a moment, or about these words.
+OF_A_MOMENT = (
+    "not up yet",
+    "not valid yet",
+    "not published yet",
+    "not use it yet",
+    "not stored yet",
+    "their own instants yet",
+    "yet see every acknowledged write",
+    '"Coming" means planned',
+    "if that is not there yet",
+    "had not yet put on the disk",
+    "no `kubeadm-config` yet",
+    "not read yet",
+    "has not taken a change up yet",
+)
+
+
+def sentences_of_what_is_not_there(content: str) -> list[str]:
+    plain = re.sub(r"\s+", " ", prose(content))
+    return [part for part in re.split(r"(?<=[.:;|]) ", plain) if NOT_THERE.search(part)]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent != DECISIONS and page.name != "CHANGELOG.md"])
+def test_no_page_says_of_what_has_come_that_it_is_to_come(page):
+    for sentence in sentences_of_what_is_not_there(text(page)):
+        if any(part in sentence for part in OF_A_MOMENT):
+            continue
+        known = [part for part in TO_COME if part in sentence]
+        assert known, f"is this so? If it is, give it a row with its proof in TO_COME: {sentence}"
+        assert not any(TO_COME[part]() for part in known), f"it has come: {sentence}"
+
+
+def test_a_page_that_is_older_than_the_code_is_seen():
+    assert sentences_of_what_is_not_there("One. Nothing signs such requests for you yet, so sign them. Two.") == [
+        "Nothing signs such requests for you yet, so sign them."
+    ]
+
+
 def test_the_tour_names_every_controller():
     rows = re.findall(r"^\| `([\w-]+)` \| \[(\w+)\.py\]", text(ROOT / "docs" / "tour.md"), re.MULTILINE)
     builds = controllers.known(b"ca", jwt.Signer(keys.generate()), ["https://a"])
