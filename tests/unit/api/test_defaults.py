@@ -245,3 +245,11 @@ def test_definition():
     webhook = {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {}}}}}
     conversion = _applied(group, plural, {"spec": webhook})["spec"]["conversion"]
     assert conversion["webhook"]["clientConfig"]["service"] == {"port": 443}
+
+
+@pytest.mark.parametrize("given", [{}, {"status": None}, {"status": {}}, {"status": {"certificate": "AAAA"}}])
+def test_a_certificate_request_has_a_status(given: dict[str, Any]) -> None:
+    kind = next(row for row in kinds.builtin() if row.plural == "certificatesigningrequests")
+    document = dict(given)
+    defaults.apply(kind, document)
+    assert document == {"status": given.get("status") or {}}

@@ -307,3 +307,18 @@ def test_each_null_becomes_a_value_of_its_own():
     structs.settle_nulls(structs.check("core.v1.Pod", document))
     first, second = document["spec"]["containers"][1]["env"]
     assert first is not second
+
+
+def test_a_wrong_type_ends_the_search() -> None:
+    """The document is refused for it: the rest of a long list is not looked at."""
+    containers = [{"name": 1}, {"odd": 1}, {"name": 2}]
+    findings = structs.check("core.v1.Pod", {"spec": {"containers": containers}})
+    assert findings.type_error is not None
+    assert "spec.containers.name of type string" in findings.type_error
+    assert findings.unknown == ()
+
+
+def test_a_type_can_be_made_beforehand() -> None:
+    structs._TYPES.pop("core.v1.Binding", None)
+    structs.ready("core.v1.Binding")
+    assert structs._TYPES["core.v1.Binding"] is not None

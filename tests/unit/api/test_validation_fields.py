@@ -58,3 +58,17 @@ def test_what_differs_says_something_else():
     assert not fields.differ({"a": [1]}, {"a": [1]})
     assert not fields.differ({"a": None, "b": 1}, {"b": 1, "c": []})
     assert fields.differ({"a": 1}, {"a": 2})
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("x" * 512, '"' + "x" * 512 + '"'),
+        ("x" * 3_000_000, '"' + "x" * 512 + "…"),
+        (["a"] * 100, "[" + ",".join(['"a"'] * 100) + "]"),
+        ({"k": ["a"] * 100_000}, ('{"k":[' + '"a",' * 200)[:512] + "…"),
+        ([["x" * 3_000_000]], '[["' + "x" * 509 + "…"),
+    ],
+)
+def test_a_long_value_is_quoted_in_part(value: object, shown: str) -> None:
+    assert fields.duplicate("a", value).message == f"Duplicate value: {shown}"
