@@ -17,6 +17,9 @@ and so beside `ca_rotation`: both hold the lock of `pki` for as long as they wor
    it; others may stand beside it. A public half without its key is a loss, and refused.
 7. The kubeconfigs hold certificates of these CAs for their users, trust the CAs of the CA file, and name the server;
    they are written again when one of these is not so. What people changed otherwise is left alone.
+8. A CA of the operator's is taken over into a directory that has none. It may be an intermediate one: its certificate alone
+   is the CA file, and so the anchor of everybody who trusts this cluster. Its root is not: other CAs below that root
+   are none of this cluster's, and whoever they vouch for is a stranger here.
 """
 
 from __future__ import annotations
@@ -27,13 +30,14 @@ import ipaddress
 import pathlib
 import socket
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from handfast import errors
 from handfast.api import objects
 from handfast.assembly import config, endpoints, layout
 from handfast.assembly import own_certificates as own
-from handfast.pki import authority, bundles, issuers, keys, names, pem, seal
+from handfast.pki import authority, bundles, chains, issuers, keys, names, pem, profiles, seal
 from handfast.runtime import files
 
 CA_NAME: Final = "handfast-ca"
@@ -89,6 +93,51 @@ def prepare(
     if not place.config.exists():
         work.write(place.config, config.template().encode(), "created")
     return work.done
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAuthority:
+    """A CA of the operator's that is fit to sign (8.), and its key."""
+
+    signer: authority.Authority
+    key: keys.PrivateKey = field(repr=False)
+
+    @classmethod
+    def of(cls, certificate: bytes, key: bytes, now: dt.datetime) -> OwnAuthority:
+        private = keys.private_from_pem(key)
+        signer = issuers.choose(certificate, private)
+        _tried(signer, now)
+        return cls(signer, private)
+
+
+@files.otherwise(layout.ELSEWHERE)
+def adopt(place: layout.Layout, taken: OwnAuthority, now: dt.datetime) -> list[tuple[str, str]]:
+    """Have a CA of the operator's sign in a directory that has none (8.); one that is there has to be the same."""
+    if place.ca_key.exists() or place.ca_certificate.exists():
+        there = read_trust(place)
+        if there.signer.certificate.der != taken.signer.certificate.der:
+            raise errors.Refused(
+                f"{place.ca_certificate}: there is another CA already, {there.signer.certificate.subject}",
+                reason="CAExists",
+                hint="name another directory with --dir; an existing CA is replaced with `handfast ca rotate`",
+            )
+        return []
+    work = own.Work(place=place, now=now)
+    for directory in (place.root, place.pki):
+        files.create_directory(directory)
+        files.require_own_directory(directory)
+    with locked(place):
+        _require_nothing_issued(place, "store.db", place.ca_key)
+        work.write(place.ca_key, taken.key.to_pem(), "taken over")
+        work.write(place.ca_certificate, taken.signer.pem, "taken over")
+    return work.done
+
+
+def _tried(signer: authority.Authority, now: dt.datetime) -> None:
+    """8. With a certificate that nobody keeps: what a client would find wrong later is found here."""
+    key = keys.generate()
+    issued = signer.issue(key.public, names.Subject(common_name="tried"), names.Sans(), profiles.CLIENT, now)
+    chains.verify([issued.der], bundles.TrustBundle.of([signer.certificate.der]), chains.Client(), now)
 
 
 def outlook(place: layout.Layout, now: dt.datetime) -> tuple[float, str | None]:

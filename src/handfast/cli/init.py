@@ -7,6 +7,7 @@ and its output is for the supervisor.
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,8 @@ _PATIENCE: Final = 30.0
 @click.option(
     "--kubeconfig", type=click.Path(), default=None, help="Prepare the cluster of this kubeconfig, and no directory."
 )
+@click.option("--ca-cert", type=click.Path(), default=None, help="A CA of yours that is to sign, instead of a new one.")
+@click.option("--ca-key", type=click.Path(), default=None, help="The private key of --ca-cert.")
 @settings.setting_options(*_SETTINGS)
 @token_input.first_token_options
 @click.option("--first-start", is_flag=True, hidden=True, help="Only where nothing was prepared yet.")
@@ -45,18 +48,41 @@ def command(
     it what joining machines need: the public ConfigMap kube-public/cluster-info, the rights to read it and to ask for a
     certificate, what `kubeadm join` reads, and a first token. Asked twice, it changes nothing. With --kubeconfig the same
     objects are created in that cluster.
+
+    A CA of yours, given with --ca-cert and --ca-key, takes the place of a new one. It may be an intermediate CA: it is
+    trusted itself, and its root is not.
     """
     with supervised.tied(tie):
         asked = {name: flags.pop(name) for name in ("token", "token_file", "token_ttl", "first_start")}
         _require_good(asked)
+        authority = _own_authority(flags.pop("ca_cert"), flags.pop("ca_key"), kubeconfig)
         if kubeconfig is not None:
             # The settings of a directory are none of that cluster.
             outcome = _in_cluster(kubeconfig, settings.from_flags(flags).advertise, asked)
             _show(None, outcome, (), form, ("--kubeconfig", kubeconfig))
             return
         place = layout.Layout.at(directory)
-        outcome, done = _in_directory(place, settings.load(place, flags, config_file), config_file, asked)
+        chosen = settings.load(place, flags, config_file)
+        outcome, done = _in_directory(place, chosen, config_file, asked, authority)
         _show(place, outcome, done, form, ("--dir", str(place.root)))
+
+
+def _own_authority(certificate: str | None, key: str | None, kubeconfig: str | None) -> tuple[bytes, bytes] | None:
+    """The CA that was named, and its key; None for a new one."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        there, missing = ("--ca-cert", "--ca-key") if key is None else ("--ca-key", "--ca-cert")
+        raise output.Usage(f"{there} is given without {missing}", hint="a certificate and its key go together")
+    if kubeconfig is not None:
+        raise output.Usage(
+            "--ca-cert and --kubeconfig do not go together", hint="a cluster that is there has its CA already"
+        )
+    with files.otherwise("name another file with --ca-cert or --ca-key"):
+        return (
+            files.read_given(pathlib.Path(certificate), limit=1 << 20),
+            files.read_given(pathlib.Path(key), limit=1 << 20),
+        )
 
 
 def _require_good(asked: dict[str, Any]) -> None:
@@ -109,7 +135,11 @@ def _in_cluster(kubeconfig: str, advertise: Sequence[endpoints.Address], asked: 
 
 
 def _in_directory(
-    place: layout.Layout, chosen: config.Resolved, config_file: str | None, asked: dict[str, Any]
+    place: layout.Layout,
+    chosen: config.Resolved,
+    config_file: str | None,
+    asked: dict[str, Any],
+    own: tuple[bytes, bytes] | None,
 ) -> tuple[introduction.Outcome, list[tuple[str, str]]]:
     import asyncio
 
@@ -133,11 +163,13 @@ def _in_directory(
                 client, _wanted(init.servers(found.listen, found.advertise), ca, asked), clock.now()
             )
 
+    taken = None if own is None else datadir.OwnAuthority.of(*own, clock.now())
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)
         lock = files.lock_directory(place.root)
     try:
-        done = [] if config_file is not None else _write_config(place, chosen)
+        done = [] if taken is None else datadir.adopt(place, taken, clock.now())
+        done += [] if config_file is not None else _write_config(place, chosen)
         done += datadir.prepare(
             place, server=found.listen, advertise=found.advertise, store=found.store, now=clock.now()
         )

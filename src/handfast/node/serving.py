@@ -151,6 +151,8 @@ class ServingTLS:
         made.options |= ssl.OP_NO_TICKET
         if self._client_ca is not None:
             made.verify_mode = ssl.CERT_OPTIONAL
+            # A CA may be an intermediate one, trusted without its root.
+            made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             made.load_verify_locations(cadata=self._client_ca.decode("ascii"))
         return made
 

@@ -44,6 +44,8 @@ def unsafe_unverified_context() -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
+    # The CA of a cluster may be an intermediate one, which is trusted itself, without its root: Go takes it so, too.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=ca_pem.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
