@@ -22,6 +22,8 @@ from handfast.telemetry import health as health_module
 from handfast.telemetry import proxy_refusals
 
 _ACCEPTED_AT_ONCE = 16
+# How long nobody is taken in when there is no file descriptor for them.
+_PAUSE_SECONDS = 0.1
 _ENDPOINTS = frozenset({"livez", "readyz", "healthz"})
 
 
@@ -38,6 +40,7 @@ class Admin:
         self._handler: web_server.Server | None = None
         self._starting = crowd.Crowd("connections")
         self._begun: set[socket.socket] = set()
+        self._resuming: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
         """Serve on a socket that is bound already."""
@@ -51,6 +54,8 @@ class Admin:
     async def stop(self) -> None:
         if self._listener is not None and self._handler is not None:
             asyncio.get_running_loop().remove_reader(self._listener.fileno())
+            if self._resuming is not None:
+                self._resuming.cancel()
             self._listener.close()
             self._proxied.stop()
             await self._starting.stop()
@@ -65,20 +70,37 @@ class Admin:
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 sock, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
             except OSError:
-                # Nobody else, or no room for another file: the loop asks again.
+                # Out of file descriptors: wait for a connection to end instead of spinning.
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._listener.fileno())
+                self._resuming = loop.call_later(_PAUSE_SECONDS, self._resume)
                 return
             sock.setblocking(False)
             self._proxied.enter(sock, str(address[0]), functools.partial(self._serve, sock))
+
+    def _resume(self) -> None:
+        self._resuming = None
+        if self._listener is not None:
+            asyncio.get_running_loop().add_reader(self._listener.fileno(), self._accept)
 
     def _serve(self, sock: socket.socket, _client: str) -> None:
         self._begun.add(sock)
         self._starting.start(self._connect(sock))
 
     async def _connect(self, sock: socket.socket) -> None:
-        if self._handler is not None:
-            await asyncio.get_running_loop().connect_accepted_socket(self._handler, sock)
-        self._begun.discard(sock)
+        try:
+            if self._handler is not None:
+                await asyncio.get_running_loop().connect_accepted_socket(self._handler, sock)
+        except BaseException as error:
+            sock.close()
+            # The peer is gone, or there is no descriptor for it: its own affair.
+            if not isinstance(error, OSError):
+                raise
+        finally:
+            self._begun.discard(sock)
 
     async def _answer(self, request: web_request.BaseRequest) -> web_response.StreamResponse:
         if request.method not in {"GET", "HEAD"}:

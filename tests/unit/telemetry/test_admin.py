@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import socket
 from collections.abc import AsyncIterator
 
 import aiohttp
+import pytest
 
 from handfast.rules import networks
 from handfast.runtime import proxied
@@ -100,3 +102,77 @@ async def test_whoever_bound_the_socket_may_close_it_first():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         await doors.start(listener)
     await doors.stop()
+
+
+class Full:
+    """A listening socket of a process that has no file descriptor left."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.asked = 0
+        self.full = True
+
+    def accept(self) -> tuple[socket.socket, object]:
+        self.asked += 1
+        if self.full:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._sock.accept()
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[tuple[admin.Admin, int]]:
+    doors = admin.Admin(health.Health())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await doors.start(listener)
+        try:
+            yield doors, listener.getsockname()[1]
+        finally:
+            await doors.stop()
+
+
+async def test_without_descriptors_it_pauses_instead_of_spinning(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admin, "_PAUSE_SECONDS", 3600.0, raising=False)
+    async with opened() as (doors, port):
+        assert doors._listener is not None
+        full = Full(doors._listener)
+        doors._listener = full  # type: ignore[assignment]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(5):
+            while not full.asked:
+                await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert full.asked == 1
+        # After the pause whoever waited is answered.
+        full.full = False
+        doors._resume()
+        assert b" 200 " in await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+        full.full = True
+        _, late = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(5):
+            while doors._resuming is None:
+                await asyncio.sleep(0)
+        pause = doors._resuming
+        late.close()
+    # Nothing goes on after it was stopped in a pause.
+    assert pause.cancelled()
+
+
+async def test_a_connection_that_cannot_begin_is_closed_and_forgotten(monkeypatch: pytest.MonkeyPatch):
+    async def fails(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with opened() as (doors, port):
+        monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fails)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert doors._begun == set()
+        writer.close()
