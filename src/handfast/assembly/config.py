@@ -135,7 +135,8 @@ def _networks(value: Any) -> str:
 def balancers(value: Any) -> str:
     """Networks of those whose word on a client's address is taken: never everybody's."""
     text = _networks(value)
-    if text.strip() == "any":
+    named = networks.Networks.parse(text)
+    if named.unbounded or named.cover_a_family():
         raise ValueError("would let everybody choose their own address")
     return text
 

@@ -57,11 +57,11 @@ class Patience:
     answer: float = 10.0
     pause: float = 10.0
     failures: int = 3
-    # 1. A store of gigabytes is read in minutes.
+    # 1. a start takes as long as its store is large: gigabytes are read in minutes
     start: float = 600.0
     # Until the first answer the pause is no longer than this, so that a process is watched as soon as it serves.
     first_pause: float = 1.0
-    # 4. How much too late this process may wake and still be believed.
+    # 4. how much too late this process may wake, and still be believed to have been there
     slack: float = 2.0
 
     @classmethod
@@ -75,7 +75,7 @@ class Sign(enum.Enum):
 
     LIFE = enum.auto()
     TROUBLE = enum.auto()
-    # 5.
+    # 5. it could not be asked
     NOTHING = enum.auto()
 
 

@@ -74,6 +74,13 @@ class Networks:
             self._verdicts[address] = verdict
         return verdict
 
+    def cover_a_family(self) -> bool:
+        """Whether every IPv4 address is within them, or every IPv6 one, by one network or by several together."""
+        four = [network for network in self.members if isinstance(network, ipaddress.IPv4Network)]
+        six = [network for network in self.members if isinstance(network, ipaddress.IPv6Network)]
+        together: list[Network] = [*ipaddress.collapse_addresses(four), *ipaddress.collapse_addresses(six)]
+        return any(network.prefixlen == 0 for network in together)
+
     def _judge(self, address: str) -> decision.Approve | decision.Deny:
         if self.unbounded:
             return decision.Approve("AddressAllowed", "any address is allowed", "networks")

@@ -93,6 +93,8 @@ def test_boolean_from_the_environment(text, value):
         ("nodeRecoveryWindow: 91d", "nodeRecoveryWindow", "91d", "up to 90d"),
         ("ledgerRetentionDays: -1", "ledgerRetentionDays", "-1", "0 for ever"),
         ("proxyProtocolFrom: any", "proxyProtocolFrom", "any", "not any"),
+        ("proxyProtocolFrom: 0.0.0.0/0", "proxyProtocolFrom", "0.0.0.0/0", "not any"),
+        ('proxyProtocolFrom: "10.0.0.0/8,::/0"', "proxyProtocolFrom", "10.0.0.0/8,::/0", "not any"),
         ("proxyProtocolFrom: 10.0.0.1", "proxyProtocolFrom", "10.0.0.1", "networks as in"),
         ("controllers: []", "controllers", "[]", "controller names"),
         ('controllers: ["A B"]', "controllers", "['A B']", "controller names"),

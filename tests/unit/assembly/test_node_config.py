@@ -136,6 +136,9 @@ class TestFile:
         ({"feature_gates": "A"}, {}, "", "has 'A' without =true or =false", True),
         ({"verbosity": "much"}, {}, "", "is not a number from 0 to 10", True),
         ({"verbosity": "11"}, {}, "", "is not a number from 0 to 10", True),
+        ({"proxy_protocol_from": "any"}, {}, "", "would let everybody choose their own address", True),
+        ({"proxy_protocol_from": "0.0.0.0/0"}, {}, "", "would let everybody choose their own address", True),
+        ({"proxy_protocol_from": "::/0"}, {}, "", "would let everybody choose their own address", True),
         ({"kubeconfig": "a\0b"}, {}, "", "--kubeconfig", True),
     ],
 )

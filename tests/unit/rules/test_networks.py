@@ -160,3 +160,19 @@ def test_bad_lists(text: str, message: str) -> None:
 )
 def test_neighbourhood(address: str, expected: str) -> None:
     assert networks.neighbourhood(address) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "all_of_them"),
+    [
+        ("0.0.0.0/0", True),
+        ("10.0.0.0/8,::/0", True),
+        ("0.0.0.0/1,128.0.0.0/1", True),
+        ("::/1,8000::/2,c000::/2", True),
+        ("0.0.0.0/1,128.0.0.0/2", False),
+        ("private", False),
+        ("none", False),
+    ],
+)
+def test_whether_they_hold_every_address_of_a_family(text: str, all_of_them: bool) -> None:
+    assert networks.Networks.parse(text).cover_a_family() is all_of_them
