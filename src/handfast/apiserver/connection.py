@@ -14,6 +14,7 @@
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_connection.py |
 |---|---|---|---|---|
 | anyone on the network | nothing | keep a connection with half a head | 1 | test_a_head_that_does_not_end |
+| anyone on the network | nothing | keep a connection with a handshake, and nothing after it | 1: less time for the first head | test_strangers_have_less_time_for_their_first_head |
 | anyone on the network | nothing | buy time byte by byte | 1 | test_byte_by_byte_does_not_buy_time |
 | anyone on the network | nothing | fill the memory with headers | 1, 6 | test_no_http |
 | whoever may read much | a credential | fill the memory with answers nobody reads | 2, and `unread` for all of them in sum | test_who_does_not_read_a_whole_answer_is_given_up |
@@ -119,6 +120,13 @@ class Connection(web.RequestHandler):
         if told is not None:
             told(user)
 
+    def abort(self) -> None:
+        """End it at once, in its handshake or after it."""
+        if self.transport is not None:
+            self.transport.abort()
+        elif self._task_handler is not None:
+            self._task_handler.cancel()
+
     async def cancel(self) -> None:
         """End that task before there was a request."""
         task = self._task_handler
@@ -136,8 +144,10 @@ class Connection(web.RequestHandler):
 
     def _made(self, transport: asyncio.BaseTransport) -> None:
         self.peer = peer_module.Peer.of(_chain(transport), self.address, self.via)
-        self._expect_head()
-        if not self.peer.chain:
+        if self.peer.chain:
+            self._expect_head(self._limits.head_seconds)
+        else:
+            self._expect_head(min(self._limits.first_head_seconds, self._limits.head_seconds))
             self._keepalive_timeout = self._limits.anonymous_idle_seconds
         # What aiohttp's own does, but for TCP_NODELAY, which uvloop has set (finding the socket through the transport
         # takes longer than all the rest), a timer until the first request, which `_expect_head` is, and a task (4.).
@@ -262,7 +272,7 @@ class Connection(web.RequestHandler):
         if self._messages or self._request_in_progress:
             self._head_done()
         elif data and not in_body and self._head_timer is None:
-            self._expect_head()
+            self._expect_head(self._limits.head_seconds)
 
     def count(self, size: int) -> None:
         """So much is about to be written: whoever does not read it holds the memory. See `unread`."""
@@ -398,9 +408,9 @@ class Connection(web.RequestHandler):
         self._messages.pop()
         self.close()
 
-    def _expect_head(self) -> None:
+    def _expect_head(self, seconds: float) -> None:
         """1. Begun once for a head, however often bytes of it come."""
-        self._head_timer = self._loop.call_later(self._limits.head_seconds, self._too_slow)
+        self._head_timer = self._loop.call_later(seconds, self._too_slow)
 
     def _head_done(self) -> None:
         if self._head_timer is not None:

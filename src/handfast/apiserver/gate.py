@@ -2,7 +2,7 @@
 """Who may connect, and whose handshake is next: the part of the door that costs an attacker more than us.
 
 1. A source over its rate of new connections waits, and is let in at that rate; when the wait would be too long, it is
-   turned away. So is anyone over the total or its own share of it.
+   turned away. So is anyone over the total or its own share of it, unless somebody makes room (8).
 2. A connection that says nothing waits without a handshake slot, and not for long. (`listener` has the kernel hold it back
    for the first second, where it can; whoever speaks is then here at once.)
 3. Handshake slots go round the sources in turn, and no source holds more than its share of them.
@@ -13,9 +13,15 @@
    whom that is said, and takes with it all that it held.
 6. Who shows a good credential pays nothing: its connection is given back to the rate of its source, as often as one user
    may (`connections_per_second`, by name). Only connections that end without one use the rate up.
-7. A source where somebody did so in the last while (`PROVEN_SECONDS`) has a second, larger rate behind the first. Before
-   TLS nobody can tell its nodes from the strangers behind the same address, so strangers use it up too; but it takes a
-   flood of several times the first rate before anybody else behind there so much as waits.
+7. A source where somebody did so has a second, larger rate behind the first, for as long as that connection is open and
+   a while longer (`PROVEN_SECONDS`). Before TLS nobody can tell its nodes from the strangers behind the same address, so
+   strangers use it up too; but it takes a flood of several times the first rate before anybody else behind there waits for it.
+8. Where all places of a source are taken, or all there are, whoever comes within the rate gets that of the connection that
+   is let in for longest without a good credential: first of its own source, else of all. What strangers hold open, by
+   silence or by asking on without a credential, so keeps nobody out. By the defaults a source of 4,096 places takes 1,600
+   at once and 400 a second: strangers need more than 6 seconds to push out whoever came before them, and more than 3 where
+   1,000 connections of nodes are open; showing a credential takes a fraction of one. Those silent after TLS leave after 5
+   seconds (`first_head_seconds`): at 400 a second they are 2,000. Whoever has shown one makes room for nobody.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_gate.py |
 |---|---|---|---|---|
@@ -23,6 +29,9 @@
 | anyone on the network | nothing | fill the place where others wait | 1: it is bounded by source, and needed only over one's rate | test_the_wait_is_bounded |
 | a stranger | an address that nodes have, too (NAT) | use up the rate, so that nodes cannot connect | 6, 7 | test_strangers_behind_the_same_address |
 | a node, taken over | a good certificate | have handshakes without end, since they cost it nothing | 6: as often as one user may | test_who_is_good_is_not_good_without_end |
+| a stranger | the same | hold all places of that address, or all there are, within the rate | 8 | test_strangers_make_room |
+| many at once | no credential | push out connections of those who are known | 8: they make room for nobody | test_who_is_known_makes_no_room |
+| a stranger | an address whose nodes keep their connections | wait until the second rate ends | 7: it does not while one is open | test_a_kept_connection_keeps_the_second_rate |
 | a stranger | no credential, or a bad one | the second rate | 7: a credential that is accepted | test_strangers_behind_the_same_address |
 | anyone on the network | nothing | keep all connections open | 1: the share of one source | test_share_of_connections |
 | anyone on the network | nothing | hold every handshake slot with silent connections | 2 | test_silence_holds_no_slot |
@@ -56,7 +65,7 @@ from handfast.runtime import proxied as proxied_module
 
 # Where a connection is.
 _NEW, _HEADER, _WAITING, _SILENT, _READY, _SHAKING, _OPEN, _GONE = range(8)
-# How long a good credential speaks for its source: longer than a node goes without asking anything.
+# How long a good credential speaks for its source after its connection has ended.
 PROVEN_SECONDS = 600.0
 # No timer is shorter: what is due a moment early would otherwise be looked at again and again.
 _SHORTEST_WAIT = 0.001
@@ -68,13 +77,16 @@ _log = structlog.get_logger("handfast.gate")
 class _Source:
     """What one source has here."""
 
-    __slots__ = ("name", "present", "shaking", "timer", "waiting")
+    __slots__ = ("name", "present", "proven", "shaking", "strangers", "timer", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
         # Connections, whatever the stage, and those of them that hold a handshake slot.
         self.present = 0
         self.shaking = 0
+        # Those of them on which a good credential was shown, and those let in without one, the oldest first.
+        self.proven = 0
+        self.strangers: OrderedDict[Visitor, None] = OrderedDict()
         # Those that are over its rate, and when the next one is let in.
         self.waiting: deque[Visitor] = deque()
         self.timer: asyncio.TimerHandle | None = None
@@ -83,7 +95,10 @@ class _Source:
 class Visitor:
     """One connection, from the moment it is accepted until it is gone."""
 
-    __slots__ = ("_paid", "_reading", "_source", "_stage", "_timer", "address", "proxied", "sock", "source")
+    __slots__ = (
+        *("_paid", "_proven", "_reading", "_source", "_stage", "_timer"),
+        *("address", "give_up", "proxied", "sock", "source"),
+    )
 
     def __init__(self, sock: socket.socket, address: str) -> None:
         self.sock = sock
@@ -98,6 +113,10 @@ class Visitor:
         self._timer: asyncio.TimerHandle | None = None
         # The rate it was let in by, until it is given back.
         self._paid: limits_module.Buckets | None = None
+        # Whether a good credential was shown on it.
+        self._proven = False
+        # Ends it, once its handshake has begun: the socket is TLS's then.
+        self.give_up: Callable[[], None] = sock.close
 
 
 Start = Callable[[Visitor], None]
@@ -121,8 +140,9 @@ class Gate:
         self._rates = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
         self._more = limits_module.Buckets(limits.proven_per_second, limits.proven_burst)
         self._given_back = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
-        # Until when: see 7.
+        # Sources with no such connection left: until when they still have the second rate.
         self._proven: OrderedDict[str, float] = OrderedDict()
+        self._strangers: OrderedDict[Visitor, None] = OrderedDict()
         self._waiting = 0
         self._sources: dict[str, _Source] = {}
         self._total = 0
@@ -150,7 +170,7 @@ class Gate:
         if not self.proxied.names(address):
             self._admit(visitor)
             return
-        if self._total >= self._limits.connections and not self._limits.lifted:
+        if not self._limits.lifted and not self._has_place():
             self._refuse(sock)
             return
         # Not among the balancer's own, which are counted as those of any other source.
@@ -175,31 +195,36 @@ class Gate:
     def _admit(self, visitor: Visitor) -> None:
         # 1. over its rate it waits, or is turned away
         if not self._limits.lifted:
-            if not self._has_place(visitor.source):
-                self._refuse(visitor.sock)
-                return
             known = self._sources.get(visitor.source)
             wait = self._pay(visitor) if known is None or not known.waiting else 1.0
             if wait > 0.0:
                 self._make_wait(visitor, wait)
                 return
-        self._count(visitor)
-        self._listen(visitor)
+            if not self._has_place(known):
+                if visitor._paid is not None:
+                    visitor._paid.give_back(visitor.source)
+                self._refuse(visitor.sock)
+                return
+        self._let(visitor, self._count(visitor))
 
     def proved(self, visitor: Visitor, user: str) -> None:
         """Somebody showed a good credential on this connection."""
         paid, visitor._paid = visitor._paid, None
-        # 6. Once for each connection.
+        # 6. once for each connection
         if paid is None:
             return
         now = self._clock.monotonic()
         if self._given_back.wait(user, now) == 0.0:
             paid.give_back(visitor.source)
-        # 7. whoever is known there opens the second rate
-        self._proven.pop(visitor.source, None)
-        self._proven[visitor.source] = now + PROVEN_SECONDS
-        if len(self._proven) > _PROVEN_SOURCES:
-            self._proven.popitem(last=False)
+        source = visitor._source
+        # 7. whoever is known there opens the second rate, while it is here
+        if source is None:
+            self._remember(visitor.source)
+            return
+        visitor._proven = True
+        source.proven += 1
+        # 8. and makes room for nobody
+        self._is_no_stranger(visitor, source)
 
     def shaken(self, visitor: Visitor) -> None:
         """A handshake has ended, well or not: its slot is free."""
@@ -214,8 +239,18 @@ class Gate:
         # 5. it leaves once
         if source is None:
             return
+        # The connection knows its visitor: the two would be a cycle, which only the collector finds.
+        visitor.give_up = visitor.sock.close
+        self._is_no_stranger(visitor, source)
+        if visitor._proven:
+            source.proven -= 1
+            # 7. for a while longer
+            if not source.proven:
+                self._remember(source.name)
         if stage == _SILENT:
             self._heard(visitor)
+        elif stage == _READY:
+            self._unqueue(visitor, source)
         elif stage == _WAITING:
             self._waiting -= 1
         elif stage == _HEADER:
@@ -260,11 +295,34 @@ class Gate:
         self.refused += 1
         reset(sock)
 
-    def _has_place(self, name: str) -> bool:
-        if self._total >= self._limits.connections:
+    def _has_place(self, source: _Source | None = None) -> bool:
+        """Whether there is one for somebody who is let in now; if need be, the oldest stranger makes room for it."""
+        # 8. first of its own source, else of all
+        if source is not None and source.present >= self._limits.connections_per_source:
+            strangers = source.strangers
+        elif self._total >= self._limits.connections:
+            strangers = self._strangers
+        else:
+            return True
+        oldest = next(iter(strangers), None)
+        if oldest is None:
             return False
-        source = self._sources.get(name)
-        return source is None or source.present < self._limits.connections_per_source
+        self.refused += 1
+        give_up = oldest.give_up
+        self.left(oldest)
+        give_up()
+        return True
+
+    def _is_no_stranger(self, visitor: Visitor, source: _Source) -> None:
+        source.strangers.pop(visitor, None)
+        self._strangers.pop(visitor, None)
+
+    def _remember(self, name: str) -> None:
+        """7. Somebody was known there until now."""
+        self._proven.pop(name, None)
+        self._proven[name] = self._clock.monotonic() + PROVEN_SECONDS
+        if len(self._proven) > _PROVEN_SOURCES:
+            self._proven.popitem(last=False)
 
     def _pay(self, visitor: Visitor) -> float:
         """0.0 if a rate of its source lets it in now, else the seconds until one may."""
@@ -280,7 +338,8 @@ class Gate:
         return wait
 
     def _is_proven(self, name: str, now: float) -> bool:
-        return self._proven.get(name, now) > now
+        source = self._sources.get(name)
+        return (source is not None and source.proven > 0) or self._proven.get(name, now) > now
 
     def _make_wait(self, visitor: Visitor, seconds: float) -> None:
         """1. Behind the others of its source, if its turn comes soon enough."""
@@ -289,6 +348,11 @@ class Gate:
         if self._is_proven(visitor.source, self._clock.monotonic()):
             rate += limits.proven_per_second
         ahead = 0 if known is None else len(known.waiting)
+        full = known is not None and known.present >= limits.connections_per_source
+        # 8. for who is over the rate nobody makes room
+        if full or self._total >= limits.connections:
+            self._refuse(visitor.sock)
+            return
         if self._waiting >= limits.connections_waiting or ahead + 1 > limits.waiting_seconds * rate:
             self._refuse(visitor.sock)
             return
@@ -317,10 +381,16 @@ class Gate:
             self._waiting -= 1
             # It waits no more: whatever ends it now, it is not counted down for that again.
             visitor._stage = _NEW
-            self._listen(visitor)
+            self._let(visitor, source)
+
+    def _let(self, visitor: Visitor, source: _Source) -> None:
+        """In, as a stranger: it has shown nothing yet."""
+        source.strangers[visitor] = None
+        self._strangers[visitor] = None
+        self._listen(visitor)
 
     def _listen(self, visitor: Visitor) -> None:
-        # 2. Nearly all have spoken by the time they are accepted; looking is cheaper than having the loop look.
+        # 2. who says nothing waits; nearly all have spoken by now, and looking is cheaper than having the loop look
         data = proxied_module.begins(visitor.sock)
         if data is not None:
             self._spoken(visitor, data)
@@ -356,13 +426,20 @@ class Gate:
         source = visitor._source
         if source is None:
             return
-        # 3. Mostly nobody waits, and then there is no turn to keep.
+        # 3. sources take turns; mostly nobody waits, and then there is no turn to keep
         if not self._ready and self._has_room() and self._may_begin(source):
             self._begin(visitor, source)
             return
         visitor._stage = _READY
         self._ready.setdefault(source, deque()).append(visitor)
         self._pump()
+
+    def _unqueue(self, visitor: Visitor, source: _Source) -> None:
+        ready = self._ready.get(source)
+        if ready is not None:
+            ready.remove(visitor)
+            if not ready:
+                del self._ready[source]
 
     def _pump(self) -> None:
         """Start as many handshakes as there are slots, and as one round may have: one for each source in turn."""
@@ -408,7 +485,7 @@ class Gate:
         self._pump()
 
     def _has_room(self) -> bool:
-        # 4. What is over goes on in the next round.
+        # 4. few begin in one round; what is over goes on in the next
         if self._begun >= self._limits.handshakes_per_round:
             return False
         return self._slots_taken < self._limits.handshakes_in_flight

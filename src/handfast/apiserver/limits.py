@@ -66,6 +66,8 @@ class Limits:
     handshake_seconds: float = 5.0
     # A request head (or the silence before the first one) may take this long: slow-loris clients end here.
     head_seconds: float = 20.0
+    # The first one without a client certificate: silence after TLS must not fill a source's places at its rates.
+    first_head_seconds: float = 5.0
     body_seconds: float = 30.0
     # Between requests; without a client certificate much shorter, or strangers could keep every connection.
     idle_seconds: float = 3630.0

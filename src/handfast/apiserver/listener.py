@@ -211,8 +211,17 @@ class Listener:
         # From here on, whenever the connection ends: it may be gone before the handshake is known to have ended.
         connection.on_lost = functools.partial(self._gate.left, visitor)
         connection.on_proved = functools.partial(self._gate.proved, visitor)
+        visitor.give_up = functools.partial(self._give_up, connection, visitor)
         connection.begin(self._serve(connection, visitor))
         self._begun[connection] = visitor
+
+    def _give_up(self, connection: connection_module.Connection, visitor: gate.Visitor) -> None:
+        """Its place is somebody else's now."""
+        connection.abort()
+        if connection.transport is None:
+            # A task that is cancelled before its first step closes nothing.
+            self._begun.pop(connection, None)
+            visitor.sock.close()
 
     async def _serve(self, connection: connection_module.Connection, visitor: gate.Visitor) -> None:
         """One task for the whole life of a connection: its handshake, then its requests."""

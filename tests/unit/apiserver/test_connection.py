@@ -216,6 +216,18 @@ class TestHeads:
             await line.send(start)
             assert await line.rest() == b""
 
+    async def test_strangers_have_less_time_for_their_first_head(self, door: Opener) -> None:
+        async with door(limits.Limits(lifted=True, first_head_seconds=0.15)) as opened:
+            async with opened.line(client()) as line:
+                assert await line.rest() == b""
+            # A second head has the usual time.
+            async with opened.line(client()) as line:
+                assert (await line.ask("GET", "/")).status == 200
+                await line.send(b"GET / HTTP/1.1\r\n")
+                await asyncio.sleep(self.PAST)
+                await line.send(b"Host: x\r\n\r\n")
+                assert (await line.reply()).status == 200
+
     async def test_byte_by_byte_does_not_buy_time(self, door: Opener) -> None:
         async with door(self.BOUNDS) as opened, opened.line(client()) as line:
             loop = asyncio.get_running_loop()

@@ -161,8 +161,31 @@ async def test_strangers_behind_the_same_address(doors: list[Door]) -> None:
     assert [is_closed(door.connect("a")) for _ in range(7)] == [False] * 6 + [True]
     # Where nobody is known there is no second rate, and after a while there is none here.
     assert [is_closed(door.connect("b")) for _ in range(3)] == [False, False, True]
+    for visitor in door.shaking:
+        door.gate.left(visitor)
     await door.clock.advance(gate.PROVEN_SECONDS)
     assert [is_closed(door.connect("a")) for _ in range(3)] == [False, False, True]
+
+
+async def test_a_kept_connection_keeps_the_second_rate(doors: list[Door]) -> None:
+    rates = {"connections_per_second": 0.001, "connections_burst": 1, "proven_per_second": 1.0, "proven_burst": 1}
+    door = Door("none", waiting_seconds=0.0, handshakes_per_round=64, **rates)
+    doors.append(door)
+    door.connect("a")
+    node = door.shaking[-1]
+    door.gate.proved(node, "system:node:n1")
+    # What it gave back is used up; it asks on and on over this one.
+    assert not is_closed(door.connect("a"))
+    for _ in range(3):
+        await door.clock.advance(gate.PROVEN_SECONDS)
+        await door.clock.advance(gate.PROVEN_SECONDS)
+        assert [is_closed(door.connect("a")) for _ in range(3)].count(False) >= 1
+    door.gate.left(node)
+    await door.clock.advance(gate.PROVEN_SECONDS - 1.0)
+    door.connect("a")
+    assert not is_closed(door.peers[-1])
+    await door.clock.advance(1.0)
+    assert is_closed(door.connect("a"))
 
 
 async def test_who_is_good_is_not_good_without_end(doors: list[Door]) -> None:
@@ -187,6 +210,7 @@ async def test_who_is_good_is_remembered_within_bounds(doors: list[Door], monkey
     for source in ("a", "b", "c"):
         door.connect(source)
         door.gate.proved(door.shaking[-1], source)
+        door.gate.left(door.shaking[-1])
         door.connect(source)
     assert [is_closed(door.connect(source)) for source in ("a", "b", "c")] == [True, False, False]
 
@@ -194,12 +218,69 @@ async def test_who_is_good_is_remembered_within_bounds(doors: list[Door], monkey
 async def test_share_of_connections(doors: list[Door]) -> None:
     door = Door(connections=3, connections_per_source=2)
     doors.append(door)
-    assert [is_closed(door.connect("a")) for _ in range(3)] == [False, False, True]
-    assert not is_closed(door.connect("b"))
-    # The total is reached now, whoever asks.
-    assert is_closed(door.connect("c"))
+    for source, closed in (("a", False), ("a", False), ("a", True), ("b", False), ("c", True)):
+        known = len(door.shaking)
+        # With the fifth the total is reached, whoever asks.
+        assert is_closed(door.connect(source)) is closed
+        for visitor in door.shaking[known:]:
+            door.gate.proved(visitor, source)
     door.gate.left(door.of("a"))
     assert not is_closed(door.connect("c"))
+
+
+@pytest.mark.parametrize("stage", ["silent", "in the queue", "in its handshake", "open"])
+async def test_strangers_make_room(doors: list[Door], stage: str) -> None:
+    door = Door(connections=6, connections_per_source=4, handshakes_per_source=1 if stage == "in the queue" else 32)
+    doors.append(door)
+    strangers = []
+    for _ in range(4):
+        strangers.append(door.connect("a", speak=stage != "silent"))
+        if stage == "open":
+            door.gate.shaken(door.shaking[-1])
+    # Whoever comes within the rate has a place, of its own source's strangers; the oldest leaves.
+    for number in range(3):
+        assert not is_closed(door.connect("a"))
+        assert [is_closed(peer) for peer in strangers] == [at <= number for at in range(4)]
+    assert door.gate.counts[0] == 4
+    # And of the oldest of all, where all places are taken.
+    assert not any(is_closed(door.connect(source)) for source in ("b", "c", "d"))
+    assert all(is_closed(peer) for peer in strangers)
+    assert (door.gate.counts[0], door.gate.refused) == (6, 4)
+    door.gate.close()
+    for visitor in door.shaking:
+        door.gate.left(visitor)
+    assert door.gate.counts == (0, 0, 0)
+
+
+async def test_who_is_known_makes_no_room(doors: list[Door]) -> None:
+    door = Door(connections_per_source=3, connections_per_second=0.001, connections_burst=4, handshakes_per_round=64)
+    doors.append(door)
+    nodes = [door.connect("a") for _ in range(2)]
+    for visitor in door.shaking:
+        door.gate.proved(visitor, visitor.source)
+    strangers = [door.connect("a") for _ in range(4)]
+    assert [is_closed(peer) for peer in strangers] == [True, True, True, False]
+    door.gate.proved(door.shaking[-1], "system:node:n3")
+    # All three are known now: the newcomer is refused, and has paid nothing.
+    assert [is_closed(door.connect("a")) for _ in range(9)] == [True] * 9
+    assert not any(is_closed(peer) for peer in (*nodes, strangers[-1]))
+
+
+async def test_who_is_over_the_rate_pushes_nobody_out(doors: list[Door]) -> None:
+    door = Door(connections_per_source=2, connections_per_second=0.001, connections_burst=2)
+    doors.append(door)
+    strangers = [door.connect("a") for _ in range(2)]
+    assert is_closed(door.connect("a"))
+    assert not any(is_closed(peer) for peer in strangers)
+
+
+def test_the_arithmetic_of_the_docstring() -> None:
+    bounds = limits.Limits()
+    at_once = bounds.connections_burst + bounds.proven_burst
+    rate = bounds.connections_per_second + bounds.proven_per_second
+    assert (bounds.connections_per_source - at_once) / rate > 6
+    assert (bounds.connections_per_source - 1000 - at_once) / rate > 3
+    assert rate * bounds.first_head_seconds == 2000 < bounds.connections_per_source
 
 
 async def test_silence_holds_no_slot(doors: list[Door]) -> None:
@@ -310,7 +391,11 @@ async def test_whoever_leaves_twice_is_counted_once(doors: list[Door]) -> None:
     door.gate.shaken(gone)
     # The other one is still here, has the slot now, and its source has room for one more and not for two.
     assert door.gate.counts == (1, 1, 1)
-    assert [is_closed(door.connect("a")) for _ in range(2)] == [False, True]
+    door.gate.proved(door.shaking[-1], "system:node:n1")
+    door.gate.shaken(door.shaking[-1])
+    assert not is_closed(door.connect("a"))
+    door.gate.proved(door.shaking[-1], "system:node:n2")
+    assert is_closed(door.connect("a"))
 
 
 async def test_a_handshake_that_cannot_begin_holds_no_slot(doors: list[Door]) -> None:
@@ -334,6 +419,7 @@ class TestBehindABalancer:
         for client in ("192.0.2.7", "192.0.2.8", "2001:db8::7"):
             header = f"PROXY TCP{6 if ':' in client else 4} {client} {client} 1 2\r\n".encode()
             assert not is_closed(door.connect(self.BALANCER, header=header))
+            door.gate.proved(door.shaking[-1], client)
             assert is_closed(door.connect(self.BALANCER, header=header))
         assert door.started == ["192.0.2.7", "192.0.2.8", "2001:db8::/64"]
         assert [(visitor.address, visitor.proxied) for visitor in door.shaking][-1] == ("2001:db8::7", True)

@@ -144,7 +144,7 @@ class TestGates:
                     await seen_by(opened, client())
             assert opened.listener.refused == 3
 
-    async def test_connections_over_the_total_are_closed(self, door: Opener) -> None:
+    async def test_over_the_total_the_oldest_stranger_makes_room(self, door: Opener) -> None:
         async with (
             door(limits.Limits(connections=2)) as opened,
             opened.line(client()) as one,
@@ -153,8 +153,24 @@ class TestGates:
             # A client of TLS 1.3 is done before the server is: an answer tells that both are.
             assert [(await line.ask("GET", "/")).status for line in (one, other)] == [200, 200]
             assert opened.listener.connections == 2
-            with pytest.raises((ConnectionError, ssl.SSLError)):
-                await seen_by(opened, client())
+            # Nobody has shown a credential: the oldest makes room.
+            assert (await seen_by(opened, client()))["chain"] == []
+            assert await one.rest() == b""
+            assert (await other.ask("GET", "/")).status == 200
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("start", [b"", b"\x16\x03\x01\x02\x00\x01\x00"])
+    async def test_whoever_is_in_its_handshake_makes_room_too(self, door: Opener, start: bytes) -> None:
+        bounds = limits.Limits(connections=1, handshake_seconds=60.0, silence_seconds=60.0)
+        async with door(bounds) as opened:
+            async with opened.line(None) as silent:
+                await silent.send(start)
+                async with asyncio.timeout(10):
+                    while not opened.listener._gate.counts[0]:
+                        await asyncio.sleep(0.01)
+                assert (await seen_by(opened, client()))["chain"] == []
+                assert await silent.rest() == b""
+            await nobody_is_counted(opened)
 
     async def test_whoever_says_nothing_stays_in_the_kernel(self, door: Opener) -> None:
         # For a second only, so that a test of what it does would depend on how fast the machine is.
