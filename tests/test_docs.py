@@ -18,7 +18,7 @@ import click
 import pytest
 
 from handfast.api import kinds
-from handfast.apiserver import storage
+from handfast.apiserver import replica, revocations, storage
 from handfast.assembly import controllers, guard
 from handfast.cli import main
 from handfast.pki import jwt, keys
@@ -189,7 +189,12 @@ def test_the_picture_of_the_readme_has_the_stations_in_order():
 
 
 def test_the_pages_name_every_plugin_in_order():
-    mutating, validating = guard.MUTATING, guard.validating(rbac_policy.Policy(), cast("storage.Storage", None))
+    mutating, validating = (
+        guard.MUTATING,
+        guard.validating(
+            rbac_policy.Policy(), cast("storage.Storage", None), revocations.Revocations(cast("replica.Replica", None))
+        ),
+    )
     names = [row.name for row in (*mutating, *validating)]
     name = re.compile(r"\b(?:[A-Z]+[a-z]+){2,}\b")
     section = text(ROOT / "docs" / "request-flow.md").partition("\n## May this be written\n\n")[2].partition("\n\n")[0]

@@ -281,7 +281,9 @@ async def test_the_role_runs_what_is_named(tmp_path: pathlib.Path):
         await story.quiet()
         assert set(await story.data()) == {"kubeconfig"}
         await stop(task)
-        task = asyncio.create_task(role(selection=["*", "bootstrapsigner", "tokencleaner"]))
+        task = asyncio.create_task(
+            role(selection=controllers.Selection(names=["*", "bootstrapsigner", "tokencleaner"]))
+        )
         await story.signed_by(ONE)
         await story.gone(c.SECRETS, "bootstrap-token-bbbbbb", namespace="kube-system")
         await stop(task)

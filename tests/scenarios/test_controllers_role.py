@@ -135,7 +135,7 @@ async def test_not_ready_while_the_api_server_is_silent(tmp_path: pathlib.Path, 
 
 async def test_only_what_was_asked_for(tmp_path: pathlib.Path):
     async with served(tmp_path) as (world, story):
-        role = Role(world, tmp_path, selection=["*", "-serviceaccount-controller"])
+        role = Role(world, tmp_path, selection=controllers.Selection(names=["*", "-serviceaccount-controller"]))
         await story.eventually(role.ready)
         await story.quiet()
         assert await story.find(c.CONFIG_MAPS, "kube-root-ca.crt") is not None
@@ -143,7 +143,7 @@ async def test_only_what_was_asked_for(tmp_path: pathlib.Path):
         await story.quiet()
         assert (await world.get("/api/v1/namespaces/new/serviceaccounts/default")).status == 404
         await role.stop()
-        refused = Role(world, tmp_path, selection=["*", "-service-account"])
+        refused = Role(world, tmp_path, selection=controllers.Selection(names=["*", "-service-account"]))
         with pytest.raises(
             errors.Refused, match=r"there is no controller '-service-account'; there are: namespace-controller, "
         ):

@@ -12,7 +12,7 @@ from handfast.api import status
 from handfast.apiserver import admission
 from handfast.rules import certificate_admission, certificate_state
 
-_RESOURCES = frozenset({(certificate_admission.GROUP, "certificatesigningrequests")})
+RESOURCES = frozenset({(certificate_admission.GROUP, "certificatesigningrequests")})
 _UPDATE = frozenset({admission.UPDATE})
 
 
@@ -50,8 +50,8 @@ def admit_subject(asked: admission.Attributes, _context: admission.Context) -> N
         admission.require(asked, certificate_admission.subject(asked.document))
 
 
-STATE = admission.Row("CertificateState", frozenset({admission.CREATE, admission.UPDATE}), admit_state, _RESOURCES)
-APPROVAL = admission.Row("CertificateApproval", _UPDATE, admit_approval, _RESOURCES)
-SIGNING = admission.Row("CertificateSigning", _UPDATE, admit_signing, _RESOURCES)
-SUBJECT = admission.Row("CertificateSubjectRestriction", frozenset({admission.CREATE}), admit_subject, _RESOURCES)
+STATE = admission.Row("CertificateState", frozenset({admission.CREATE, admission.UPDATE}), admit_state, RESOURCES)
+APPROVAL = admission.Row("CertificateApproval", _UPDATE, admit_approval, RESOURCES)
+SIGNING = admission.Row("CertificateSigning", _UPDATE, admit_signing, RESOURCES)
+SUBJECT = admission.Row("CertificateSubjectRestriction", frozenset({admission.CREATE}), admit_subject, RESOURCES)
 ROWS = (STATE, APPROVAL, SIGNING, SUBJECT)

@@ -42,7 +42,15 @@ from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects
 from handfast.apiserver import admission, identity, peer, replica, request, states
 from handfast.pki import bundles, certificates, chains
-from handfast.rules import certificate_admission, decision, ledger, ledger_entries, node_recovery, user_names
+from handfast.rules import (
+    certificate_admission,
+    decision,
+    ledger,
+    ledger_entries,
+    node_liveness,
+    node_recovery,
+    user_names,
+)
 
 _log = structlog.get_logger("handfast.node_recovery")
 
@@ -50,7 +58,6 @@ METHOD: Final = "node-recovery"
 _PLUGIN: Final = "NodeRecovery"
 _NODES: Final = "core/nodes/"
 _LEASES: Final = "coordination.k8s.io/leases/"
-_LEASE_NAMESPACE: Final = "kube-node-lease"
 _REQUESTS: Final = (certificate_admission.GROUP, "certificatesigningrequests")
 _REQUEST_PREFIX: Final = "/".join((*_REQUESTS, ""))
 _LEDGER: Final = "/".join((*handfast_kinds.ISSUANCE_LOGS, ""))
@@ -216,8 +223,8 @@ class _Records:
         return None if found is None else objects.parse_timestamp(_created(found.body).metadata.creation_timestamp)
 
     def is_running(self, node: str, now: datetime.datetime) -> bool:
-        lease = self._replica.collection(_LEASES).get(_LEASE_NAMESPACE, node)
-        return lease is not None and node_recovery.lease_is_fresh(lease.document(), now)
+        lease = self._replica.collection(_LEASES).get(node_liveness.NAMESPACE, node)
+        return lease is not None and node_liveness.is_fresh(lease.document(), now)
 
     def issued(self, node: str) -> list[ledger_entries.Entry]:
         return [entry for item in self._index.of(node) for entry in _entries(item, node)]

@@ -7,6 +7,8 @@
 3. `changed` is called when a revocation was added or names more or others than before, so that what such an identity
    has open can be ended. When one ends, nothing has to be closed.
 4. A Revocation that cannot be understood in part holds in the rest; an `expires` that is no instant never comes.
+5. `row` is the admission of certificate requests: none is taken, approved or given its certificate in the name, or of the
+   key, of whom a Revocation refuses. Denying one, or letting it fail, is always possible.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_revocations.py |
 |---|---|---|---|---|
@@ -14,6 +16,8 @@
 | a revoked node | an open connection | send the next request | 1, 2 | test_the_next_request_is_refused |
 | a revoked node | tokens of its Pods | act as their service accounts | 2 | test_tokens_of_pods_of_the_node |
 | who is refused | the answer | learn whether the name exists, or why | an Unauthorized is silent | test_the_answer_says_nothing |
+| who took over a revoked node | a bootstrap token | ask for a certificate in its name | 5 | test_no_request_in_a_revoked_name |
+| … | a request from before | have it approved or signed | 5 | test_no_request_in_a_revoked_name |
 | who may write Revocations | an `expires` that is no time | revoke for a moment only | 4 | test_an_odd_expiry_never_comes |
 """
 
@@ -25,40 +29,27 @@ from typing import Final
 
 import structlog
 
-from handfast.api import handfast_kinds, jsonpath, objects
-from handfast.apiserver import identity, replica, states
-from handfast.rules import decision, revocation
+from handfast import errors
+from handfast.api import handfast_kinds, jsonpath, objects, status
+from handfast.apiserver import admission, certificate_admission, identity, replica, states
+from handfast.rules import decision, kubelet_csr, revocation
 
 _log = structlog.get_logger("handfast.revocations")
 PREFIX: Final = "/".join((*handfast_kinds.REVOCATIONS, ""))
+PLUGIN: Final = "RevokedRequests"
 # Where a token says on which node its Pod runs.
 _NODE_NAME: Final = identity.EXTRA + "node-name"
 
 
-def read(document: objects.Document) -> revocation.Revocation:
-    """What a Revocation says, as far as it can be understood."""
-    # 4.
-    name, spec = jsonpath.text(document, "metadata", "name"), jsonpath.mapping(document, "spec")
-    return revocation.Revocation(
-        name=name,
-        node=jsonpath.text(spec, "node"),
-        user=jsonpath.text(spec, "user"),
-        serial=revocation.normal_serial(jsonpath.text(spec, "serialNumber")),
-        key_fingerprint=revocation.normal_key_fingerprint(jsonpath.text(spec, "keyFingerprint")),
-        reason=jsonpath.text(spec, "reason") or handfast_kinds.UNSPECIFIED,
-        expires=_instant(name, jsonpath.text(spec, "expires")),
-    )
-
-
-def _instant(name: str, text: str) -> datetime.datetime | None:
-    # 4.
-    if not text:
-        return None
-    try:
-        return objects.parse_timestamp(text)
-    except (ValueError, OverflowError):
-        _log.warning("a revocation's expiry is no instant: it holds until it is deleted", revocation=name, expires=text)
-        return None
+def _read(document: objects.Document) -> revocation.Revocation:
+    """What a Revocation says, as far as it can be understood (4.)."""
+    found = revocation.read(document)
+    text = jsonpath.text(document, "spec", "expires")
+    if text and found.expires is None:
+        _log.warning(
+            "a revocation's expiry is no instant: it holds until it is deleted", revocation=found.name, expires=text
+        )
+    return found
 
 
 class Revocations:
@@ -77,7 +68,7 @@ class Revocations:
         """Take in what the copy holds, and follow it from now on. No event may have been applied in between."""
         collection = self._replica.collection(PREFIX)
         for item in collection.snapshot():
-            self._index.add(read(item.document()))
+            self._index.add(_read(item.document()))
         # 1.
         collection.listen(self, self._note)
 
@@ -91,13 +82,33 @@ class Revocations:
         if isinstance(verdict, decision.Deny):
             raise identity.Unauthorized(verdict.reason, verdict.sentence)
 
+    @property
+    def row(self) -> admission.Row:
+        """5."""
+        operations = frozenset({admission.CREATE, admission.UPDATE})
+        return admission.Row(PLUGIN, operations, self._admit, certificate_admission.RESOURCES)
+
+    def _admit(self, asked: admission.Attributes, context: admission.Context) -> None:
+        # Cheap tests first: mostly there is no revocation at all.
+        if not self._index or not _grants(asked):
+            return
+        try:
+            facts = kubelet_csr.read(asked.document)
+        except errors.Refused:
+            # Nobody signs what cannot be read; a new one was refused before (`CertificateState`).
+            return
+        verdict = self._index.judge_request(facts, context.now())
+        if isinstance(verdict, decision.Deny):
+            # The word is among the causes, too, for whoever joins.
+            raise admission.Refusal(asked, verdict, (status.Cause(verdict.reason, verdict.sentence),))
+
     def _note(self, change: states.Change) -> None:
         if change.after is None:
             gone = change.gone().name
             self._index.remove(gone)
             _log.info("a revocation has ended", revocation=gone)
             return
-        found = read(change.after.document())
+        found = _read(change.after.document())
         before = self._index.get(found.name)
         self._index.add(found)
         # 3.
@@ -106,6 +117,20 @@ class Revocations:
         _log.info("an identity is revoked", revocation=found.name, reason=found.reason, targets=sorted(found.targets()))
         for hook in self.changed:
             hook()
+
+
+def _grants(asked: admission.Attributes) -> bool:
+    """Whether a write to a certificate request files it, approves it or hands its certificate out (5.)."""
+    if asked.operation == admission.CREATE:
+        return not asked.subresource
+    if asked.subresource == "approval":
+        return "Approved" in _conditions(asked.document) - _conditions(asked.old)
+    given = jsonpath.text(asked.document, "status", "certificate")
+    return asked.subresource == "status" and given != jsonpath.text(asked.old, "status", "certificate")
+
+
+def _conditions(document: objects.Document | None) -> set[str]:
+    return {jsonpath.text(row, "type") for row in jsonpath.mappings(document, "status", "conditions")}
 
 
 def _scope(found: revocation.Revocation) -> tuple[set[tuple[str, str]], datetime.datetime | None]:

@@ -48,6 +48,7 @@ class Configuration:
     service_account_max_token_seconds: int
     node_recovery_window: datetime.timedelta
     ledger_retention_days: int
+    protect_living_nodes: bool
     audit_log_path: str
     audit_log_max_mib: int
     audit_log_max_files: int
@@ -294,6 +295,13 @@ SETTINGS: Final = (
         90,
         "1 to 36500, or 0 for ever",
         "how long the issuance ledger is kept after the certificates in it have expired",
+    ),
+    Setting(
+        "protectLivingNodes",
+        boolean,
+        True,
+        "true or false",
+        "let nobody but the node itself have a certificate in the name of a node that renews its Lease, until that has ended",
     ),
     Setting(
         "auditLogPath",

@@ -75,6 +75,14 @@ class Signing:
     ledger_days: int = ledger_retention.DAYS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which controllers run; and whether names of nodes that are alive are kept from everybody else."""
+
+    names: Sequence[str] = ("*",)
+    protect_living_nodes: bool = True
+
+
 def known(
     root_ca_pem: bytes,
     signer: jwt.Signer | None = None,
@@ -83,6 +91,7 @@ def known(
     authorities: signing_authorities.SigningAuthorities | None = None,
     longest: datetime.timedelta = csr_signer.DURATION,
     ledger_days: int = ledger_retention.DAYS,
+    protect_living_nodes: bool = True,
 ) -> Mapping[str, Build]:
     """Every controller by the name that `--controllers` takes; all names are in `controller_names`.
 
@@ -110,7 +119,7 @@ def known(
         classic_endpoints.NAME: classic_endpoints.build,
         event_ttl.NAME: event_ttl.build,
         role_aggregation.NAME: role_aggregation.build,
-        csr_approver.NAME: functools.partial(csr_approver.build, feed=feed),
+        csr_approver.NAME: functools.partial(csr_approver.build, feed=feed, protect=protect_living_nodes),
         csr_cleaner.NAME: functools.partial(csr_cleaner.build, feed=feed),
         **able,
         bootstrap_signer.NAME: bootstrap_signer.build,
@@ -182,7 +191,7 @@ class AdminOptions:
 async def run(
     *,
     kubeconfig_path: str,
-    selection: Sequence[str] = ("*",),
+    selection: Selection | None = None,
     admin_options: AdminOptions,
     leader_elect: bool,
     root_ca_pem: controller_files.Given,
@@ -191,11 +200,12 @@ async def run(
     signing: Signing | None = None,
     clock: clocks.Clock,
 ) -> None:
-    """Run the selected controllers until cancelled. Without `root_ca_pem` the kubeconfig's own CA is published.
+    """Run the selected controllers until cancelled; `*` where nothing is selected. Without `root_ca_pem` the kubeconfig's own CA is published.
 
     `servers` are the URLs that newcomers are told; without any, the ConfigMap that tells them is left to others. Without
     `signing` nothing is signed. Credentials and files that change are taken up while it runs.
     """
+    selected = selection or Selection()
     credentials = controller_files.Credentials(kubeconfig_path, clock)
     with files.otherwise("name another kubeconfig with --kubeconfig"):
         place = connection.load(kubeconfig_path)
@@ -213,9 +223,10 @@ async def run(
             authorities=signed_by,
             longest=csr_signer.DURATION if signing is None else signing.longest,
             ledger_days=ledger_retention.DAYS if signing is None else signing.ledger_days,
+            protect_living_nodes=selected.protect_living_nodes,
         )
 
-    wanted = controller_names.chosen(selection, tuple(made()))
+    wanted = controller_names.chosen(selected.names, tuple(made()))
     if not (controller_files.content(root_ca_pem) or place.ca_pem):
         _log.warning("no CA is known, so none is published", controller=root_ca.NAME)
         wanted = [name for name in wanted if name != root_ca.NAME]

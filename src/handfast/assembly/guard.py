@@ -67,13 +67,16 @@ MUTATING = (
 )
 
 
-def validating(policy_: rbac_policy.Policy, store: storage.Storage) -> tuple[admission.Row, ...]:
+def validating(
+    policy_: rbac_policy.Policy, store: storage.Storage, revoked: revocations.Revocations
+) -> tuple[admission.Row, ...]:
     """Admission plugins that are asked when nothing changes the object any more."""
     return (
         *certificate_admission.ROWS,
         client_ca_admission.ROW,
         ledger_admission.ROW,
         node_recovery.ROW,
+        revoked.row,
         *rbac_admission.rows(policy_),
         # Last: what another row refuses must not use a token up.
         token_limits.TokenLimits(store).row,
@@ -153,7 +156,7 @@ class Guard:
     def _admission(self, context: admission.Context) -> admitting.Admitter:
         return admitting.Admitter(
             admission.Chain(MUTATING, context),
-            admission.Chain(validating(self.policy.policy, self._storage), context),
+            admission.Chain(validating(self.policy.policy, self._storage, self.revocations), context),
             self.webhooks,
         )
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 import structlog
 
 from handfast import errors
-from handfast.api import status
+from handfast.api import jsonpath, objects, status
 from handfast.assembly import endpoints, node_config
 from handfast.client import api
 from handfast.client import certificates as requests
@@ -26,7 +26,7 @@ from handfast.client import connection as connections
 from handfast.client import transport as transports
 from handfast.node import agent, bootstrap, certificate_store, machine, registration
 from handfast.pki import bundles, certificates, chains, pairs, pem, pins
-from handfast.rules import certificate_wishes, networks
+from handfast.rules import certificate_wishes, networks, node_claim
 from handfast.runtime import backoff, files
 from handfast.runtime import clock as clocks
 
@@ -89,13 +89,22 @@ class Obtained:
     known: bool
 
 
-async def obtain(where: bootstrap.Places, seconds: float, *, clock: clocks.Clock) -> Obtained:
-    """A certificate in force, in the directory, and a kubeconfig that leads to it; it was used once, and accepted."""
+async def obtain(
+    where: bootstrap.Places, seconds: float, *, clock: clocks.Clock, waits: requests.Waits = requests.patiently
+) -> Obtained:
+    """A certificate in force, in the directory, and a kubeconfig that leads to it; it was used once, and accepted.
+
+    `waits` is told that a living node has this name: before anything is asked for, where that can be seen from its Node, and
+    else by what the approver says of the request.
+    """
     with owned(where.directory):
         identity = bootstrap.Identity(where, clock=clock)
         end = clock.monotonic() + seconds
         fresh = not identity.manager.usable()
+        identity.manager.waits = waits
         try:
+            if fresh:
+                _look_at(await identity.namesake(), waits)
             await identity.hold(seconds, patient=False)
             found = identity.manager.current()
             if found is None:
@@ -126,6 +135,13 @@ async def rehearse(where: bootstrap.Places, connection: connections.Connection, 
     finally:
         await link.close()
     return True
+
+
+def _look_at(node: objects.Document | None, waits: requests.Waits) -> None:
+    since = node_claim.seems_alive(node)
+    if since is not None:
+        name = jsonpath.text(node, "metadata", "name")
+        waits(node_claim.NODE_IS_ALIVE, f'there is a Node "{name}" already, and it is Ready since {since}')
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: float) -> T:

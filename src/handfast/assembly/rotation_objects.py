@@ -9,7 +9,7 @@ they have. Where it is stopped, nobody else is there, and this writes.
 2. A CA is published when every `kube-root-ca.crt` and `kube-public/cluster-info` that exist tell of it, and withdrawn when
    none of them, nor the bundle of client CAs, has a certificate of its key.
 3. A key of tokens is published when the API server's own key set has it.
-4. A node runs if its Lease is being renewed, as for its recovery (`rules.node_recovery` 4).
+4. A node runs if its Lease is being renewed, as for its recovery (`rules.node_liveness`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from handfast.client import api
 from handfast.client import connection as connections
 from handfast.controllers import service_account_tokens as legacy
 from handfast.pki import bundles, jwt, keys
-from handfast.rules import ledger, ledger_entries, node_recovery
+from handfast.rules import ledger, ledger_entries, node_liveness
 from handfast.runtime import tls
 
 _CONFIG_MAPS: Final = api.Resource("", "v1", "configmaps", namespaced=True)
@@ -188,7 +188,7 @@ async def entries(client: api.Client) -> list[ledger_entries.Entry] | None:
 async def running_nodes(client: api.Client, now: dt.datetime) -> frozenset[str]:
     """The nodes that renew their Lease (4.)."""
     found = await client.list(_LEASES, api.Scope(namespace=_LEASE_NAMESPACE))
-    return frozenset(str(lease["metadata"]["name"]) for lease in found if node_recovery.lease_is_fresh(lease, now))
+    return frozenset(str(lease["metadata"]["name"]) for lease in found if node_liveness.is_fresh(lease, now))
 
 
 async def old_tokens(client: api.Client, staying: keys.PublicKey) -> list[str]:

@@ -155,6 +155,21 @@ def _preparation(*flags: str, descriptors: tuple[int, ...]) -> supervisor.Role:
     return supervisor.Role(name="preparation", argv=argv, descriptors=descriptors, again=("--again",))
 
 
+def _flag(name: str, value: bool) -> str:
+    return f"--{name}" if value else f"--no-{name}"
+
+
+def _controllers(place: layout.Layout, chosen: config.Configuration, admin: endpoints.Address) -> Sequence[str]:
+    """What the controllers are told, but for addresses and the log level."""
+    return (
+        *("serve", "controllers", "--dir", str(place.root), "--kubeconfig", str(place.controllers_kubeconfig)),
+        *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
+        *("--ledger-retention-days", str(chosen.ledger_retention_days)),
+        *("--proxy-protocol-from", chosen.proxy_protocol_from),
+        *(_flag("leader-elect", chosen.leader_elect), _flag("protect-living-nodes", chosen.protect_living_nodes)),
+    )
+
+
 async def run(
     place: layout.Layout,
     lock: files.DirectoryLock,
@@ -195,13 +210,7 @@ async def run(
         introduction = stack.enter_context(_introduction(place, told, token or FirstToken()))
         controllers = supervisor.Role(
             name="controllers",
-            argv=supervisor.command(
-                *("serve", "controllers", *directory, "--kubeconfig", str(place.controllers_kubeconfig)),
-                *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
-                *("--ledger-retention-days", str(chosen.ledger_retention_days)),
-                *("--proxy-protocol-from", chosen.proxy_protocol_from),
-                *(*told, "--leader-elect" if chosen.leader_elect else "--no-leader-elect", *level),
-            ),
+            argv=supervisor.command(*_controllers(place, chosen, admin), *told, *level),
             descriptors=shared,
             livez=functools.partial(watchdog.Livez, admin, None),
             ready=_Introduction(introduction, console, functools.partial(supervisor.answers, admin, "/readyz", None)),

@@ -224,6 +224,8 @@ async def _explain(
         answers: dict[str, request_explanation.Answer] = {}
         addresses: tuple[str, ...] | None = None
         reserved = kubelet_csr.NONE
+        more: list[kubelet_csr.Check] = []
+        now = clock.SystemClock().now()
         try:
             facts = kubelet_csr.read(document)
         except errors.Refused:
@@ -231,10 +233,12 @@ async def _explain(
             facts = None
         if facts is not None:
             answers, addresses, reserved = await _asked(reached.client, facts)
+            more = await _further(reached.client, facts, now)
         told = await _told(reached.client, document)
         issued = await _issued(reached.client, document)
-    now = clock.SystemClock().now()
-    found = request_explanation.explain(document, now, asked=answers, node_addresses=addresses, reserved=reserved)
+    found = request_explanation.explain(
+        document, now, asked=answers, node_addresses=addresses, reserved=reserved, more=more
+    )
     return found, told, issued
 
 
@@ -281,6 +285,22 @@ async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
     except (errors.Refused, errors.Unavailable) as error:
         return f"was not read: {error.message}"
     return "has no entry of it: another program signed it, or the entry was deleted"
+
+
+async def _further(client: api.Client, facts: kubelet_csr.Facts, now: datetime.datetime) -> list[kubelet_csr.Check]:
+    """What is said of the name that is asked for, as far as the caller may know."""
+    from handfast.api import status
+    from handfast.client import certificate_reviews
+
+    found = []
+    for ask in (certificate_reviews.claim, certificate_reviews.revoked):
+        try:
+            found.append(await ask(client, facts, now))
+        except status.StatusError as error:
+            if error.reason != "Forbidden":
+                raise
+            output.note(f"not everything could be asked: {error.message}")
+    return [check for check in found if check is not None]
 
 
 async def _told(client: api.Client, document: objects.Document) -> list[tuple[str, str, str]]:

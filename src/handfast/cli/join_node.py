@@ -6,6 +6,8 @@ How the cluster was found is in `join`. How a certificate is obtained is in `nod
 1. A kubeconfig of another cluster is not touched, and nothing is asked for or written: a machine is in one cluster.
 2. Where this machine has a certificate in force for this cluster already, no other is asked for; it is tried all the same.
 3. What fails can be tried again: the same key and the same request are gone on with.
+4. The name of a node that is alive is not taken, unless that is said (--replace-node), and then only once its Lease has ended
+   or an administrator approves. Where its Node can be seen, nothing is asked for; else the approver tells.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from handfast.cli import node_settings, output
 
 if TYPE_CHECKING:
     from handfast.assembly import node
-    from handfast.client import discovery
+    from handfast.client import certificates, discovery
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _PASSING: Final = frozenset({"BootstrapTimeout"})
@@ -37,6 +39,7 @@ class Plan:
     kubeconfig: pathlib.Path
     directory: pathlib.Path
     unit: pathlib.Path | None
+    replace: bool = False
 
     def command(self) -> list[str]:
         """How its agent is started: what is not the default is named."""
@@ -86,6 +89,11 @@ def options(function: _F) -> _F:
             "kubeconfig", "Where the node's kubeconfig goes.", node_config.KUBECONFIG, metavar="FILE"
         ),
         click.option(
+            "--replace-node",
+            is_flag=True,
+            help="Take over the name of a node that is alive, once its Lease has ended or an administrator approves.",
+        ),
+        click.option(
             "--systemd", is_flag=True, help="Install the agent as a service, so that it runs after each start."
         ),
         click.option("--systemd-dir", metavar="DIR", hidden=True, help="Where the unit goes."),
@@ -105,6 +113,7 @@ def plan(given: dict[str, Any]) -> Plan:
         kubeconfig=found.kubeconfig,
         directory=found.cert_dir,
         unit=pathlib.Path(given["systemd_dir"] or units.DIRECTORY) if given["systemd"] else None,
+        replace=given["replace_node"],
     )
 
 
@@ -131,7 +140,7 @@ def require_same_cluster(wanted: Plan, found: discovery.Found) -> None:
 
 
 async def obtain(wanted: Plan, bootstrap_kubeconfig: pathlib.Path, seconds: float) -> Joined:
-    """2. and 3."""
+    """2. to 4."""
     from handfast.assembly import node
     from handfast.node import bootstrap
     from handfast.runtime import clock
@@ -144,7 +153,7 @@ async def obtain(wanted: Plan, bootstrap_kubeconfig: pathlib.Path, seconds: floa
         directory=wanted.directory,
     )
     try:
-        return Joined(wanted, await node.obtain(where, seconds, clock=clock.SystemClock()))
+        return Joined(wanted, await node.obtain(where, seconds, clock=clock.SystemClock(), waits=_waits(wanted)))
     except errors.HandfastError as error:
         if error.reason in _PASSING:
             again = "run the same command again, which goes on with the same request"
@@ -163,6 +172,23 @@ async def rehearse(wanted: Plan, bootstrap_kubeconfig: str) -> bool | None:
     where = bootstrap.Places(node=wanted.name, kubeconfig=wanted.kubeconfig, directory=wanted.directory)
     described = connection.resolve(kubeconfig.parse(bootstrap_kubeconfig), pathlib.Path())
     return await node.rehearse(where, described, clock=clock.SystemClock()) or None
+
+
+def _waits(wanted: Plan) -> certificates.Waits:
+    """4."""
+    from handfast.client import certificates
+
+    def waits(reason: str, message: str) -> None:
+        if not wanted.replace:
+            raise certificates.NotWaitedFor(
+                message,
+                reason=reason,
+                hint="name this machine otherwise with --node-name; or, if it is to be that node, stop the one that runs and "
+                "add --replace-node, which waits until its Lease has ended",
+            )
+        output.note(f"{message}: waiting until its Lease has ended, or an administrator approves the request")
+
+    return waits
 
 
 def install(wanted: Plan) -> dict[str, Any]:

@@ -132,7 +132,8 @@ def apiserver_command(
 @settings.config_option
 @click.option("--kubeconfig", type=click.Path(), help="How to reach the API.  [default: controllers.conf of --dir]")
 @settings.setting_options(
-    *("advertise", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays", "proxyProtocolFrom")
+    *("advertise", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays", "proxyProtocolFrom"),
+    "protectLivingNodes",
 )
 @signing_flags.options
 @click.option(
@@ -166,7 +167,7 @@ def controllers_command(
 
         work = controllers.run(
             kubeconfig_path=kubeconfig or str(place.controllers_kubeconfig),
-            selection=chosen.controllers,
+            selection=controllers.Selection(names=chosen.controllers, protect_living_nodes=chosen.protect_living_nodes),
             admin_options=controllers.AdminOptions(
                 (chosen.admin_listen.host, chosen.admin_listen.port), chosen.proxy_protocol_from
             ),

@@ -34,6 +34,7 @@ _METAVARS = {
     "serviceAccountMaxTokenSeconds": "SECONDS",
     "nodeRecoveryWindow": "DURATION",
     "ledgerRetentionDays": "DAYS",
+    "protectLivingNodes": None,
     "auditLogPath": "PATH",
     "auditLogMaxMib": "MIB",
     "auditLogMaxFiles": "COUNT",

@@ -121,6 +121,7 @@ class _Console:
         "logLevel",
         "watchdogSeconds",
         "ledgerRetentionDays",
+        "protectLivingNodes",
     ),
     *settings.APISERVER,
     defaults=config.UP_DEFAULTS,

@@ -61,6 +61,11 @@ class Informer(Generic[V]):
         for item in self:
             handler(None, item)
 
+    @property
+    def synced(self) -> bool:
+        """Whether the first list is complete, so that what comes now is news."""
+        return self._synced.is_set()
+
     async def wait_synced(self) -> None:
         """Until the first list is complete."""
         await self._synced.wait()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the API what the approval of a node's request depends on: the requester's permission, the Node's addresses, others'.
+"""Asks the API what the approval of a node's request depends on: the requester's permission, the Node's addresses, others'; and
+for an explanation, which follows nothing, its Lease and the Revocations.
 
 It approves nothing: the approver and `handfast csr explain` ask by it, so that both ask the same.
 """
@@ -7,21 +8,23 @@ It approves nothing: the approver and `handfast csr explain` ask by it, so that 
 from __future__ import annotations
 
 import asyncio
+import datetime
 import urllib.parse
 from dataclasses import dataclass
 
 import msgspec
 
 from handfast import errors
-from handfast.api import jsonpath, objects
+from handfast.api import handfast_kinds, jsonpath, objects
 from handfast.bootstrap import cluster_info
 from handfast.client import api
-from handfast.rules import certificate_admission, decision, kubelet_csr
+from handfast.rules import certificate_admission, decision, kubelet_csr, node_claim, node_liveness, revocation
 
 REVIEWS = api.Resource("authorization.k8s.io", "v1", "subjectaccessreviews", False)
 NODES = api.Resource("", "v1", "nodes", False)
 CONFIG_MAPS = api.Resource("", "v1", "configmaps", True)
 SERVICES = api.Resource("", "v1", "services", True)
+LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
 NOT_PERMITTED = "NotPermitted"
 _RULE = "SubjectAccessReview"
 
@@ -156,3 +159,22 @@ async def reserved(client: api.Client, facts: kubelet_csr.Facts) -> frozenset[st
             if node.metadata.name != facts.node_name and node.status is not None:
                 found.update(row.address for row in node.status.addresses or ())
     return frozenset(found)
+
+
+async def claim(client: api.Client, facts: kubelet_csr.Facts, now: datetime.datetime) -> kubelet_csr.Check | None:
+    """Whether a living node has the name that is asked for; None where that is no matter."""
+    if not node_claim.concerns(facts) or objects.dns_subdomain(facts.node_name) is not None:
+        return None
+    lease = await client.find(LEASES, facts.node_name, namespace=node_liveness.NAMESPACE)
+    return node_claim.check(facts, node_liveness.seen(lease, None, 0.0, beat=False), now, 0.0)
+
+
+async def revoked(client: api.Client, facts: kubelet_csr.Facts, now: datetime.datetime) -> kubelet_csr.Check | None:
+    """Whether a Revocation refuses the name or the key that is asked for; None where there is no such kind."""
+    index = revocation.Index()
+    with api.MISSING_OK:
+        for document in await client.list(handfast_kinds.REVOCATION):
+            index.add(revocation.read(document))
+        verdict = index.judge_request(facts, now)
+        return kubelet_csr.Check(revocation.CHECK, not isinstance(verdict, decision.Deny), verdict.sentence)
+    return None

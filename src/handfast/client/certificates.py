@@ -12,20 +12,23 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
+import structlog
 
 from handfast import errors
 from handfast.api import status
 from handfast.client import api, partial
 from handfast.client import transport as transports
 from handfast.pki import keys, requests
-from handfast.rules import certificate_wishes, revocation
+from handfast.rules import certificate_wishes, node_claim, revocation
 from handfast.runtime import backoff, tasks
 from handfast.runtime import clock as clocks
 
 T = TypeVar("T")
+
+_log = structlog.get_logger("handfast.client")
 
 REQUESTS = api.Resource("certificates.k8s.io", "v1", "certificatesigningrequests", False)
 
@@ -37,7 +40,11 @@ KEY_IS_SPENT = _DECIDED | {"IncompatibleRequest", "WrongCertificate"}
 REQUEST_IS_OVER = KEY_IS_SPENT | {"RequestDeleted", "RequestReplaced"}
 
 _ANOTHER = "ask for another token: `handfast token create --print-join-command` on a control plane makes one"
+_REVOKED_HINT = (
+    "let the node in again with `handfast node revoke NAME --undo` on a control plane, or give another --node-name"
+)
 _HINTS = {
+    revocation.REVOKED: _REVOKED_HINT,
     "TokenUsedUp": _ANOTHER,
     "TokenExpired": _ANOTHER,
     "TokenGone": _ANOTHER,
@@ -45,9 +52,6 @@ _HINTS = {
     "Unauthorized": f"the token was accepted a moment ago, and has expired or was deleted since; {_ANOTHER}",
     "Forbidden": "on a control plane, bind the ClusterRole system:node-bootstrapper to a group of the token",
 }
-_REVOKED_HINT = (
-    "let the node in again with `handfast node revoke NAME --undo` on a control plane, or give another --node-name"
-)
 _RETRY = backoff.Schedule(initial=1.0, cap=30.0)
 _PASSING = frozenset({*transports.NO_ANSWER, "BadAnswer"})
 _WATCH_SECONDS = 300
@@ -129,6 +133,21 @@ def final(error: errors.HandfastError) -> errors.Refused | None:
     return errors.Refused(f"the cluster refuses the request: {error.message}", reason=word, hint=_HINTS.get(word))
 
 
+class Waits(Protocol):
+    """Who is told that a request waits, and why; raising NotWaitedFor ends the waiting."""
+
+    def __call__(self, reason: str, message: str) -> None: ...
+
+
+def patiently(reason: str, message: str) -> None:
+    """Whoever runs by itself goes on waiting: what is waited for may come."""
+    _log.warning("the certificate request waits", reason=reason, message=message)
+
+
+class NotWaitedFor(errors.Refused):
+    """A request waits, and whoever asked does not want to; it stays as it is, and so does its key."""
+
+
 class StillPending(errors.Unavailable):
     """The server took the request, and nobody has answered it yet."""
 
@@ -136,10 +155,16 @@ class StillPending(errors.Unavailable):
 
 
 async def obtain(
-    client: api.Client, key: keys.PrivateKey, wanted: certificate_wishes.Wanted, *, clock: clocks.Clock, seconds: float
+    client: api.Client,
+    key: keys.PrivateKey,
+    wanted: certificate_wishes.Wanted,
+    *,
+    clock: clocks.Clock,
+    seconds: float,
+    waits: Waits = patiently,
 ) -> bytes:
     """The certificate in PEM, or an error: see `KEY_IS_SPENT`; Unavailable with reason Timeout after `seconds`."""
-    asking = _Asking(client, key, wanted, clock)
+    asking = _Asking(client, key, wanted, clock, waits)
     if not await tasks.within(asking.run(), clock, seconds):
         raise asking.out_of_time(seconds)
     return asking.certificate
@@ -159,8 +184,15 @@ class _Asking:
     """One request from its creation to its certificate."""
 
     def __init__(
-        self, client: api.Client, key: keys.PrivateKey, wanted: certificate_wishes.Wanted, clock: clocks.Clock
+        self,
+        client: api.Client,
+        key: keys.PrivateKey,
+        wanted: certificate_wishes.Wanted,
+        clock: clocks.Clock,
+        waits: Waits,
     ) -> None:
+        self._waits = waits
+        self._told = False
         self.name = certificate_wishes.name_of(key.public, wanted)
         # What is said of it should the time run out.
         self._lacks = "was not accepted"
@@ -220,6 +252,7 @@ class _Asking:
             raise self._ended("failed", failed)
         if (approved := conditions.get("Approved")) is None:
             self._lacks = "was not approved"
+            self._say_why(conditions.get(node_claim.WAITING))
             return False
         issued = found.certificate()
         if not issued:
@@ -231,14 +264,22 @@ class _Asking:
     def _ended(self, how: str, condition: _Condition) -> errors.Refused:
         """Denied or failed; that of a revoked name has its own word."""
         text = f"certificate signing request {how}, reason: {condition.reason}, message: {condition.message}"
-        if condition.type == "Failed":
-            return errors.Refused(text, reason="RequestFailed", hint=self._look_at_it())
         if condition.reason == revocation.REVOKED:
             return errors.Refused(text, reason=revocation.REVOKED, hint=_REVOKED_HINT)
-        return errors.Refused(text, reason="RequestDenied", hint=self._look_at_it())
+        word = "RequestFailed" if condition.type == "Failed" else "RequestDenied"
+        return errors.Refused(text, reason=word, hint=self._look_at_it())
 
     def _look_at_it(self) -> str:
         return f"look at it on a control plane with: handfast csr explain {self.name}"
+
+    def _say_why(self, waiting: _Condition | None) -> None:
+        """What the approver says of a request that it lets wait, once."""
+        if waiting is None:
+            return
+        self._lacks = f"waits ({waiting.reason}: {waiting.message}) and was not approved"
+        if not self._told:
+            self._told = True
+            self._waits(waiting.reason, waiting.message)
 
     async def _watched(self) -> bool:
         """Whether one watch brought the certificate before it closed."""

@@ -10,7 +10,8 @@ It survives what watches meet every day:
 5. an object that does not fit the view: it is told of once and skipped. Of its deletion the sink learns all the same;
 6. a bookmark with an object that could not exist, as kube-apiserver sends it (null where the kind requires something):
    nothing counts but its version;
-7. 403 for what is optional: it is told of once, and asked for again every ten minutes.
+7. 403 for what is optional, and 404 for a kind that the server does not have: it is told of once, the sink learns that
+   nothing is known, and it is asked for again every ten minutes.
 
 It keeps no objects; that is the sink's (`cache`). What arrives in one read is handed over without a task, a
 suspension or a log line per event.
@@ -41,6 +42,7 @@ _log = structlog.get_logger("handfast.watch")
 RETRY = backoff.Schedule(initial=0.2, cap=30.0)
 # How long what is optional is done without, until it is asked for again.
 _FORBIDDEN_SECONDS = 600.0
+_WITHOUT = frozenset({403, 404})
 # A watch is asked to end after this long, so that clients spread again over several servers; and a stream that is
 # silent for longer than that is dead.
 _LIFE_SECONDS = 300
@@ -70,7 +72,7 @@ class Sink(Protocol[V_contra]):
 class Source(Generic[V]):
     """What to follow and how to see it; `metadata` asks the server for nothing but metadata.
 
-    What is `optional` is done without where the server forbids it.
+    What is `optional` is done without where the server forbids it, or does not have it.
     """
 
     resource: api.Addressable
@@ -141,7 +143,7 @@ class Reflector(Generic[V]):
                 again, self._expired, self._version = self._expired, True, None
                 return wait if again else 0.0
             wait = max(wait, float(error.retry_after))
-            if error.code == 403 and self._source.optional:
+            if error.code in _WITHOUT and self._source.optional:
                 return self._without(error)
         # An unreachable server is told of once, by the transport.
         write: Any = _log.debug if error.reason in transports.NO_ANSWER else _log.warning
@@ -158,7 +160,11 @@ class Reflector(Generic[V]):
         """7: it may be meant, and is told of once."""
         if not self._told_without:
             self._told_without = True
-            _log.info("not followed, since it is forbidden", resource=self._source.resource.plural, error=error.message)
+            why = "is forbidden" if error.code == 403 else "is not served there"
+            _log.info(f"not followed, since it {why}", resource=self._source.resource.plural, error=error.message)
+            self._version = None
+            self._sink.begin()
+            self._sink.end()
         return _FORBIDDEN_SECONDS
 
     async def _list(self) -> None:

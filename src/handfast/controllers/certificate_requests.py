@@ -97,9 +97,10 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         found: objects.Document = msgspec.to_builtins(self)
         return found
 
-    def updated(self, *, added: Condition | None = None, certificate: str = "") -> Update:
-        """As it is sent back: with one more condition, or with its certificate."""
-        conditions = [*(self.status.conditions or ()), *([added] if added is not None else ())]
+    def updated(self, *, added: Condition | None = None, certificate: str = "", without: str = "") -> Update:
+        """As it is sent back: with one more condition, or with its certificate, and without conditions of one type."""
+        kept = (row for row in self.status.conditions or () if row.type != without or not without)
+        conditions = [*kept, *([added] if added is not None else ())]
         return Update(self.metadata, self.spec, Status(conditions, certificate or None))
 
     def regarding(self) -> events.Regarding:

@@ -2,7 +2,8 @@
 """Approves the requests of nodes whose requester may have them approved; tells why the others of nodes wait.
 
 `rules.kubelet_csr` says what is a node's request, and the API server's authorisers, by SubjectAccessReview, who may have
-it approved. It never denies: what it does not approve is left to people. It signs nothing (`csr_signer`).
+it approved. Who may have a living node's name is `rules.node_claim`'s, and who is revoked `rules.revocation`'s. What else it
+does not approve it leaves to people. It signs nothing (`csr_signer`).
 
 1. It looks at requests for the two kubelet signers that are neither approved nor denied and have no certificate.
 2. For each kind that the request is of, in order, the permission of that kind is asked for; the first yes approves, by one
@@ -13,6 +14,11 @@ it approved. It never denies: what it does not approve is left to people. It sig
 4. Not recognised: it stays so, because a spec never changes.
 5. Whatever keeps a request waiting is an Event on it and a metric: once, and again only when the reason is another one.
 6. Serving certificates are approved only where somebody was given the permission `selfnodeserver`; by default nobody is.
+7. A request in the name, or of the key, of whom a Revocation refuses is denied, with that reason: nothing that comes later
+   would make its certificate of use. It is the one thing that is denied.
+8. One in the name of a node that is alive, by somebody else, waits: with a condition on it, which is what the requester can
+   read, beside the Event. It is judged again when the Lease can have ended, and when the Lease is deleted. The Lease is read
+   from the server before anything is approved: the watch may be late. Off where `protect` is.
 """
 
 from __future__ import annotations
@@ -24,8 +30,14 @@ import prometheus_client
 from handfast import errors
 from handfast.api import objects
 from handfast.client import api, certificate_reviews
-from handfast.controllers import certificate_requests, events, loop
-from handfast.rules import certificate_admission, decision, kubelet_csr, request_explanation
+from handfast.controllers import certificate_requests, events, loop, node_leases, revoked
+from handfast.rules import (
+    certificate_admission,
+    decision,
+    kubelet_csr,
+    node_claim,
+    request_explanation,
+)
 from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 
@@ -55,6 +67,7 @@ class _Asked:
     addresses: tuple[str, ...] | None = None
     reserved: frozenset[str] = kubelet_csr.NONE
     answers: dict[str, decision.Decision] = field(default_factory=dict)
+    more: tuple[kubelet_csr.Check, ...] = ()
 
 
 class CsrApprover:
@@ -66,26 +79,36 @@ class CsrApprover:
         clock: clocks.Clock,
         requests: certificate_requests.Requests,
         recorder: events.Recorder,
+        leases: node_leases.NodeLeases | None = None,
+        revocations: revoked.Revoked | None = None,
     ) -> None:
         self._client = client
+        # None: the names of living nodes are not protected (8.); nobody is known to be revoked (7.).
+        self._leases = leases
+        self._revocations = revocations
         self._permissions = certificate_reviews.Permissions(client)
         self._clock = clock
         self._requests = requests
         self._recorder = recorder
         # What was told of each waiting request: its UID and the text.
         self._told: dict[str, tuple[str, str]] = {}
+        # Which requests wait for the Lease of which node (8.).
+        self._waiting: dict[str, set[str]] = {}
 
     async def reconcile(self, name: str) -> float | None:
         item = self._requests.get(name)
         # 1.
         if item is None or not concerns(item):
-            self._told.pop(name, None)
+            self.gone(name)
             return None
         asked = _Asked()
         try:
             facts = self._requests.facts(item)
         except errors.Refused as refused:
             await self._tell(item, asked, refused.reason)
+            return None
+        # 7. before anything is asked for it
+        if await self._is_revoked(item, facts):
             return None
         asked.addresses = await certificate_reviews.node_addresses(self._client, facts)
         # 2.
@@ -97,8 +120,11 @@ class CsrApprover:
                 if not await self._is_its_own(facts, asked, kind.permission):
                     recognised = ()
                     break
-                await self._approve(item, kind.message)
-                return None
+                # 8. as late as can be
+                again = await self._wait_for_node(item, facts, asked)
+                if again is None:
+                    await self._approve(item, kind.message)
+                return again
         # 3. 4.
         reason = certificate_reviews.NOT_PERMITTED if recognised else _failed(facts, asked)
         await self._tell(item, asked, reason)
@@ -109,6 +135,58 @@ class CsrApprover:
     def gone(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
         self._told.pop(name, None)
+        for node in [node for node, names in self._waiting.items() if name in names]:
+            self._wait_no_more(node, name)
+
+    def waiting_for(self, node: str) -> tuple[str, ...]:
+        """The requests that wait for the Lease of this node (8.)."""
+        return tuple(self._waiting.get(node, ()))
+
+    def _wait_no_more(self, node: str, name: str) -> None:
+        names = self._waiting.get(node, set())
+        names.discard(name)
+        if not names:
+            self._waiting.pop(node, None)
+
+    async def _is_revoked(self, item: certificate_requests.Request, facts: kubelet_csr.Facts) -> bool:
+        # 7.
+        if self._revocations is None:
+            return False
+        verdict = self._revocations.index.judge_request(facts, self._clock.now())
+        if not isinstance(verdict, decision.Deny):
+            return False
+        await self._settle(item, certificate_requests.DENIED, verdict.reason, verdict.sentence)
+        return True
+
+    async def _wait_for_node(
+        self, item: certificate_requests.Request, facts: kubelet_csr.Facts, asked: _Asked
+    ) -> float | None:
+        """For how many seconds to wait for the node that has this name; None: for none (8.)."""
+        if self._leases is None or not node_claim.concerns(facts):
+            return None
+        name, node = item.metadata.name, facts.node_name
+        # From here on a Lease that is deleted is told of.
+        self._waiting.setdefault(node, set()).add(name)
+        pulse = await self._leases.read(self._client, node)
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        check = node_claim.check(facts, pulse, now, monotonic)
+        if pulse is None or check.passed:
+            self._wait_no_more(node, name)
+            return None
+        asked.more = (check,)
+        await self._say_it_waits(item, check.compared)
+        await self._tell(item, asked, node_claim.NODE_IS_ALIVE, once=True)
+        return pulse.left(now, monotonic)
+
+    async def _say_it_waits(self, item: certificate_requests.Request, message: str) -> None:
+        """On the request itself, once: a requester can read nothing else (8.)."""
+        if item.has(node_claim.WAITING):
+            return
+        row = certificate_requests.condition(
+            node_claim.WAITING, node_claim.NODE_IS_ALIVE, message, objects.timestamp(self._clock.now())
+        )
+        with api.MISSING_OK:
+            self._requests.wrote(await certificate_requests.write(self._client, item.updated(added=row), "approval"))
 
     async def _is_its_own(self, facts: kubelet_csr.Facts, asked: _Asked, permission: str) -> bool:
         # 2.
@@ -118,30 +196,36 @@ class CsrApprover:
         return bool(kubelet_csr.candidates(facts, asked.addresses, asked.reserved))
 
     async def _approve(self, item: certificate_requests.Request, message: str) -> None:
-        added = certificate_requests.condition(
-            certificate_requests.APPROVED, AUTO_APPROVED, message, objects.timestamp(self._clock.now())
-        )
-        with api.MISSING_OK:
-            update = item.updated(added=added)
-            self._requests.wrote(await certificate_requests.write(self._client, update, "approval"))
-            DECISIONS.labels(item.spec.signer_name, AUTO_APPROVED).inc()
-        self._told.pop(item.metadata.name, None)
+        await self._settle(item, certificate_requests.APPROVED, AUTO_APPROVED, message)
 
-    async def _tell(self, item: certificate_requests.Request, asked: _Asked, reason: str) -> None:
-        # 5.
+    async def _settle(self, item: certificate_requests.Request, kind: str, reason: str, message: str) -> None:
+        added = certificate_requests.condition(kind, reason, message, objects.timestamp(self._clock.now()))
+        with api.MISSING_OK:
+            # It waits no more.
+            update = item.updated(added=added, without=node_claim.WAITING)
+            self._requests.wrote(await certificate_requests.write(self._client, update, "approval"))
+            DECISIONS.labels(item.spec.signer_name, reason).inc()
+        self.gone(item.metadata.name)
+
+    async def _tell(
+        self, item: certificate_requests.Request, asked: _Asked, reason: str, *, once: bool = False
+    ) -> None:
+        """5. What changes with every look is told `once`."""
         explanation = request_explanation.explain(
             item.document(),
             self._clock.now(),
             asked=asked.answers,
             node_addresses=asked.addresses,
             reserved=asked.reserved,
+            more=asked.more,
         )
-        said = (item.metadata.uid, f"{explanation.sentence}; to change that: {explanation.flip}")
+        text = f"{explanation.sentence}; to change that: {explanation.flip}"
+        said = (item.metadata.uid, reason if once else text)
         if self._told.get(item.metadata.name) == said:
             return
         self._told[item.metadata.name] = said
         DECISIONS.labels(item.spec.signer_name, reason).inc()
-        await self._recorder.record(item.regarding(), reason, said[1], severity=events.WARNING)
+        await self._recorder.record(item.regarding(), reason, text, severity=events.WARNING)
 
 
 def concerns(item: certificate_requests.Request) -> bool:
@@ -157,10 +241,20 @@ def _failed(facts: kubelet_csr.Facts, asked: _Asked) -> str:
     return _WAITS_FOR_NODES[failed[0]] if set(failed) <= _WAITS_FOR_NODES.keys() else NOT_RECOGNISED
 
 
-def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Controller[str]:
+def build(context: loop.Context, *, feed: certificate_requests.Feed, protect: bool = True) -> loop.Controller[str]:
     requests = feed.of(context)
     recorder = events.Recorder(context.client, context.clock, NAME)
-    handler = CsrApprover(context.client, context.clock, requests, recorder)
+
+    def of_lease(node: str) -> None:
+        names = handler.waiting_for(node)
+        # 8. Of one that is renewed nothing has to be looked at.
+        if names and leases is not None and leases.pulse(node) is None:
+            for name in names:
+                controller.queue.add(name)
+
+    leases = node_leases.follow(context, of_lease) if protect else None
+    revocations = revoked.follow(context)
+    handler = CsrApprover(context.client, context.clock, requests, recorder, leases, revocations)
     controller: loop.Controller[str] = loop.Controller(
         NAME, handler.reconcile, clock=context.clock, workers=WORKERS, schedule=SCHEDULE
     )
@@ -173,4 +267,7 @@ def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Con
 
     requests.subscribe(told, handler.gone)
     controller.needs(requests)
+    controller.needs(revocations)
+    if leases is not None:
+        controller.needs(leases)
     return controller

@@ -5,7 +5,8 @@ What each signer signs is `rules.signers`'; whether a request should be approved
 `signing_authorities`'.
 
 1. It looks at requests that are approved, neither denied nor failed, without a certificate, for a signer that has a CA.
-2. A request that its signer does not sign gets the condition Failed, with the reason SignerValidationFailure. So does one
+2. A request in the name, or of the key, of whom a Revocation refuses fails with the reason Revoked, whoever approved it,
+   before anything is signed. One that its signer does not sign gets the condition Failed, with the reason SignerValidationFailure. So does one
    that cannot be read, or has no name: no later try would end otherwise.
 3. The certificate is in the ledger before it is handed out. Whoever is killed in between, or loses the race with another
    copy, leaves an entry whose certificate nobody has; never a certificate without an entry.
@@ -24,7 +25,7 @@ import prometheus_client
 from handfast import errors
 from handfast.api import objects, status
 from handfast.client import api
-from handfast.controllers import certificate_requests, events, issuance, loop, signing_authorities
+from handfast.controllers import certificate_requests, events, issuance, loop, revoked, signing_authorities
 from handfast.pki import authority
 from handfast.rules import decision, kubelet_csr, ledger_entries, signers
 
@@ -51,7 +52,9 @@ class CsrSigner:
         authorities: signing_authorities.SigningAuthorities,
         book: issuance.Ledger,
         longest: datetime.timedelta = DURATION,
+        revocations: revoked.Revoked | None = None,
     ) -> None:
+        self._revocations = revocations
         self._client = context.client
         self._clock = context.clock
         self._requests = requests
@@ -87,6 +90,11 @@ class CsrSigner:
         now = self._clock.now()
         try:
             facts = self._requests.facts(item)
+            # 2.
+            verdict = self._revoked(facts, now)
+            if isinstance(verdict, decision.Deny):
+                await self._fail(item, verdict.sentence, now, verdict.reason)
+                return
             verdict = signers.judge(facts)
             if isinstance(verdict, decision.Deny):
                 await self._fail(item, verdict.sentence, now)
@@ -115,13 +123,16 @@ class CsrSigner:
         signer = self._authorities.current(facts.signer_name)
         return signer.issue(request.public_key, signers.subject(facts), request.sans, profile, now, ttl)
 
-    async def _fail(self, item: certificate_requests.Request, message: str, now: datetime.datetime) -> None:
+    def _revoked(self, facts: kubelet_csr.Facts, now: datetime.datetime) -> decision.Decision | None:
+        return None if self._revocations is None else self._revocations.index.judge_request(facts, now)
+
+    async def _fail(
+        self, item: certificate_requests.Request, message: str, now: datetime.datetime, reason: str = signers.FAILURE
+    ) -> None:
         # 2.
-        added = certificate_requests.condition(
-            certificate_requests.FAILED, signers.FAILURE, message, objects.timestamp(now)
-        )
+        added = certificate_requests.condition(certificate_requests.FAILED, reason, message, objects.timestamp(now))
         await self._put(item.updated(added=added))
-        RESULTS.labels(item.spec.signer_name, signers.FAILURE).inc()
+        RESULTS.labels(item.spec.signer_name, reason).inc()
 
     async def _put(self, update: certificate_requests.Update) -> None:
         with api.MISSING_OK:
@@ -173,7 +184,8 @@ def build(
 ) -> loop.Controller[str]:
     requests = feed.of(context)
     book = issuance.Ledger(context.client, context.clock)
-    handler = CsrSigner(context, requests, authorities, book, longest)
+    revocations = revoked.follow(context)
+    handler = CsrSigner(context, requests, authorities, book, longest, revocations)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=WORKERS)
 
     def told(item: certificate_requests.Request) -> None:
@@ -184,4 +196,5 @@ def build(
 
     requests.subscribe(told, handler.gone)
     controller.needs(requests)
+    controller.needs(revocations)
     return controller

@@ -2,7 +2,8 @@
 """The boot sequence of a node's identity: from what lies on disk to a client with a certificate.
 
 It does not renew (`certificates`) nor register the node: whoever starts it holds an `Identity` and asks it for the
-client. Nothing but certificate requests is sent before there is a certificate. Which cluster it is, is known here alone:
+client. Nothing but certificate requests is sent before there is a certificate, and on demand one look at the Node of this name
+(`namesake`). Which cluster it is, is known here alone:
 the rest of the agent asks, or is told (`follow`).
 
 Where the pair comes from, first to last:
@@ -28,10 +29,11 @@ from dataclasses import dataclass
 import structlog
 
 from handfast import errors
+from handfast.api import objects
 from handfast.client import api
 from handfast.client import connection as connections
 from handfast.client import transport as transports
-from handfast.node import certificate_store, certificates, kubeconfig_file
+from handfast.node import certificate_store, certificates, kubeconfig_file, registration
 from handfast.pki import pairs
 from handfast.rules import certificate_wishes
 from handfast.runtime import clock as clocks
@@ -163,6 +165,20 @@ class Identity:
         await self._transport.use(self.connection())
         _log.info("connections with the previous certificate are closed", serial=pair.leaf.serial)
 
+    async def namesake(self) -> objects.Document | None:
+        """The Node that has this name already, as far as who asks for its certificate may see; None: none is seen."""
+        client = self.client if self._bootstrap is None else self._asker(self._bootstrap)
+        try:
+            return await client.find(registration.NODES, self._places.node)
+        except (errors.Refused, errors.Unavailable) as error:
+            _log.debug("the Node of this name cannot be looked at", reason=error.reason, error=error.message)
+            return None
+
+    def _asker(self, bootstrap: connections.Connection) -> api.Client:
+        if self._asking is None:
+            self._asking = api.Client(transports.Transport(bootstrap, clock=self._clock))
+        return self._asking
+
     def _ask(self) -> api.Client:
         """A client for a certificate request: with the current pair or, while that cannot be used, what there is (3)."""
         if self.manager.usable() or self._bootstrap is None:
@@ -171,9 +187,7 @@ class Identity:
         self._attempts += 1
         if self._attempts % 2 == 0 and self.manager.current() is not None:
             return self.client
-        if self._asking is None:
-            self._asking = api.Client(transports.Transport(self._bootstrap, clock=self._clock))
-        return self._asking
+        return self._asker(self._bootstrap)
 
     async def _close_asking(self) -> None:
         if self._asking is not None:

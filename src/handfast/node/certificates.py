@@ -77,6 +77,8 @@ class CertificateManager:
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self.rotate = rotate
+        # Who is told that a request waits.
+        self.waits: requests.Waits = requests.patiently
         self.last_error: Failure | None = None
         self._last: errors.HandfastError | None = None
         self.renew_errors = 0
@@ -162,6 +164,7 @@ class CertificateManager:
         """A usable pair, asked for if there is none, also with rotation off; Unavailable after so many seconds.
 
         Not `patient`: a refusal that waiting does not mend ends it, once every credential that there is was refused.
+        Refused at once, too, where a request waits for what `waits` does not want to wait for.
         """
         end = self._clock.monotonic() + seconds
         refusals: list[errors.Refused] = []
@@ -252,6 +255,8 @@ class CertificateManager:
         _log.info("a certificate is asked for", prefix=self._store.prefix, why=why)
         try:
             pair = await self._renewed(wanted, seconds)
+        except requests.NotWaitedFor:
+            raise
         except (errors.Refused, errors.Unavailable) as error:
             self._failed(error)
             wait = next(self._retry_refused if error.reason in requests.REQUEST_IS_OVER else self._retry)
@@ -268,7 +273,9 @@ class CertificateManager:
         return 0.0
 
     async def _renewed(self, wanted: certificate_wishes.Wanted, seconds: float) -> pairs.Pair:
-        return await renewal.renew(self._store, self._ask(), wanted, clock=self._clock, seconds=seconds)
+        return await renewal.renew(
+            self._store, self._ask(), wanted, clock=self._clock, seconds=seconds, waits=self.waits
+        )
 
     def _failed(self, error: errors.HandfastError) -> None:
         self.renew_errors += 1

@@ -32,12 +32,13 @@ async def renew(
     *,
     clock: clocks.Clock,
     seconds: float,
+    waits: requests.Waits = requests.patiently,
 ) -> pairs.Pair:
     """The next pair, stored."""
     # 1.
     key = store.pending_key()
     try:
-        data = await requests.obtain(client, key, wanted, clock=clock, seconds=seconds)
+        data = await requests.obtain(client, key, wanted, clock=clock, seconds=seconds, waits=waits)
         pair = _presentable(pairs.join(data, key))
     except errors.Refused as error:
         # 2.

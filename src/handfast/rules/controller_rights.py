@@ -26,7 +26,7 @@ import msgspec
 
 from handfast.api import handfast_kinds, objects
 from handfast.bootstrap import cluster_info, tokens
-from handfast.rules import rbac, signers
+from handfast.rules import node_liveness, rbac, signers
 from handfast.rules import rbac_default_roles as roles
 
 ACCOUNT: Final = "handfast-controllers"
@@ -55,6 +55,8 @@ def _within(namespace: str, *rules: rbac.PolicyRule) -> tuple[Right, ...]:
 
 _REQUESTS: Final = "certificatesigningrequests"
 _LOGS: Final = handfast_kinds.ISSUANCE_LOG.plural
+# Another API server heeds no Revocations; where the kind is defined all the same, nothing is signed for whom they name.
+_REVOCATIONS: Final = roles.on(roles.HANDFAST, handfast_kinds.REVOCATION.plural, "list watch")
 # Events are written where their object is, and those of certificate requests, which have no namespace, in `default`.
 _EVENTS: Final = roles.on("", "events", "create get update")
 _INFO: Final = _within(
@@ -83,7 +85,9 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             roles.on(roles.CERTIFICATES, "signers", "approve", signers.KUBELET_CLIENT, signers.KUBELET_SERVING),
             roles.on(roles.AUTHORIZATION, "subjectaccessreviews", "create"),
             roles.on("", "nodes", "get list"),
+            _REVOCATIONS,
         ),
+        *_within(node_liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
         *_within(cluster_info.NAMESPACE, roles.on("", "configmaps", "get", cluster_info.NAME)),
         *_within("default", roles.on("", "services", "get", "kubernetes"), _EVENTS),
     ),
@@ -93,6 +97,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             roles.on(roles.CERTIFICATES, f"{_REQUESTS}/status", "update"),
             roles.on(roles.CERTIFICATES, "signers", "sign", *sorted(signers.SIGNERS)),
             roles.on(roles.HANDFAST, _LOGS, "create get list patch"),
+            _REVOCATIONS,
         ),
         *_within("default", _EVENTS),
     ),
@@ -113,7 +118,7 @@ def documents(names: Sequence[str]) -> list[objects.Document]:
     rights = [right for name in names for right in RIGHTS.get(name, ())]
     if not rights:
         return []
-    writes_ledger = any(handfast_kinds.GROUP in right.rule.api_groups for right in rights)
+    writes_ledger = any(_LOGS in right.rule.resources for right in rights)
     ledger = [handfast_kinds.definition(handfast_kinds.ISSUANCE_LOG)] if writes_ledger else []
     account = {
         "apiVersion": "v1",

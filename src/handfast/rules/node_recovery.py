@@ -10,9 +10,9 @@ Whoever shows an expired client certificate, whose chain is good but for the tim
 2. its subject is exactly that of a node: CN `system:node:NAME`, and `system:nodes` as the one organization;
 3. the Node NAME still exists, and is not younger than the end of the certificate: deleting it ends this way back, and a
    Node that was made anew since is somebody else's;
-4. the node does not renew its Lease: one that runs has a certificate, and is somewhere else. A Lease that is renewed ahead
-   of our time counts as renewed, and what its holder writes of its duration counts from 40 seconds to five minutes. A node
-   without a Lease is off: it may never have had one, and only administrators and the node itself delete it;
+4. the node does not renew its Lease (`node_liveness`): one that runs has a certificate, and is somewhere else. A Lease that
+   is renewed ahead of our time counts as renewed. A node without a Lease is off: it may never have had one, and only
+   administrators and the node itself delete it;
 5. its key is that of the newest certificate of the kubelet's signer for that node in the issuance ledger, which nodes
    cannot write. A certificate that the CA signed elsewhere is none that we know of, and one that has a successor is over:
    a renewed node, or another machine of that name, holds that. The one exception is a successor that this very certificate
@@ -61,8 +61,6 @@ _READS: Final = frozenset({"get", "list", "watch"})
 # What a recovering node can ask at all; for anything else an expired certificate is just that.
 VERBS: Final = _READS | {"create"}
 _DONE: Final = frozenset({"Denied", "Failed"})
-# 4. Nodes write their Lease themselves; 40 is what a kubelet writes.
-_LEASE_SECONDS: Final = (40, 300)
 # 5.
 _ANSWER: Final = datetime.timedelta(minutes=10)
 
@@ -148,17 +146,6 @@ def _judge_key(
 def _may_be_lost(entry: ledger_entries.Entry, shown: Shown, now: datetime.datetime) -> bool:
     asked_by = (user(shown.node), shown.fingerprint)
     return (entry.requester, entry.token_id) == asked_by and now - entry.issued_at <= _ANSWER
-
-
-def lease_is_fresh(lease: Any, now: datetime.datetime) -> bool:
-    """Whether a node's Lease says that it runs (4.)."""
-    least, most = _LEASE_SECONDS
-    seconds = min(max(jsonpath.number(lease, "spec", "leaseDurationSeconds"), least), most)
-    try:
-        renewed = objects.parse_timestamp(jsonpath.text(lease, "spec", "renewTime"))
-    except ValueError:
-        return False
-    return now - renewed < datetime.timedelta(seconds=seconds)
 
 
 def is_of(entry: ledger_entries.Entry, node: str) -> bool:

@@ -11,6 +11,8 @@ It decides nothing: it runs the rules of the approver, the signer and the cleane
    is the one explained, since the sum of its failed checks is the smallest change.
 4. The answer of the authorisers is a check like the others. One that was not asked for has not passed; but as long as
    the request has other faults, nobody is told to grant what may long be granted.
+5. What other rules say of it, as of a living node's name or of a revoked one, is given as checks, and counts as the others do.
+   A living node's name is no matter once somebody has approved.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 
 from handfast import errors
 from handfast.api import jsonpath, objects
-from handfast.rules import decision, kubelet_csr, request_age, signers, user_names
+from handfast.rules import decision, kubelet_csr, node_claim, request_age, revocation, signers, user_names
 
 ISSUED = "Issued"
 DENIED = "Denied"
@@ -63,12 +65,16 @@ def explain(
     asked: Mapping[str, Answer],
     node_addresses: Sequence[str] | None,
     reserved: frozenset[str] = kubelet_csr.NONE,
+    more: Sequence[kubelet_csr.Check] = (),
 ) -> Explanation:
-    """Explain one request; `asked` holds the authorisers' answer for each permission that they were asked for."""
+    """Explain one request; `asked` holds the authorisers' answer for each permission that they were asked for.
+
+    `more` are checks by `node_claim` and `revocation`.
+    """
     due = request_age.due(document, now)
-    verdict, checks, flip = _settled(document) or _open(document, asked, node_addresses, reserved)
+    verdict, checks, flip = _settled(document) or _open(document, asked, node_addresses, reserved, more)
     if verdict == ISSUED:
-        checks = _as_pending(document, asked, node_addresses, reserved)
+        checks = _as_pending(document, asked, node_addresses, reserved, more)
     return Explanation(verdict, checks, flip, due)
 
 
@@ -77,13 +83,16 @@ def _as_pending(
     asked: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
+    more: Sequence[kubelet_csr.Check],
 ) -> tuple[kubelet_csr.Check, ...]:
     """1. The checks of an issued request, where it is of a kind that has any."""
     try:
         facts = kubelet_csr.read(document)
     except errors.Refused:
         return ()
-    found = _closest(facts, asked, addresses, reserved)
+    # 5. its own node may be the one that lives
+    others = [check for check in more if check.name != node_claim.CHECK]
+    found = _closest(facts, asked, addresses, reserved, others)
     return () if found is None else found[1]
 
 
@@ -108,6 +117,7 @@ def _open(
     asked: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
+    more: Sequence[kubelet_csr.Check],
 ) -> _Answer:
     try:
         facts = kubelet_csr.read(document)
@@ -115,8 +125,8 @@ def _open(
         check = kubelet_csr.Check(READABLE, False, refused.message)
         return PENDING, (check,), "create a new request that can be read"
     if any(found.get("type") == "Approved" for found in jsonpath.mappings(document, "status", "conditions")):
-        return _approved(facts)
-    found = _closest(facts, asked, addresses, reserved)
+        return _approved(facts, more)
+    found = _closest(facts, asked, addresses, reserved, more)
     if found is None:
         compared = f"no approver decides requests for the signer {facts.signer_name}"
         check = kubelet_csr.Check(kubelet_csr.SIGNER, False, compared)
@@ -137,17 +147,21 @@ def _closest(
     asked: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
+    more: Sequence[kubelet_csr.Check],
 ) -> tuple[str, tuple[kubelet_csr.Check, ...]] | None:
     """3. The permission of the kind with the fewest failed checks, and these; None: no approver decides such requests."""
     runs = [
-        (name, (*kubelet_csr.checks(facts, name, addresses, reserved), _permission(name, asked)))
+        (name, (*kubelet_csr.checks(facts, name, addresses, reserved), _permission(name, asked), *more))
         for name in kubelet_csr.permissions(facts.signer_name)
     ]
     return min(runs, key=lambda run: sum(not check.passed for check in run[1]), default=None)
 
 
-def _approved(facts: kubelet_csr.Facts) -> _Answer:
-    # 2.
+def _approved(facts: kubelet_csr.Facts, more: Sequence[kubelet_csr.Check]) -> _Answer:
+    # 2. 5. A living node's name is no matter once somebody has approved.
+    revoked = tuple(check for check in more if check.name == revocation.CHECK and not check.passed)
+    if revoked:
+        return FAILING, revoked, _CHANGES[revocation.CHECK]
     if facts.signer_name not in signers.SIGNERS:
         compared = f"{facts.signer_name} is no signer of this control plane"
         check = kubelet_csr.Check(kubelet_csr.SIGNER, False, compared)
@@ -184,6 +198,7 @@ def _change(check: str, facts: kubelet_csr.Facts, permission: str) -> str:
         sans=", ".join(sans.texts()),
         usages=", ".join(sorted(wanted)),
         node=facts.node_name,
+        name=shlex.quote(facts.name),
         permission=_words(permission),
         role=f"system:certificates.k8s.io:certificatesigningrequests:{permission}",
     )
@@ -202,5 +217,7 @@ _CHANGES: Mapping[str, str] = {
     kubelet_csr.REQUESTER: "send the request as {common_name}, not as {user}",
     kubelet_csr.ADDRESSES: "have the Node {node} report every name and address of the request, or leave the others out",
     kubelet_csr.RESERVED: "create a new request without them, or have the other Node deleted that reports them",
+    node_claim.CHECK: "stop the node that has this name, and wait; or ask under another name; or approve it all the same: handfast csr approve {name}",
+    revocation.CHECK: "delete the Revocation, and create a new request",
     PERMISSION: "let {user} (groups: {groups}) {permission}, for instance by the ClusterRole {role}",
 }

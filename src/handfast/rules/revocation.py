@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this identity revoked: an index of revocations, asked once for every request. It reads no objects and no store.
+"""Is this identity revoked: an index of revocations, asked once for every request. It reads no store.
 
 A revocation holds from the moment it is added until it is removed, or until its `expires` has come. It refuses who
 
@@ -9,6 +9,13 @@ A revocation holds from the moment it is added until it is removed, or until its
 4. shows a certificate with the serial number it names; CAs count for themselves, so the number of another CA's
    certificate is refused too;
 5. shows a certificate of the public key it names, whichever name is on it.
+
+And it refuses requests for certificates that would be of no use:
+
+6. to Kubernetes' signers, for the name or the key of whom it refuses. Who asks is told the Revocation's name, not its reason:
+   that is for administrators.
+
+A Revocation that cannot be understood in part holds in the rest; an `expires` that is no instant never comes.
 
 Each is one look-up of exact text; several revocations may name the same, and one that has ended hides no other. Nobody
 is exempt: a stolen administrator's certificate is what revocation is for. Who has locked themselves out comes back in
@@ -25,20 +32,27 @@ certificate with another name from the CA in that directory.
 | a thief of a key | a second certificate of it | show that one instead | 5 | test_every_certificate_of_a_key |
 | a stolen administrator | system:masters | be above revocation | no exemption | test_administrators_are_not_exempt |
 | a user | a name that begins like a revoked one | (nothing: is let in) | 1 compares whole names | test_others_are_let_in |
+| who took over a node | a bootstrap token | a certificate in that node's name, or of its old key | 6 | test_requests_for_whom_is_revoked |
+| … | the refusal | learn what is known of them | 6: no reason | test_requests_for_whom_is_revoked |
 | a revoked user | an old, ended revocation of the same name | hide behind it | all are asked | test_an_ended_one_hides_no_other |
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from handfast.rules import decision, user_names
+from handfast.api import handfast_kinds, jsonpath, objects
+from handfast.rules import decision, kubelet_csr, user_names
 
+# The reason of every refusal, and of conditions that tell of one; the check, as explanations name it.
 REVOKED: Final = "Revoked"
+CHECK: Final = "revocation"
 _RULE: Final = "revocation"
+# 6. Names of signers of others may mean something else.
+_SIGNERS: Final = "kubernetes.io/"
 _NOBODY: Final = decision.NotMine("NotRevoked", "no revocation names this identity", _RULE)
 
 
@@ -65,6 +79,27 @@ class Revocation:
             yield "serial number", self.serial
         if self.key_fingerprint:
             yield "key", self.key_fingerprint
+
+
+def read(document: objects.Document) -> Revocation:
+    """What a Revocation says, as far as it can be understood."""
+    spec = jsonpath.mapping(document, "spec")
+    return Revocation(
+        name=jsonpath.text(document, "metadata", "name"),
+        node=jsonpath.text(spec, "node"),
+        user=jsonpath.text(spec, "user"),
+        serial=normal_serial(jsonpath.text(spec, "serialNumber")),
+        key_fingerprint=normal_key_fingerprint(jsonpath.text(spec, "keyFingerprint")),
+        reason=jsonpath.text(spec, "reason") or handfast_kinds.UNSPECIFIED,
+        expires=_instant(jsonpath.text(spec, "expires")),
+    )
+
+
+def _instant(text: str) -> datetime.datetime | None:
+    try:
+        return objects.parse_timestamp(text)
+    except (ValueError, OverflowError):
+        return None
 
 
 def normal_serial(text: str) -> str:
@@ -115,18 +150,40 @@ class Index:
         """Whether somebody is revoked at this instant; what they do not have is empty."""
         if not self._by_name:
             return _NOBODY
-        for target in (
+        targets = (
             ("user", user),  # 1. 2.
             ("node", node_of_token),  # 3.
             ("serial number", normal_serial(serial)),  # 4.
             ("key", key_fingerprint),  # 5.
-        ):
+        )
+        found = self._first(targets, now)
+        if found is None:
+            return _NOBODY
+        revocation, target = found
+        sentence = f'{target[0]} "{target[1]}" is refused by Revocation "{revocation.name}": {revocation.reason}'
+        return decision.Deny(REVOKED, sentence, _RULE)
+
+    def of_node(self, node: str, now: datetime.datetime) -> Revocation | None:
+        """The one by which a node is refused at this instant, as itself; None: by none."""
+        found = self._first((("user", user_names.node_user(node)),), now)
+        return None if found is None else found[0]
+
+    def judge_request(self, facts: kubelet_csr.Facts, now: datetime.datetime) -> decision.Deny | decision.NotMine:
+        """Whether what is asked for would be refused at this instant (6.)."""
+        if not self._by_name or not facts.signer_name.startswith(_SIGNERS):
+            return _NOBODY
+        request = facts.request
+        found = self._first((("user", request.subject.common_name), ("key", request.public_key.fingerprint)), now)
+        if found is None:
+            return _NOBODY
+        revocation, target = found
+        return decision.Deny(REVOKED, f'{target[0]} "{target[1]}" is refused by Revocation "{revocation.name}"', _RULE)
+
+    def _first(
+        self, targets: Iterable[tuple[str, str]], now: datetime.datetime
+    ) -> tuple[Revocation, tuple[str, str]] | None:
+        for target in targets:
             for revocation in self._found.get(target, {}).values():
                 if revocation.expires is None or now < revocation.expires:
-                    return _deny(revocation, target)
-        return _NOBODY
-
-
-def _deny(revocation: Revocation, target: tuple[str, str]) -> decision.Deny:
-    sentence = f'{target[0]} "{target[1]}" is refused by Revocation "{revocation.name}": {revocation.reason}'
-    return decision.Deny(REVOKED, sentence, _RULE)
+                    return revocation, target
+        return None

@@ -9,9 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from handfast.apiserver import envelope, identity, replica, revocations, states
+from handfast.api import status
+from handfast.apiserver import admission, envelope, identity, replica, revocations, states
 from handfast.rules import revocation
 from handfast.store import protocol, sqlite
+from tests.unit.apiserver import admission_world
+from tests.unit.rules import csr_cases
 
 NOW = datetime.datetime(2026, 6, 1, 12, 0, tzinfo=datetime.UTC)
 NODE = identity.User("system:node:a", ("system:nodes",), method="x509", serial="0a1b", key_fingerprint="ab" * 32)
@@ -171,4 +174,47 @@ def test_an_odd_one_refuses_nobody_and_stops_nothing(spec):
 
 
 def test_read():
-    assert revocations.read({"metadata": {"name": "x"}}) == revocation.Revocation(name="x", reason="unspecified")
+    assert revocation.read({"metadata": {"name": "x"}}) == revocation.Revocation(name="x", reason="unspecified")
+
+
+def _csr(*conditions: str, certificate: str = "", node: str = "a") -> dict[str, Any]:
+    document = csr_cases.csr(cn=f"system:node:{node}", user="system:bootstrap:abcdef")
+    rows = [{"type": kind, "status": "True"} for kind in conditions]
+    return {**document, "status": {"conditions": rows, **({"certificate": certificate} if certificate else {})}}
+
+
+WRITES = [
+    pytest.param(admission.CREATE, "", _csr(), None, True, id="filed"),
+    pytest.param(admission.CREATE, "", _csr(node="b"), None, False, id="another's"),
+    pytest.param(admission.UPDATE, "approval", _csr("Approved"), _csr(), True, id="approved"),
+    pytest.param(admission.UPDATE, "approval", _csr("Denied"), _csr(), False, id="denied"),
+    pytest.param(admission.UPDATE, "approval", _csr("Waiting"), _csr(), False, id="told to wait"),
+    pytest.param(admission.UPDATE, "approval", _csr("Approved", "x"), _csr("Approved"), False, id="approved before"),
+    pytest.param(admission.UPDATE, "status", _csr("Approved", certificate="c"), _csr("Approved"), True, id="signed"),
+    pytest.param(admission.UPDATE, "status", _csr("Approved", "Failed"), _csr("Approved"), False, id="failed"),
+    pytest.param(admission.UPDATE, "", _csr("Approved"), _csr("Approved"), False, id="labelled"),
+    pytest.param(admission.CREATE, "", {"spec": {"request": "junk"}}, None, False, id="what nobody can read"),
+]
+
+
+@pytest.mark.parametrize(("operation", "subresource", "document", "old", "refused"), WRITES)
+async def test_no_request_in_a_revoked_name(operation, subresource, document, old, refused):
+    asked = admission_world.attributes(
+        operation,
+        ("certificates.k8s.io", "certificatesigningrequests"),
+        name="csr",
+        user=admission_world.JANE,
+        document=document,
+        old=old,
+        subresource=subresource,
+    )
+    for copied, wanted in ((Copied(revoked(node="a", reason="stolen")), refused), (Copied(), False)):
+        chain = admission.Chain((copied.followed.row,), admission_world.World().context)
+        if not wanted:
+            await chain.run(asked)
+            continue
+        with pytest.raises(status.StatusError) as caught:
+            await chain.run(asked)
+        assert caught.value.code == 403
+        assert caught.value.message.endswith('user "system:node:a" is refused by Revocation "x"')
+        assert [cause.reason for cause in caught.value.causes] == ["Revoked"]

@@ -133,7 +133,8 @@ class TestObtain:
     )
     async def test_a_server_that_is_busy_is_asked_again(self, machine, trouble):
         """As behind an address that many share: the certificate is there, and only its first use is put off."""
-        left = [trouble]
+        # At its first use, and when the Node of this name is looked at before.
+        left = [trouble, trouble]
 
         def busy(*_):
             if left:
@@ -165,6 +166,26 @@ class TestObtain:
             await settle(25)
             await machine.clock.advance(0.25)
         assert task.exception() is trouble
+
+    async def test_a_living_node_of_this_name_is_told_of_before_anything_is_asked_for(self, machine):
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}
+        machine.client.put("nodes", "n1", status={"conditions": [ready]})
+
+        def waits(reason: str, message: str) -> None:
+            raise certificates.NotWaitedFor(message, reason=reason)
+
+        with pytest.raises(certificates.NotWaitedFor, match="Ready since 2030-01-01T00:00:00Z") as refused:
+            await node.obtain(machine.where, 9, clock=machine.clock, waits=waits)
+        assert refused.value.reason == "NodeIsAlive"
+        assert not machine.store().has_pending_key()
+        # Whoever does not mind waits, as a kubelet does.
+        assert (await machine.obtain()).known
+        # With a certificate of its own, it is that node.
+        assert not (await node.obtain(machine.where, 9, clock=machine.clock, waits=waits)).fresh
+
+    async def test_a_dead_node_of_this_name_is_none(self, machine):
+        machine.client.put("nodes", "n1", status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
+        assert (await machine.obtain()).known
 
     async def test_a_token_is_no_certificate(self, machine):
         machine.config(machine.where.kubeconfig)

@@ -91,7 +91,7 @@ async def test_children_are_told_everything(place):
     words = list(controllers.argv)
     assert words[words.index("--controllers") + 1] == "*,-endpoints-controller"
     assert words[words.index("--kubeconfig") + 1] == str(place.controllers_kubeconfig)
-    assert "--leader-elect" in words
+    assert {"--leader-elect", "--protect-living-nodes"} <= set(words)
     assert words[words.index("--ledger-retention-days") + 1] == "90"
     assert words[-1] == "debug"
     assert made.document["controllersAdmin"] == f"http://{words[words.index('--admin-listen') + 1]}"

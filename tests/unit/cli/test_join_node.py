@@ -33,8 +33,11 @@ class World:
         self.error = None
         self.rehearsed = []
         self.asks = True
+        self.waits_for = None
 
-    async def obtain(self, where, seconds, *, clock):
+    async def obtain(self, where, seconds, *, clock, waits):
+        if self.waits_for:
+            waits(*self.waits_for)
         self.asked.append((where, seconds, where.bootstrap_kubeconfig.read_text()))
         if self.error is not None:
             raise self.error
@@ -216,6 +219,23 @@ def test_a_dry_run_of_a_join_that_would_be_refused(world, capsys):
     world.error = errors.Refused("none is left", reason="TokenUsedUp")
     assert run("--dry-run") == 1
     assert capsys.readouterr().err.endswith("reason: TokenUsedUp\n")
+
+
+class TestALivingNode:
+    def test_its_name_is_not_taken(self, world, capsys):
+        world.waits_for = ("NodeIsAlive", 'the Node "worker-1" is alive')
+        assert run() == 1
+        err = capsys.readouterr().err
+        assert 'error: the Node "worker-1" is alive\n' in err
+        assert "--node-name" in err
+        assert "--replace-node" in err
+        assert err.endswith("reason: NodeIsAlive\n")
+        assert world.asked == []
+
+    def test_unless_that_is_said(self, world, capsys):
+        world.waits_for = ("NodeIsAlive", 'the Node "worker-1" is alive')
+        assert run("--replace-node") == 0
+        assert 'the Node "worker-1" is alive: waiting until its Lease has ended' in capsys.readouterr().err
 
 
 class TestFailures:

@@ -70,6 +70,7 @@ def test_everything_given():
         service_account_max_token_seconds=0,
         node_recovery_window=datetime.timedelta(),
         ledger_retention_days=90,
+        protect_living_nodes=True,
         audit_log_path="audit/audit.log",
         audit_log_max_mib=100,
         audit_log_max_files=10,

@@ -89,10 +89,13 @@ async def obtain(
     *,
     seconds: float = 900,
     clock: MovableClock | None = None,
+    waits: certificates.Waits = certificates.patiently,
 ) -> bytes:
     clock = clock or MovableClock()
     async with scripted.client_of(server, clock) as client:
-        asking = asyncio.create_task(certificates.obtain(client, key, wanted, clock=clock, seconds=seconds))
+        asking = asyncio.create_task(
+            certificates.obtain(client, key, wanted, clock=clock, seconds=seconds, waits=waits)
+        )
         while not asking.done():
             # Time goes on only while nothing is under way on the network.
             await asyncio.wait([asking], timeout=0.02)
@@ -208,6 +211,11 @@ class TestTheEnd:
                 "certificate signing request is denied, reason: Revoked, message: stolen",
             ),
             (
+                modified(csr(2, APPROVED, {"type": "Failed", "status": "True", "reason": "Revoked", "message": "m"})),
+                "Revoked",
+                "certificate signing request failed, reason: Revoked, message: m",
+            ),
+            (
                 modified(csr(2, APPROVED, {"type": "Failed", "status": "", "reason": "R", "message": "m"})),
                 "RequestFailed",
                 "certificate signing request failed, reason: R, message: m",
@@ -215,7 +223,7 @@ class TestTheEnd:
             (modified(csr(2), "DELETED"), "RequestDeleted", f'csr "{NAME}" was deleted'),
             (modified(csr(2, uid="u2")), "RequestReplaced", f'csr "{NAME}" changed UIDs'),
         ],
-        ids=["denied", "revoked", "failed", "deleted", "replaced"],
+        ids=["denied", "revoked", "revoked-at-the-signer", "failed", "deleted", "replaced"],
     )
     async def test_of_a_request(self, event, reason, says):
         async with scripted.serving(scripted.answer(201, csr(1)), scripted.stream(event, then="hold")) as server:
@@ -379,6 +387,7 @@ def _forbidden(*causes):
     [
         (_forbidden("TokenUsedUp"), "TokenUsedUp"),
         (_forbidden("", "TokenNotForThisNode"), "TokenNotForThisNode"),
+        (_forbidden("Revoked"), "Revoked"),
         (_forbidden(), "Forbidden"),
         (status.StatusError("Unauthorized", "Unauthorized"), "Unauthorized"),
         (errors.Refused("no", reason="RequestDenied"), "RequestDenied"),
@@ -398,3 +407,33 @@ def test_what_waiting_does_not_mend(error, reason):
     if isinstance(error, status.StatusError) and found is not None:
         assert error.message in found.message
         assert found.hint
+
+
+WAITING = {"type": "Waiting", "status": "True", "reason": "NodeIsAlive", "message": 'the Node "n1" is alive'}
+
+
+class TestARequestThatWaits:
+    async def test_is_told_of_once_and_waited_for(self):
+        told = []
+        lines = [modified(csr(2, WAITING)), modified(csr(3, WAITING)), modified(csr(4, APPROVED, certificate=issued()))]
+        async with scripted.serving(scripted.answer(201, csr(1)), scripted.stream(*lines, then="hold")) as server:
+            await obtain(server, waits=lambda reason, message: told.append((reason, message)))
+        assert told == [("NodeIsAlive", 'the Node "n1" is alive')]
+
+    async def test_is_left_by_whom_it_does_not_suit(self):
+        def refuse(reason: str, message: str) -> None:
+            raise certificates.NotWaitedFor(message, reason=reason)
+
+        lines = [modified(csr(2, WAITING))]
+        async with scripted.serving(scripted.answer(201, csr(1)), scripted.stream(*lines, then="hold")) as server:
+            with pytest.raises(certificates.NotWaitedFor) as caught:
+                await obtain(server, waits=refuse)
+        assert caught.value.reason == "NodeIsAlive"
+        # Its key is as good as it was.
+        assert caught.value.reason not in certificates.KEY_IS_SPENT
+
+    async def test_says_so_when_the_time_is_over(self):
+        async with scripted.serving(scripted.answer(201, csr(1, WAITING)), scripted.stream(then="hold")) as server:
+            with pytest.raises(certificates.StillPending) as caught:
+                await obtain(server, seconds=0.2)
+        assert 'waits (NodeIsAlive: the Node "n1" is alive) and was not approved within' in caught.value.message

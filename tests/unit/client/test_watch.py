@@ -312,17 +312,23 @@ async def test_an_odd_object_without_a_version_takes_none_back():
         assert server.requests[2].params["resourceVersion"] == "11"
 
 
-async def test_what_is_optional_is_done_without_where_it_is_forbidden():
+@pytest.mark.parametrize(
+    ("code", "reason", "why"), [(403, "Forbidden", "is forbidden"), (404, "NotFound", "is not served there")]
+)
+async def test_what_is_optional_is_done_without(code, reason, why):
+    """Where it is forbidden, or there is no such kind; and the sink knows that nothing is known."""
     source = watch.Source(resource=THINGS, view=partial.Partial, optional=True)
     async with (
         scripted.serving(
-            *(scripted.status(403, "Forbidden") for _ in range(3)), scripted.listing("10"), scripted.stream(then="hold")
+            *(scripted.status(code, reason) for _ in range(3)), scripted.listing("10"), scripted.stream(then="hold")
         ) as server,
         following(server, source) as follower,
     ):
         with capture_logs() as logs:
+            await advance_until(server, follower.clock, 1)
+            await asyncio.wait_for(follower.informer.wait_synced(), 5)
             assert await advance_until(server, follower.clock, 5) == pytest.approx(3 * 600)
-        assert [(log["log_level"], log["event"]) for log in logs] == [("info", "not followed, since it is forbidden")]
+        assert [(log["log_level"], log["event"]) for log in logs] == [("info", f"not followed, since it {why}")]
 
 
 async def test_what_is_forbidden_and_not_optional_is_asked_for_again_and_again():

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from handfast import errors
-from handfast.controllers import csr_approver, events, loop
+from handfast.api import objects
+from handfast.client import cache
+from handfast.controllers import csr_approver, events, loop, node_leases, revoked
 from handfast.pki import names
 from handfast.rules import signers
-from tests.unit.controllers.csr_world import NODE, PLURAL, SERVING
+from tests.unit.controllers.csr_world import NODE, PLURAL, SERVING, key
 from tests.unit.controllers.csr_world import World as Base
 
 JOIN = "Auto approving kubelet client certificate after SubjectAccessReview."
@@ -32,15 +36,35 @@ class World(Base):
         super().__init__()
         self.client.allowed = set(allowed)
         recorder = events.Recorder(self.client, self.clock, csr_approver.NAME)
-        self.handler = csr_approver.CsrApprover(self.client, self.clock, self.requests, recorder)
+        self.followed = cache.Informer(node_leases.SOURCE)
+        self.revoked = cache.Informer(revoked.SOURCE)
+        self.followed.end()
+        self.handler = csr_approver.CsrApprover(
+            self.client,
+            self.clock,
+            self.requests,
+            recorder,
+            node_leases.NodeLeases(self.followed, self.clock),
+            revoked.Revoked(self.revoked),
+        )
 
-    async def approve(self, name: str = "x") -> str:
-        """`done`, or `again` if it is to be tried later."""
+    async def approve(self, name: str = "x") -> str | float:
+        """`done`, or `again` if it is to be tried later; or in how many seconds."""
         try:
-            assert await self.handler.reconcile(name) is None
+            again = await self.handler.reconcile(name)
         except loop.NotYet:
             return "again"
-        return "done"
+        return "done" if again is None else again
+
+    def renew(self, node: str = "n1", *, behind: float = 0.0) -> None:
+        """Have a node's Lease renewed, and the watch tell of it."""
+        at = self.clock.now() - datetime.timedelta(seconds=behind)
+        spec = {"renewTime": objects.micro_timestamp(at), "leaseDurationSeconds": 40}
+        document = self.client.put("leases", node, "kube-node-lease", spec=spec)
+        self.followed.put(msgspec.convert(document, node_leases.Lease))
+
+    def revoke(self, name: str, **spec: Any) -> None:
+        self.revoked.put(msgspec.convert({"metadata": {"name": name}, "spec": spec}, revoked.Revocation))
 
     def asked(self) -> list[str]:
         return [spec["resourceAttributes"]["subresource"] for spec in self.client.reviews]
@@ -249,3 +273,119 @@ async def test_a_new_request_of_the_same_name_is_told_of_again() -> None:
     world.add(common_name="mike", metadata={"uid": "another"})
     await world.approve()
     assert len(world.events()) == 2
+
+
+TOKEN: dict[str, Any] = {"username": "system:bootstrap:abcdef", "groups": ["system:bootstrappers"]}
+
+
+async def test_the_name_of_a_living_node_waits_for_its_lease() -> None:
+    world = World("nodeclient")
+    world.renew()
+    world.add(**TOKEN)
+    assert await world.approve() == 40
+    ((kind, reason, message),) = world.conditions()
+    assert (kind, reason) == ("Waiting", "NodeIsAlive")
+    assert 'the Node "n1" is alive' in message
+    assert "at 2030-01-01T00:00:41Z or later" in message
+    ((reason, message),) = world.events()
+    assert reason == "NodeIsAlive"
+    assert message.startswith("Pending: living node: ")
+    assert message.endswith("handfast csr approve x")
+    # It goes on living: nothing more is said or written.
+    await world.clock.advance(35)
+    world.renew()
+    await world.clock.advance(5)
+    assert await world.approve() == 35
+    assert (len(world.events()), len(world.updates())) == (1, 1)
+    # And is approved when it does so no more; what it waited for is not said of it any longer.
+    await world.clock.advance(35)
+    assert await world.approve() == "done"
+    assert world.conditions() == [("Approved", "AutoApproved", JOIN)]
+    assert world.handler.waiting_for("n1") == ()
+
+
+async def test_a_lease_that_is_deleted_has_its_requests_judged() -> None:
+    world = World("nodeclient")
+    world.renew()
+    world.add(**TOKEN)
+    world.add("y", **TOKEN)
+    assert [await world.approve(name) for name in "xy"] == [40, 40]
+    assert sorted(world.handler.waiting_for("n1")) == ["x", "y"]
+    world.handler.gone("y")
+    assert world.handler.waiting_for("n1") == ("x",)
+    del world.client.objects["leases", "kube-node-lease", "n1"]
+    assert await world.approve() == "done"
+
+
+async def test_the_server_is_asked_before_a_name_is_given_away() -> None:
+    """The watch may be late."""
+    world = World("nodeclient")
+    spec = {"renewTime": objects.micro_timestamp(world.clock.now()), "leaseDurationSeconds": 40}
+    world.client.put("leases", "n1", "kube-node-lease", spec=spec)
+    world.add(**TOKEN)
+    assert await world.approve() == 40
+
+
+async def test_a_node_whose_clock_is_behind_is_alive_while_its_lease_changes() -> None:
+    world = World("nodeclient")
+    world.renew(behind=7200)
+    await world.clock.advance(10)
+    world.renew(behind=7200)
+    world.add(**TOKEN)
+    assert await world.approve() == 40
+
+
+@pytest.mark.parametrize(
+    ("allowed", "more"),
+    [
+        pytest.param("selfnodeclient", {"username": NODE}, id="it renews"),
+        pytest.param("nodeclient", {"username": NODE}, id="it renews, by the other permission"),
+        pytest.param(
+            "nodeclient",
+            {"username": "system:node-recovery:n1", "groups": ["system:node-recovery"]},
+            id="it recovers",
+        ),
+    ],
+)
+async def test_a_living_node_may_have_its_own_name(allowed: str, more: dict[str, Any]) -> None:
+    world = World(allowed)
+    world.renew()
+    world.add(**more)
+    assert await world.approve() == "done"
+    assert [kind for kind, _, _ in world.conditions()] == ["Approved"]
+
+
+async def test_where_living_nodes_are_not_protected() -> None:
+    world = World("nodeclient")
+    recorder = events.Recorder(world.client, world.clock, csr_approver.NAME)
+    world.handler = csr_approver.CsrApprover(world.client, world.clock, world.requests, recorder)
+    world.renew()
+    world.add(**TOKEN)
+    assert await world.approve() == "done"
+    assert [kind for kind, _, _ in world.conditions()] == ["Approved"]
+
+
+@pytest.mark.parametrize(
+    "spec", [{"node": "n1"}, {"user": NODE}, {"keyFingerprint": f"sha256:{key().public.fingerprint}"}]
+)
+async def test_a_revoked_name_or_key_is_denied(spec: dict[str, Any]) -> None:
+    world = World("nodeclient")
+    world.revoke("gone", **spec, reason="stolen from the rack")
+    world.add(**TOKEN)
+    assert await world.approve() == "done"
+    ((kind, reason, message),) = world.conditions()
+    assert (kind, reason) == ("Denied", "Revoked")
+    assert 'is refused by Revocation "gone"' in message
+    # Who asks is not told why.
+    assert "stolen" not in message
+    assert world.asked() == []
+
+
+async def test_a_revocation_that_is_undone_denies_nobody() -> None:
+    world = World("nodeclient")
+    world.revoke("gone", node="n1")
+    (item,) = world.revoked
+    world.revoked.remove(item)
+    world.add(**TOKEN)
+    assert await world.approve() == "done"
+    assert [kind for kind, _, _ in world.conditions()] == ["Approved"]

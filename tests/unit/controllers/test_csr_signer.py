@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from handfast import errors
-from handfast.client import cache
-from handfast.controllers import csr_signer, loop, signing_authorities
+from handfast.client import cache, partial
+from handfast.controllers import csr_signer, loop, revoked, signing_authorities
 from handfast.pki import authority, certificates, keys, names, pem, profiles
 from handfast.rules import ledger_entries, signers
 from tests.unit.controllers.csr_world import PLURAL, SERVING, START, key
@@ -53,7 +53,15 @@ class World(Base):
         authorities = signing_authorities.SigningAuthorities(dict.fromkeys(which, place), self.clock)
         context = loop.Context(client=self.client, informers=cache.Informers(self.client, self.clock), clock=self.clock)
         self.book = Book(self)
-        self.handler = csr_signer.CsrSigner(context, self.requests, authorities, self.book, longest)  # type: ignore[arg-type]
+        self.revoked = cache.Informer(revoked.SOURCE)
+        self.handler = csr_signer.CsrSigner(
+            context,
+            self.requests,
+            authorities,
+            self.book,  # type: ignore[arg-type]
+            longest,
+            revoked.Revoked(self.revoked),
+        )
 
     async def sign(self, *conditions: str, **more: Any) -> None:
         self.add("x", *conditions or ("Approved",), **more)
@@ -252,3 +260,13 @@ async def test_a_failure_to_say_failed_is_retried(tmp_path: pathlib.Path) -> Non
     with pytest.raises(errors.Refused) as caught:
         await world.handler.reconcile("x")
     assert caught.value.reason == "Conflict"
+
+
+async def test_nothing_is_signed_in_a_revoked_name(tmp_path: pathlib.Path) -> None:
+    """Whoever approved it: the entry of the ledger comes with the signature, and there is neither."""
+    world = World(tmp_path)
+    world.revoked.put(revoked.Revocation(partial.Meta("gone"), {"node": "n1", "reason": "stolen"}))
+    await world.sign()
+    (failed,) = [row for row in world.conditions() if row[0] == "Failed"]
+    assert failed[1:] == ("Revoked", 'user "system:node:n1" is refused by Revocation "gone"')
+    assert (world.book.entries, world.stored()["status"].get("certificate")) == ([], None)

@@ -73,8 +73,8 @@ def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_
 
 def test_nothing_for_what_a_cluster_has_of_its_own():
     assert controller_rights.documents(("namespace-controller",)) == []
-    # The kind, the account, and roles with their bindings in the cluster and three namespaces.
-    assert len(controller_rights.documents(EVERY)) == 2 + 2 * 4
+    # The kind, the account, and roles with their bindings in the cluster and four namespaces.
+    assert len(controller_rights.documents(EVERY)) == 2 + 2 * 5
 
 
 # The definition comes first, and has its own tests: here it would be one of a kind that this server has.

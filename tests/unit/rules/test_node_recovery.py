@@ -12,7 +12,7 @@ import pytest
 
 from handfast.api import objects
 from handfast.pki import keys, names, requests
-from handfast.rules import access, certificate_admission, decision, ledger_entries, node_recovery
+from handfast.rules import access, certificate_admission, decision, ledger_entries, node_liveness, node_recovery
 from tests.unit.rules.ledger_cases import entry
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
@@ -137,7 +137,7 @@ def test_a_node_that_runs_needs_no_recovery():
 
     def fresh(ago: float, seconds: Any = 40) -> bool:
         renewed = objects.micro_timestamp(NOW - datetime.timedelta(seconds=ago))
-        return node_recovery.lease_is_fresh({"spec": {"renewTime": renewed, "leaseDurationSeconds": seconds}}, NOW)
+        return node_liveness.is_fresh({"spec": {"renewTime": renewed, "leaseDurationSeconds": seconds}}, NOW)
 
     assert fresh(0)
     assert fresh(39)
@@ -151,7 +151,7 @@ def test_a_node_that_runs_needs_no_recovery():
     assert fresh(60, 61)
     assert fresh(299, 10**30)
     assert not fresh(300, 10**30)
-    assert not node_recovery.lease_is_fresh({"spec": {"leaseDurationSeconds": 40}}, NOW)
+    assert not node_liveness.is_fresh({"spec": {"leaseDurationSeconds": 40}}, NOW)
 
 
 def test_which_entries_are_of_a_node():

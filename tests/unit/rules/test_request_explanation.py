@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handfast.rules import decision, request_explanation
+from handfast.rules import decision, kubelet_csr, request_explanation
 from tests.unit.rules.csr_cases import HOUR, NOW, SERVING, certificate, condition, csr, serving
 
 ADDRESSES = ("a.example", "192.0.2.1", "another.example")
@@ -26,6 +26,29 @@ def explain(
 
 def failed(explanation: request_explanation.Explanation) -> list[str]:
     return [check.name for check in explanation.checks if not check.passed]
+
+
+LIVING = kubelet_csr.Check("living node", False, 'the Node "a" is alive')
+REVOKED = kubelet_csr.Check("revocation", False, 'user "system:node:a" is refused by Revocation "x"')
+
+
+def test_what_other_rules_say():
+    def said(document: dict[str, Any], *more: kubelet_csr.Check) -> request_explanation.Explanation:
+        return request_explanation.explain(document, NOW, asked=ALL, node_addresses=None, more=more)
+
+    joining = csr(user="system:bootstrap:abcdef")
+    waiting = said(joining, LIVING)
+    assert waiting.sentence == 'Pending: living node: the Node "a" is alive'
+    assert waiting.flip.endswith("approve it all the same: handfast csr approve csr-1")
+    passing = kubelet_csr.Check("living node", True, "nobody")
+    assert (said(joining, passing).verdict, said(joining, passing).checks[-1]) == ("WillBeApproved", passing)
+    refused = said(joining, passing, REVOKED)
+    assert (refused.verdict, refused.flip) == ("Pending", "delete the Revocation, and create a new request")
+    # Whoever approved it: a living node is no matter any more, a revocation is.
+    approved = {**joining, "status": APPROVED}
+    assert said(approved, LIVING).verdict == "WaitingForSigner"
+    assert said(approved, LIVING, REVOKED).sentence.startswith("WillFail: revocation: ")
+    assert said(approved, LIVING, REVOKED).flip == "delete the Revocation, and create a new request"
 
 
 SETTLED = [
@@ -54,6 +77,12 @@ def test_an_issued_one_has_the_checks_of_a_pending_one():
     lost = explain({**csr(), "status": ISSUED}, asked={})
     assert failed(lost) == ["permission"]
     assert (lost.verdict, lost.sentence) == ("Issued", "Issued")
+    # Of what other rules say, all but that a node of this name lives: it may be the one whose certificate this is.
+    more = (LIVING, REVOKED)
+    known = request_explanation.explain(
+        {**csr(), "status": ISSUED}, NOW, asked=ALL, node_addresses=ADDRESSES, reserved=RESERVED, more=more
+    )
+    assert known.checks == (*pending.checks, REVOKED)
 
 
 @pytest.mark.parametrize("spec", [{"request": "x"}, {"signerName": "example.com/x"}])

@@ -7,8 +7,9 @@ import datetime
 
 import pytest
 
-from handfast.rules import decision, revocation
+from handfast.rules import decision, kubelet_csr, revocation
 from handfast.rules.revocation import Revocation
+from tests.unit.rules import csr_cases
 
 NOW = datetime.datetime(2026, 6, 1, 12, 0, tzinfo=datetime.UTC)
 SECOND = datetime.timedelta(seconds=1)
@@ -169,3 +170,57 @@ def test_what_names_nothing_refuses_nobody():
     assert refusal(asked, "", serial="", key="", node="") == ""
     asked.remove("a")
     assert len(asked) == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (Revocation(name="x", node="a", reason="secret"), 'user "system:node:a" is refused by Revocation "x"'),
+        (Revocation(name="x", user="system:node:a"), 'user "system:node:a" is refused by Revocation "x"'),
+        (
+            Revocation(name="x", key_fingerprint=csr_cases.KEY.public.fingerprint),
+            f'key "{csr_cases.KEY.public.fingerprint}" is refused by Revocation "x"',
+        ),
+        (Revocation(name="x", node="b"), ""),
+        (Revocation(name="x", node="a", expires=NOW), ""),
+        (None, ""),
+    ],
+    ids=["node", "user", "key", "another node", "ended", "none"],
+)
+def test_requests_for_whom_is_revoked(row: Revocation | None, says: str):
+    """And who asks is not told why."""
+    asked = index() if row is None else index(row)
+    verdict = asked.judge_request(kubelet_csr.read(csr_cases.csr(user="system:bootstrap:abcdef")), NOW)
+    assert isinstance(verdict, decision.Deny) is bool(says)
+    if says:
+        assert (verdict.reason, verdict.sentence) == ("Revoked", says)
+
+
+def test_names_of_other_signers_are_others():
+    asked = index(Revocation(name="x", node="a"))
+    foreign = kubelet_csr.read(csr_cases.csr(signer="example.com/own"))
+    assert isinstance(asked.judge_request(foreign, NOW), decision.NotMine)
+
+
+def test_the_revocation_of_a_node():
+    ended = Revocation(name="old", node="a", expires=NOW)
+    assert index(ended).of_node("a", NOW) is None
+    now = Revocation(name="x", user="system:node:a")
+    assert index(ended, now).of_node("a", NOW) == now
+    assert index(ended, now).of_node("b", NOW) is None
+
+
+def test_reading():
+    spec = {
+        "node": "a",
+        "user": "jane",
+        "serialNumber": "0A:1B",
+        "keyFingerprint": f"sha256:{KEY.upper()}",
+        "reason": "stolen",
+        "expires": "2026-06-01T14:00:00+02:00",
+    }
+    assert revocation.read({"metadata": {"name": "x"}, "spec": spec}) == Revocation(
+        name="x", node="a", user="jane", serial="a1b", key_fingerprint=KEY, reason="stolen", expires=NOW
+    )
+    for odd in ("soon", "2030-01-01", "9999-12-31T23:59:59-14:00"):
+        assert revocation.read({"metadata": {"name": "x"}, "spec": {"expires": odd}}).expires is None

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Leases of nodes, followed: when each was last seen to be renewed. `rules.node_liveness` says what that means.
+
+It decides nothing and writes nothing. One small struct a node is kept.
+
+1. A renewal that the watch tells of, or that somebody reads on the server before the watch does, was seen to happen. What
+   is there when the watch begins was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from handfast.client import api, cache, partial, watch
+from handfast.controllers import loop
+from handfast.rules import node_liveness
+from handfast.runtime import clock as clocks
+
+LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
+
+
+class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    renew_time: str | None = None
+    lease_duration_seconds: int | None = None
+
+
+class Lease(msgspec.Struct, frozen=True, gc=False):
+    """When it was renewed, and for how long."""
+
+    metadata: partial.Meta = partial.Meta()
+    spec: _Spec = _Spec()
+
+
+SOURCE = watch.Source(resource=LEASES, view=Lease, scope=api.Scope(namespace=node_liveness.NAMESPACE))
+
+
+class NodeLeases:
+    """What is known of each node's Lease, by the node's name. `told` gets the name of every Lease that comes, changes or goes."""
+
+    def __init__(
+        self, informer: cache.Informer[Lease], clock: clocks.Clock, told: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._informer = informer
+        self._clock = clock
+        self._pulses: dict[str, node_liveness.Pulse] = {}
+        self._told = told
+        informer.subscribe(self._changed)
+
+    async def wait_synced(self) -> None:
+        await self._informer.wait_synced()
+
+    def pulse(self, node: str) -> node_liveness.Pulse | None:
+        """What was last seen of a node's Lease; None: it has none, or none that was ever renewed."""
+        return self._pulses.get(node)
+
+    async def read(self, client: api.Client, node: str) -> node_liveness.Pulse | None:
+        """As `pulse`, by what the server has now: the watch may be late."""
+        return self._take(node, await client.find(LEASES, node, namespace=node_liveness.NAMESPACE))
+
+    def _changed(self, old: Lease | None, new: Lease | None) -> None:
+        node = (new or old or Lease()).metadata.name
+        self._take(node, None if new is None else msgspec.to_builtins(new))
+        self._told(node)
+
+    def _take(self, node: str, lease: Any) -> node_liveness.Pulse | None:
+        # 1.
+        pulse = node_liveness.seen(lease, self._pulses.get(node), self._clock.monotonic(), beat=self._informer.synced)
+        if pulse is None:
+            self._pulses.pop(node, None)
+        else:
+            self._pulses[node] = pulse
+        return pulse
+
+
+def follow(context: loop.Context, told: Callable[[str], None] = lambda _: None) -> NodeLeases:
+    """The Leases of this process's watch, which all its controllers share."""
+    return NodeLeases(context.informers.get(SOURCE), context.clock, told)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a node alive: does somebody renew its Lease?
+
+It reads no store and knows no clock: whoever follows Leases says when it saw what. What follows from the answer is decided
+elsewhere: who may have the node's name (`node_claim`), what its Node says (`node_lifecycle`), who may recover
+(`node_recovery`).
+
+1. A Lease counts for as long as its holder wrote, from 40 seconds to five minutes: nodes write it themselves.
+2. A renewal that was seen to happen counts from when it was seen, by the monotonic clock. What the node's clock or ours
+   says is then no matter, nor that one of them is set.
+3. A renewal from before anybody looked counts from the instant that is written in it.
+4. One that is written ahead of our time counts from when it was seen: a clock that is ahead keeps no dead node alive.
+5. A Lease without a renewal, or none at all, is nobody's.
+
+| who | holding | tries | stopped by | shown in tests/unit/rules/test_node_liveness.py |
+|---|---|---|---|---|
+| a node that is dead | a Lease that says a year, or was renewed tomorrow | count as alive for ever | 1, 4 | test_how_long_a_lease_counts |
+| who wants a living node's name | that node's clock, which is behind | find it dead | 2 | test_a_renewal_that_was_seen |
+| … | our clock, set ahead | find every node dead | 2 | test_a_renewal_that_was_seen |
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any, Final
+
+from handfast.api import jsonpath, objects
+
+NAMESPACE: Final = "kube-node-lease"
+# 1. 40 is what a kubelet writes.
+SECONDS: Final = (40, 300)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse:
+    """A Lease as somebody saw it: `at` on the monotonic clock; `beat`: the renewal happened while it was followed."""
+
+    renewed: datetime.datetime
+    seconds: int
+    at: float
+    beat: bool
+
+    def left(self, now: datetime.datetime, monotonic: float) -> float:
+        """For how many seconds it still counts; none or less: nobody renews it."""
+        written = (now - self.renewed).total_seconds()
+        # 2. 3. 4.
+        age = monotonic - self.at if self.beat or written < 0 else written
+        return self.seconds - age
+
+
+def seen(lease: Any, before: Pulse | None, monotonic: float, *, beat: bool) -> Pulse | None:
+    """What a Lease says now, `before` being what it said; None where it says nothing (5.)."""
+    renewed = _renewed(lease)
+    if renewed is None:
+        return None
+    if before is not None and before.renewed == renewed:
+        return before
+    least, most = SECONDS
+    seconds = min(max(jsonpath.number(lease, "spec", "leaseDurationSeconds"), least), most)
+    return Pulse(renewed=renewed, seconds=seconds, at=monotonic, beat=beat or before is not None)
+
+
+def is_fresh(lease: Any, now: datetime.datetime) -> bool:
+    """Whether a Lease that was looked at just now says that its node runs."""
+    pulse = seen(lease, None, 0.0, beat=False)
+    return pulse is not None and pulse.left(now, 0.0) > 0
+
+
+def _renewed(lease: Any) -> datetime.datetime | None:
+    try:
+        return objects.parse_timestamp(jsonpath.text(lease, "spec", "renewTime"))
+    except (ValueError, OverflowError):
+        return None

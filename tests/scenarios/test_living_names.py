@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A token takes no living node's name, and nobody a revoked one: on a real server, and with real processes.
+
+Proves: a request in a living node's name waits, says so, and is approved when the Lease has ended, is deleted, or a person
+approves; a kubelet that lost its certificate comes through; two copies without a lock do not disturb one another; the rule
+can be turned off; `join` refuses at once, and takes over where it is told to; in a revoked name nothing is filed, approved
+or signed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from handfast.api import objects
+from handfast.client import api
+from handfast.client import certificates as requesting
+from handfast.controllers import csr_approver, csr_signer
+from handfast.pki import keys
+from handfast.rules import certificate_wishes
+from tests.scenarios import callers, controlled, granting, up_world
+from tests.scenarios import certified as c
+from tests.scenarios.test_node_agent import CSRS, Machine
+
+pytestmark = pytest.mark.slow
+LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
+WHERE = "kube-node-lease"
+BLIND = "system:bootstrappers:blind"
+
+
+async def renew(story: c.Story, node: str = "n1") -> None:
+    """What a node's agent does."""
+    spec = {"renewTime": objects.micro_timestamp(story.clock.now()), "leaseDurationSeconds": 40, "holderIdentity": node}
+    found = await story.find(LEASES, node, WHERE)
+    if found is None:
+        await story.client.create(LEASES, {"metadata": {"name": node}, "spec": spec}, namespace=WHERE)
+    else:
+        await story.client.update(LEASES, {**found, "spec": spec})
+
+
+async def waiting(story: c.Story, name: str = "taken") -> str:
+    """Have somebody ask for the name of a living node; what is said of it."""
+    await renew(story)
+    await story.ask(c.request("n1", name=name), story.joiner())
+
+    async def told() -> str:
+        return (await story.conditions(name)).get("Waiting", ("", ""))[1]
+
+    return str(await story.eventually(told, "waiting"))
+
+
+async def test_it_waits_until_the_lease_has_ended(tmp_path: pathlib.Path) -> None:
+    async with c.told(tmp_path) as story, contextlib.AsyncExitStack() as stack:
+        await story.bind("nodeclient", c.JOINERS)
+        for _ in range(2):
+            await stack.enter_async_context(c.running(story.world))
+        message = await waiting(story)
+        assert 'the Node "n1" is alive' in message
+        assert await story.eventually(lambda: story.told("taken"), "told")
+        (found,) = {reason for reason, _, _ in await story.told("taken")}
+        assert found == "NodeIsAlive"
+        # For as long as it is renewed nothing else happens.
+        for _ in range(12):
+            await story.clock.advance(10)
+            await renew(story)
+        await story.quiet()
+        assert set(await story.conditions("taken")) == {"Waiting"}
+        await story.clock.advance(45)
+        await story.issued("taken")
+        assert set(await story.conditions("taken")) == {"Approved"}
+        assert len(await story.ledger()) == 1
+
+
+async def test_a_lease_that_is_deleted_is_waited_for_no_longer(tmp_path: pathlib.Path) -> None:
+    async with c.told(tmp_path) as story, c.running(story.world):
+        await story.bind("nodeclient", c.JOINERS)
+        await waiting(story)
+        begun = story.clock.monotonic()
+        await story.client.delete(LEASES, "n1", namespace=WHERE)
+        await story.issued("taken")
+        assert story.clock.monotonic() - begun < 30
+
+
+async def test_an_administrator_overrides(tmp_path: pathlib.Path) -> None:
+    async with c.told(tmp_path) as story, c.running(story.world):
+        await story.bind("nodeclient", c.JOINERS)
+        await waiting(story)
+        found = await story.csr("taken")
+        row = {"type": "Approved", "status": "True", "reason": "ByHand", "message": "it is being replaced"}
+        found["status"]["conditions"].append(row)
+        await story.client.update(c.CSRS, found, subresource="approval")
+        await story.issued("taken")
+
+
+async def test_a_setting_turns_it_off(tmp_path: pathlib.Path) -> None:
+    async with c.told(tmp_path) as story, c.running(story.world, protect_living_nodes=False):
+        await story.bind("nodeclient", c.JOINERS)
+        await renew(story)
+        await story.ask(c.request("n1", name="taken"), story.joiner())
+        await story.issued("taken")
+
+
+async def test_a_kubelet_that_lost_its_certificate_comes_through(tmp_path: pathlib.Path) -> None:
+    """It files its request and waits, as a kubelet does; its own Lease is the one that it waits for."""
+    async with c.told(tmp_path) as story, c.running(story.world), controlled.connected(story.world) as client:
+        await story.bind("nodeclient", "system:masters")
+        await renew(story)
+        begun = story.clock.monotonic()
+        wanted = certificate_wishes.node_client("n1")
+        asking = asyncio.ensure_future(
+            requesting.obtain(client, keys.generate(), wanted, clock=story.clock, seconds=300)
+        )
+        await story.world.pass_time_until(asking, 0.25)
+        assert asking.result().startswith(b"-----BEGIN CERTIFICATE-----")
+        assert 39 <= story.clock.monotonic() - begun < 60
+
+
+async def test_a_node_renews_while_it_is_alive(tmp_path: pathlib.Path) -> None:
+    async with c.told(tmp_path) as story, c.running(story.world):
+        await story.bind("selfnodeclient", "system:nodes")
+        await renew(story)
+        await story.ask(c.request("n1", name="renewal"), story.node("n1"))
+        await story.issued("renewal")
+
+
+async def test_nothing_is_filed_approved_or_signed_in_a_revoked_name(tmp_path: pathlib.Path) -> None:
+    async with c.told(tmp_path) as story:
+        await story.bind("nodeclient", c.JOINERS)
+        for name in ("before", "approved"):
+            await story.ask(c.request("n1", name=name), story.joiner())
+        found = await story.csr("approved")
+        row = {"type": "Approved", "status": "True", "reason": "ByHand", "message": "m"}
+        found["status"] = {"conditions": [row]}
+        await story.client.update(c.CSRS, found, subresource="approval")
+        await callers.revoke(story.world, "gone", node="n1", reason="stolen from the rack")
+        # Nothing new is filed, whoever asks, and a person cannot approve what was there.
+        for context in (story.joiner(), None):
+            more = {} if context is None else {"context": context}
+            answer = await story.world.request("POST", c.PATH, c.request("n1", name="after"), **more)
+            assert answer.status == 403
+            assert 'user "system:node:n1" is refused by Revocation "gone"' in answer.json()["message"]
+            assert "stolen" not in answer.json()["message"]
+        old = await story.csr("before")
+        old["status"] = {"conditions": [row]}
+        answer = await story.world.request("PUT", f"{c.PATH}/before/approval", old)
+        assert answer.status == 403, answer.body
+        # What was there is denied, and what was approved fails, before anything is signed.
+        async with c.running(story.world, csr_approver.NAME, csr_signer.NAME):
+
+            async def settled() -> bool:
+                return "Denied" in await story.conditions("before") and "Failed" in await story.conditions("approved")
+
+            await story.eventually(settled, "settled")
+        assert (await story.conditions("before"))["Denied"][0] == "Revoked"
+        assert (await story.conditions("approved"))["Failed"][0] == "Revoked"
+        assert await story.ledger() == []
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[up_world.Up]:
+    with up_world.Up(tmp_path_factory.mktemp("plane") / "data") as made:
+        yield made.ready()
+
+
+def machine(plane: up_world.Up, directory: pathlib.Path, name: str = "w1") -> Machine:
+    directory.mkdir()
+    return Machine(plane, directory, name)
+
+
+def filed(plane: up_world.Up) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = plane.call("GET", CSRS)[1]["items"]
+    return found
+
+
+def test_join_takes_no_living_nodes_name(plane: up_world.Up, tmp_path: pathlib.Path) -> None:
+    first, second, third = (machine(plane, tmp_path / name) for name in ("first", "second", "third"))
+    with first.joined().agent() as agent:
+        agent.until_well()
+        before = len(filed(plane))
+        refused = second.join()
+        assert refused.returncode == 1, refused.stderr
+        assert 'there is a Node "w1" already, and it is Ready since ' in refused.stderr
+        assert "--replace-node" in refused.stderr
+        assert refused.stderr.endswith("reason: NodeIsAlive\n")
+        assert (len(filed(plane)), second.kubeconfig.exists()) == (before, False)
+        # With a token that may not look at Nodes it learns from what the approver says, and at once.
+        bind(plane, BLIND, "system:node-bootstrapper", f"{c.ROLE}:nodeclient")
+        blind = third.join_with(groups=BLIND)
+        assert blind.returncode == 1, blind.stderr
+        assert 'the Node "w1" is alive' in blind.stderr
+        assert blind.stderr.endswith("reason: NodeIsAlive\n")
+        # An administrator may have a node replaced that runs.
+        with second.joining("--replace-node") as process:
+            up_world.until(lambda: len(pending(plane)) == 2, what="two requests that wait")
+            for name in pending(plane):
+                done = up_world.run("csr", "approve", name, "--kubeconfig", plane.directory / "admin.conf")
+                assert done.returncode == 0, done.stderr
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == 0, said
+            assert "waiting until its Lease has ended" in said
+
+
+def bind(plane: up_world.Up, group: str, *roles: str) -> None:
+    for number, role in enumerate(roles):
+        document = granting.binding(f"blind-{number}", "ClusterRole", role, granting.group(group))
+        code, answer = plane.call("POST", granting.CLUSTER_BINDINGS, document)
+        assert code == 201, answer
+
+
+def pending(plane: up_world.Up) -> list[str]:
+    return [
+        found["metadata"]["name"]
+        for found in filed(plane)
+        if {row["type"] for row in (found.get("status") or {}).get("conditions") or ()} == {"Waiting"}
+    ]
+
+
+def test_join_under_a_revoked_name_is_refused(plane: up_world.Up, tmp_path: pathlib.Path) -> None:
+    admin = ("--kubeconfig", plane.directory / "admin.conf")
+    done = up_world.run("node", "revoke", "w9", *admin, "--reason", "stolen")
+    assert done.returncode == 0, done.stderr
+    before = len(filed(plane))
+    refused = machine(plane, tmp_path / "new", "w9").join("--timeout", "5s")
+    assert refused.returncode != 0
+    assert 'user "system:node:w9" is refused by Revocation "' in refused.stderr
+    assert len(filed(plane)) == before
