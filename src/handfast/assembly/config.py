@@ -233,8 +233,8 @@ SETTINGS: Final = (
         "controllers",
         _controllers,
         ["*"],
-        'a list of controller names; "*" is all but bootstrapsigner and tokencleaner, which `up` adds unless said otherwise; '
-        '"-name" leaves one out',
+        'a list of controller names; "*" is all but bootstrapsigner, tokencleaner and nodelifecycle, which `up` adds unless said '
+        'otherwise; "-name" leaves one out',
         "which controllers run",
     ),
     Setting("leaderElect", boolean, False, "true or false", "take turns with other controllers, by a Lease"),
@@ -325,7 +325,7 @@ SETTINGS: Final = (
 UP_DEFAULTS: Final[Mapping[str, Any]] = {
     "enableBootstrapTokenAuth": True,
     "nodeRecoveryWindow": "720h",
-    "controllers": ["*", "bootstrapsigner", "tokencleaner"],
+    "controllers": ["*", "bootstrapsigner", "tokencleaner", "nodelifecycle"],
 }
 _KEYS: Final = ("apiVersion", "kind", *(setting.key for setting in SETTINGS))
 

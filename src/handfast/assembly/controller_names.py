@@ -29,6 +29,7 @@ NAMES: Final = (
     "cluster-info-publisher-controller",
     "bootstrap-signer-controller",
     "token-cleaner-controller",
+    "node-lifecycle-controller",
 )
 # Names from before controllers were called controllers, which kubeadm still uses.
 ALIASES: Final[Mapping[str, str]] = {
@@ -37,6 +38,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "csrapproving": "certificatesigningrequest-approving-controller",
     "csrcleaner": "certificatesigningrequest-cleaner-controller",
     "csrsigning": "certificatesigningrequest-signing-controller",
+    "nodelifecycle": "node-lifecycle-controller",
     "tokencleaner": "token-cleaner-controller",
 }
 # What some cannot do without.
@@ -47,8 +49,9 @@ NEEDS: Final[Mapping[str, str]] = {
     "serviceaccount-token-controller": "a key to sign tokens with, which is pki/sa.key in --dir",
     "cluster-info-publisher-controller": "--advertise, and a CA in the kubeconfig or in --dir",
 }
-# `*` does not mean these: a cluster that is not joined with tokens does not want them, and another may have its own.
-OPT_IN: Final = frozenset({"bootstrap-signer-controller", "token-cleaner-controller"})
+# `*` does not mean these: a cluster that is not joined with tokens does not want them, and another may have its own. Two that judge
+# nodes would undo one another's taints, so that nobody runs the second without saying so.
+OPT_IN: Final = frozenset({"bootstrap-signer-controller", "token-cleaner-controller", "node-lifecycle-controller"})
 
 
 def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[str]:

@@ -40,6 +40,7 @@ from handfast.controllers import (
     ledger_retention,
     loop,
     namespace,
+    node_lifecycle,
     role_aggregation,
     root_ca,
     service_account_tokens,
@@ -124,6 +125,7 @@ def known(
         **able,
         bootstrap_signer.NAME: bootstrap_signer.build,
         token_cleaner.NAME: token_cleaner.build,
+        node_lifecycle.NAME: node_lifecycle.build,
     }
 
 

@@ -7,7 +7,9 @@ an administrator has set (other labels, taints, annotations) stays. The heartbea
 1. A Node that is there already is taken over, whoever made it: only labels that are ours and differ are written.
 2. A new Node carries the taint `TAINT`: this agent runs no Pods, so a scheduler should send none. An administrator may
    take the taint away, and a node cannot put it back.
-3. The status is looked at every `PERIOD` seconds, and written when it has changed, or after `REPORT` seconds.
+3. The status is looked at every `PERIOD` seconds, as it should be and, as the kubelet does, as it is: a control plane that has
+   not heard of this node says so on its Node, and nobody else would take that back. It is written when it has changed or is
+   another's word, or after `REPORT` seconds.
 4. `Ready` is False while a check of this agent fails, with the check's own words. The instant of the last change is
    kept over restarts of the agent.
 5. A Node that somebody has deleted is registered again.
@@ -122,7 +124,12 @@ class Registration:
         wanted = self.status()
         due = self._clock.monotonic() - self._written_at >= REPORT
         if self._written and not due and _without_heartbeat(wanted) == _without_heartbeat(self._written):
-            return
+            found = await self._client.get(NODES, self._machine.name)
+            if _ready_of(found) == _ready_of({"status": wanted}):
+                return
+            # Others have changed it, and then.
+            self._ready = _ready_since(found)
+            wanted = self.status()
         # Addresses are merged by type, so that two of one type would be one.
         patch = {"metadata": {}, "status": {**wanted, "addresses": [*wanted["addresses"], {"$patch": "replace"}]}}
         await self._client.patch(NODES, self._machine.name, patch, content_type=_STRATEGIC, subresource="status")
@@ -166,6 +173,14 @@ class Registration:
             "lastHeartbeatTime": now,
             "lastTransitionTime": self._ready[1],
         }
+
+
+def _ready_of(node: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Status and reason."""
+    for condition in jsonpath.mappings(node, "status", "conditions"):
+        if condition.get("type") == "Ready":
+            return jsonpath.text(condition, "status"), jsonpath.text(condition, "reason")
+    return None
 
 
 def _ready_since(node: Mapping[str, Any]) -> tuple[str, str] | None:

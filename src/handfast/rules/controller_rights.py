@@ -104,6 +104,11 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "certificatesigningrequest-cleaner-controller": _everywhere(
         roles.on(roles.CERTIFICATES, _REQUESTS, "delete list watch")
     ),
+    "node-lifecycle-controller": (
+        *_everywhere(roles.on("", "nodes", "list patch watch"), roles.on("", "nodes/status", "patch"), _REVOCATIONS),
+        *_within(node_liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
+        *_within("default", _EVENTS),
+    ),
     "issuance-log-cleaner-controller": _everywhere(roles.on(roles.HANDFAST, _LOGS, "delete get list")),
 }
 

@@ -49,7 +49,7 @@ def test_nothing_is_left(selection):
 
 def test_unknown():
     with pytest.raises(
-        errors.Refused, match=r"no controller 'd', '-e'; there are: namespace-controller, .* \(tokencleaner\)$"
+        errors.Refused, match=r"no controller 'd', '-e'; there are: namespace-controller, .* \(nodelifecycle\)$"
     ) as caught:
         controller_names.chosen(["*", "d", "-e"], ABLE)
     assert caught.value.reason == "UnknownController"

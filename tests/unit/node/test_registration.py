@@ -144,6 +144,27 @@ class TestStatus:
         assert len(reports()) == 3
         task.cancel()
 
+    async def test_what_others_said_of_it_is_taken_back(self, agent):
+        """A control plane that did not hear of the node says so, and only the node knows better."""
+        task = asyncio.ensure_future(agent.node.run())
+        await settle()
+        (row,) = agent.stored["status"]["conditions"]
+        row |= {"status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+        written = len(agent.client.patches)
+        await agent.clock.advance(10)
+        (row,) = agent.stored["status"]["conditions"]
+        assert (row["status"], row["reason"]) == ("True", registration.READY)
+        # From now on, not since ever.
+        assert row["lastTransitionTime"] == objects.timestamp(agent.clock.now())
+        assert len(agent.client.patches) == written + 1
+        await agent.clock.advance(100)
+        assert len(agent.client.patches) == written + 1
+        # One who deletes the condition is answered as well.
+        agent.stored["status"]["conditions"] = []
+        await agent.clock.advance(10)
+        assert len(agent.client.patches) == written + 2
+        task.cancel()
+
     async def test_an_outage_is_told_once(self, agent):
         def fail(*_):
             raise errors.Unavailable("https://x cannot be reached", reason="Unreachable")

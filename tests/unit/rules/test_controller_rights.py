@@ -89,6 +89,7 @@ def test_the_documents_are_good(document: dict[str, Any]):
 
 
 def test_the_page_names_them_all():
+    """But for the one that judges nodes, which the page says a cluster has already."""
     found = re.search(r"export CONTROLLERS=(\S+)", PAGE.read_text())
     assert found is not None
-    assert set(controller_names.chosen(found[1].split(","))) == set(EVERY)
+    assert set(controller_names.chosen(found[1].split(","))) == {*EVERY} - {"node-lifecycle-controller"}
