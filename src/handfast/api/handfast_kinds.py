@@ -63,7 +63,7 @@ _SPEC: Final[Mapping[str, Any]] = {
             pattern="^sha256:[0-9a-fA-F]{64}$",
         ),
         "reason": _text(
-            "Why, for people; it is in the server's log, and is not told to who is refused.",
+            "Why, for people; it is in the server's log and, of a node, on its Node. It is not told to who is refused.",
             default=UNSPECIFIED,
             minLength=1,
             maxLength=1024,

@@ -150,7 +150,7 @@ class NodeLifecycle:
                     NODES, meta.name, patch, content_type=_STRATEGIC, subresource="status"
                 )
                 version = answer["metadata"]["resourceVersion"]
-            await self._tell(node, change)
+                await self._tell(node, change)
         if change.taints is not None:
             spec = {"taints": list(change.taints) or None}
             with api.MISSING_OK:

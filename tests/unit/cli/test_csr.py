@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import structlog
 import yaml
 
 from handfast import errors
-from handfast.api import status
+from handfast.api import objects, status
 from handfast.cli import connecting, main, output
 from handfast.pki import names
 from handfast.rules import signers
@@ -193,6 +194,44 @@ def test_what_is_another_nodes_is_explained(reached: Reached, capsys: pytest.Cap
     assert run("explain", "x", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["check"] for row in found["checks"] if not row["ok"]] == ["reserved names"]
+
+
+def test_a_living_or_revoked_node_is_explained(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    now = objects.micro_timestamp(datetime.datetime.now(datetime.UTC))
+    reached.client.put("leases", "n1", "kube-node-lease", spec={"renewTime": now, "leaseDurationSeconds": 40})
+    reached.client.allowed = {"nodeclient"}
+    reached.add("x")
+    assert run("explain", "x") == 0
+    text = capsys.readouterr().out
+    assert 'Pending: living node: the Node "n1" is alive' in text
+    assert "judged again when that has ended, at " in text
+    assert "handfast csr approve x" in text
+    # A node that renews its own is not asked about its Lease.
+    reached.add("own", username="system:node:n1")
+    assert run("explain", "own") == 0
+    assert "living node" not in capsys.readouterr().out
+    reached.client.put("revocations", "gone", spec={"node": "n1", "reason": "stolen"})
+    assert run("explain", "x", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["check"] for row in found["checks"] if not row["ok"]] == ["living node", "revocation"]
+
+
+@pytest.mark.parametrize(("reason", "noted"), [("Forbidden", True), ("NotFound", False)])
+def test_where_revocations_cannot_be_read(
+    reached: Reached, capsys: pytest.CaptureFixture[str], reason: str, noted: bool
+) -> None:
+    """Another API server has none; and not everybody may read them here."""
+
+    def refuse(verb: str, plural: str, _: str) -> None:
+        if plural == "revocations":
+            raise status.StatusError(reason, "no revocations for you")
+
+    reached.add("x")
+    reached.client.before = refuse
+    assert run("explain", "x") == 0
+    printed = capsys.readouterr()
+    assert ("no revocations for you" in printed.err) is noted
+    assert "revocation " not in printed.out
 
 
 @pytest.mark.parametrize("ledger", ["empty", "away"])
