@@ -229,12 +229,24 @@ class TestJoining:
             running.eventually(lambda: kubectl(*lease, code=None).code == 0, f"its Lease: {log}")
             serving = tmp_path / "pki" / "kubelet-server-current.pem"
             running.eventually(serving.exists, f"its serving certificate: {log}")
+            # Nobody else is that node meanwhile, whether or not its Node can be seen to be ready.
+            places = (
+                "--kubeconfig",
+                tmp_path / "k",
+                "--cert-dir",
+                tmp_path / "p",
+                "--bootstrap-kubeconfig",
+                tmp_path / "b",
+            )
+            done = tools.Tool(tools.HANDFAST)(*command, *places, "--timeout", "10s", code=1)
+            assert done.stderr.splitlines()[-1] == "reason: NodeIsAlive"
 
     def test_nobody_approves(self, cluster: clusters.Cluster, kubectl: running.Kubectl, command: list[object]) -> None:
         """Whoever waits is told for what."""
         kubectl("delete", "clusterrolebinding", "kubeadm:node-autoapprove-bootstrap")
         try:
-            done = tools.Tool(tools.HANDFAST)(*command, "--timeout", "10s", code=3)
+            # Under a name of its own: another's may be alive.
+            done = tools.Tool(tools.HANDFAST)(*command, "--node-name", "waits", "--timeout", "10s", code=3)
         finally:
             cluster.handfast("init", "--token", "")
         assert re.search(r'csr "node-csr-\S+" was not approved within [\d.]+ seconds', done.stderr)

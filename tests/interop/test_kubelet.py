@@ -133,6 +133,22 @@ def test_bootstrap(rotate: bool, machine: Machine, plane: running.ControlPlane, 
     ]
 
 
+def test_one_that_lost_its_certificate(machine: Machine, api: client.ApiClient, signing: Any) -> None:
+    """Its name is its own as soon as the Lease of its former self has ended; until then it waits, and goes on."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    lease: Any = {"metadata": {"name": machine.node}, "spec": {"renewTime": now, "leaseDurationSeconds": 40}}
+    client.CoordinationV1Api(api).create_namespaced_lease("kube-node-lease", lease)
+    machine.configure(rotateCertificates=True)
+
+    def reasons() -> list[str]:
+        return [row.reason for request in requests_of(signing, machine.node) for row in request.status.conditions or ()]
+
+    with machine.awaiting_runtime():
+        machine.eventually(lambda: reasons() == ["NodeIsAlive"], "a request that waits")
+        running.eventually(machine.pair, "a certificate after the Lease has ended", 90)
+    assert reasons() == ["AutoApproved"]
+
+
 def ended(machine: Machine) -> None:
     """Start the kubelet and let it end by itself: it has its certificate, and finds no container runtime."""
     with machine.running() as process:
