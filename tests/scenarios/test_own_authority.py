@@ -107,6 +107,18 @@ def test_what_cannot_sign_is_refused_before_anything_is_made(
     assert not (tmp_path / "d").exists()
 
 
+def test_the_signing_settings_of_the_configuration_file_count(tmp_path: pathlib.Path) -> None:
+    place = tmp_path / "data"
+    place.mkdir(mode=0o700)
+    head = "apiVersion: handfast.dev/v1alpha1\nkind: Configuration\n"
+    (place / "config.yaml").write_text(f"{head}clusterSigningDuration: 2h\n")
+    with up_world.Up(place) as plane:
+        plane.ready()
+        (tmp_path / "machine").mkdir()
+        leaf = Machine(plane, tmp_path / "machine", "w1").joined().current().leaf
+        assert leaf.not_after <= datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=2)
+
+
 @pytest.mark.parametrize("flag", ["--ca-cert", "--ca-key"])
 def test_one_without_the_other_is_wrong_usage(tmp_path: pathlib.Path, flag: str) -> None:
     done = up_world.run("init", "--dir", tmp_path / "d", flag, tmp_path / "x")

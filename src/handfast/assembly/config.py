@@ -11,21 +11,25 @@ import datetime
 import difflib
 import json
 import re
-import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.assembly import controller_names, endpoints
+from handfast.assembly import endpoints, setting_values
 from handfast.rules import decision, networks
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
 KIND: Final = "Configuration"
-LEVELS: Final = ("debug", "info", "warning", "error")
 MAX_BYTES: Final = 1 << 20
-# As long as the issuance ledger is usually kept after its certificates have expired: what is forgotten is not on record.
-LONGEST_WINDOW: Final = datetime.timedelta(days=90)
+# What is between `clusterSigning` and `CertFile`, and the signer that it is about; nothing: all of them.
+SIGNERS: Final = {
+    "": "",
+    "KubeletServing": "kubernetes.io/kubelet-serving",
+    "KubeletClient": "kubernetes.io/kube-apiserver-client-kubelet",
+    "KubeApiserverClient": "kubernetes.io/kube-apiserver-client",
+    "LegacyUnknown": "kubernetes.io/legacy-unknown",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,17 @@ class Configuration:
     node_recovery_window: datetime.timedelta
     ledger_retention_days: int
     protect_living_nodes: bool
+    cluster_signing_duration: datetime.timedelta
+    cluster_signing_cert_file: str | None
+    cluster_signing_key_file: str | None
+    cluster_signing_kubelet_serving_cert_file: str | None
+    cluster_signing_kubelet_serving_key_file: str | None
+    cluster_signing_kubelet_client_cert_file: str | None
+    cluster_signing_kubelet_client_key_file: str | None
+    cluster_signing_kube_apiserver_client_cert_file: str | None
+    cluster_signing_kube_apiserver_client_key_file: str | None
+    cluster_signing_legacy_unknown_cert_file: str | None
+    cluster_signing_legacy_unknown_key_file: str | None
     audit_log_path: str
     audit_log_max_mib: int
     audit_log_max_files: int
@@ -66,82 +81,6 @@ class Invalid(errors.Refused):
         self.from_flag = from_flag
 
 
-def _address(value: Any) -> endpoints.Address:
-    if not isinstance(value, str):
-        raise ValueError("is not text")  # noqa: TRY004 - one kind of error for every value not allowed
-    return endpoints.parse(value)
-
-
-def _addresses(value: Any) -> tuple[endpoints.Address, ...]:
-    return tuple(_address(item) for item in _texts(value))
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    """A list from a file or from repeated flags, or comma-separated text from the environment."""
-    items = value.split(",") if isinstance(value, str) else value
-    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
-        raise ValueError("is not a list of texts")
-    return tuple(item.strip() for item in items if item.strip())
-
-
-def _store(value: Any) -> str:
-    """A path, alone or as `sqlite:PATH`; what follows is the path, relative to the data directory."""
-    if not isinstance(value, str) or not value:
-        raise ValueError("is not text")
-    scheme, colon, rest = value.partition(":")
-    if not colon:
-        return value
-    if scheme != "sqlite":
-        raise ValueError(f"has the scheme {scheme!r}, which this version does not have")
-    path = rest.removeprefix("//")
-    if not path:
-        raise ValueError("has no path")
-    return path
-
-
-def _controllers(value: Any) -> tuple[str, ...]:
-    items = _texts(value)
-    try:
-        controller_names.chosen(items)
-    except errors.Refused as refused:
-        raise ValueError(f"cannot be used: {refused.message}") from None
-    return items
-
-
-def boolean(value: Any) -> bool:
-    """True or false, also as a word."""
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in {"true", "false"}:
-        return value.lower() == "true"
-    raise ValueError("is neither true nor false")
-
-
-def _level(value: Any) -> str:
-    if value not in LEVELS:
-        raise ValueError("is not a level")
-    return str(value)
-
-
-def _networks(value: Any) -> str:
-    """Networks as text: they are read again by the server, which wants them parsed."""
-    text = value if isinstance(value, str) else ",".join(_texts(value))
-    try:
-        networks.Networks.parse(text)
-    except errors.Refused as refused:
-        raise ValueError(refused.message) from None
-    return text
-
-
-def balancers(value: Any) -> str:
-    """Networks of those whose word on a client's address is taken: never everybody's."""
-    text = _networks(value)
-    named = networks.Networks.parse(text)
-    if named.unbounded or named.cover_a_family():
-        raise ValueError("would let everybody choose their own address")
-    return text
-
-
 def require_own_way_in(chosen: Configuration) -> None:
     """Refused if the control plane's own clients were taken for balancers: they send no header."""
     named = networks.Networks.parse(chosen.proxy_protocol_from)
@@ -155,44 +94,6 @@ def require_own_way_in(chosen: Configuration) -> None:
                     "supervisor connect without a PROXY header",
                     hint="name the addresses of balancers only; one on this machine can connect from another, as 127.0.0.2/32",
                 )
-
-
-def _issuer(value: Any) -> str:
-    parts = urllib.parse.urlsplit(value) if isinstance(value, str) else None
-    if parts is None or parts.scheme != "https" or not parts.netloc or parts.query or parts.fragment:
-        raise ValueError("is not an https URL without query and fragment")
-    return str(value)
-
-
-def _path(value: Any) -> str:
-    if not isinstance(value, str) or "\0" in value:
-        raise ValueError("is not a path")
-    if not value:
-        raise ValueError("is empty")
-    return value
-
-
-def _whole(least: int, most: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,12}", str(value), re.ASCII):
-            raise ValueError("is not a whole number")
-        number = int(value)
-        if number and not least <= number <= most:
-            raise ValueError(f"is not between {least} and {most}")
-        return number
-
-    return read
-
-
-def _window(value: Any) -> datetime.timedelta:
-    """A time in hours or days, as in 720h; 0 is none."""
-    found = re.fullmatch(r"([0-9]{1,4})([hd])|0", str(value), re.ASCII)
-    if found is None:
-        raise ValueError("is not a number of hours or days")
-    length = datetime.timedelta(hours=int(found[1] or 0) * (24 if found[2] == "d" else 1))
-    if length > LONGEST_WINDOW:
-        raise ValueError("is longer than 90 days")
-    return length
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,109 +119,165 @@ class Setting:
         return "--" + self.field.replace("_", "-")
 
 
+def _signing() -> Iterator[Setting]:
+    """With which CA certificates are signed, as Kubernetes' controller manager has it."""
+    yield Setting(
+        "clusterSigningDuration",
+        setting_values.lifetime,
+        "8760h",
+        "10m to 36500d, as in 90m, 24h or 365d",
+        "how long signed certificates live at most",
+    )
+    allowed = "a path; in the configuration file, relative to the data directory"
+    for word, signer in SIGNERS.items():
+        whom = f"requests for {signer or 'all signers, instead of that of the data directory'}"
+        yield Setting(
+            f"clusterSigning{word}CertFile", setting_values.file, None, allowed, f"the CA certificate that signs {whom}"
+        )
+        yield Setting(
+            f"clusterSigning{word}KeyFile", setting_values.file, None, allowed, f"the key of the CA that signs {whom}"
+        )
+
+
 _HOST_PORT = "HOST:PORT, as in 127.0.0.1:6443, [::1]:6443 or localhost:0"
 
 SETTINGS: Final = (
-    Setting("listen", _address, "127.0.0.1:6443", _HOST_PORT, "where the API server listens; port 0 picks a free one"),
     Setting(
-        "advertise", _addresses, [], f"a list of {_HOST_PORT}", "other addresses by which clients reach the API server"
+        "listen",
+        setting_values.address,
+        "127.0.0.1:6443",
+        _HOST_PORT,
+        "where the API server listens; port 0 picks a free one",
     ),
-    Setting("store", _store, "store.db", "a path, relative to the data directory", "where the objects are kept"),
     Setting(
-        "adminListen", _address, "127.0.0.1:9990", _HOST_PORT, "where the controllers serve their health and metrics"
+        "advertise",
+        setting_values.addresses,
+        [],
+        f"a list of {_HOST_PORT}",
+        "other addresses by which clients reach the API server",
+    ),
+    Setting(
+        "store",
+        setting_values.store,
+        "store.db",
+        "a path, relative to the data directory",
+        "where the objects are kept",
+    ),
+    Setting(
+        "adminListen",
+        setting_values.address,
+        "127.0.0.1:9990",
+        _HOST_PORT,
+        "where the controllers serve their health and metrics",
     ),
     Setting(
         "controllers",
-        _controllers,
+        setting_values.controllers,
         ["*"],
         'a list of controller names; "*" is all but bootstrapsigner, tokencleaner and nodelifecycle, which `up` adds unless said '
         'otherwise; "-name" leaves one out',
         "which controllers run",
     ),
-    Setting("leaderElect", boolean, False, "true or false", "take turns with other controllers, by a Lease"),
-    Setting("logLevel", _level, "info", ", ".join(LEVELS), "how much is logged"),
+    Setting(
+        "leaderElect", setting_values.boolean, False, "true or false", "take turns with other controllers, by a Lease"
+    ),
+    Setting("logLevel", setting_values.level, "info", ", ".join(setting_values.LEVELS), "how much is logged"),
     Setting(
         "watchdogSeconds",
-        _whole(6, 3600),
+        setting_values.whole(6, 3600),
         60,
         "6 to 3600, or 0 for as long as it likes",
         "how long a process of `up` may leave its health unanswered before it is killed and started again",
     ),
     Setting(
         "enableBootstrapTokenAuth",
-        boolean,
+        setting_values.boolean,
         False,
         "true or false; on in `up` unless said otherwise",
         "let bootstrap tokens log in",
     ),
     Setting(
         "anonymousFrom",
-        _networks,
+        setting_values.text_of_networks,
         "any",
         "any, none, private, or networks as in 10.0.0.0/8,fd00::/8; this machine itself always counts",
         "from where requests without a credential are answered",
     ),
     Setting(
         "proxyProtocolFrom",
-        balancers,
+        setting_values.balancers,
         "none",
         "none, or networks as in 10.0.0.0/29,fd00::/64; not any",
         "balancers, whose connections all begin with a PROXY header (v1 or v2) that names the client",
     ),
     Setting(
         "serviceAccountIssuer",
-        _issuer,
+        setting_values.issuer,
         "https://kubernetes.default.svc.cluster.local",
         "an https URL",
         "the issuer of service account tokens",
     ),
-    Setting("apiAudiences", _texts, [], "a list of texts", "audiences of this API; empty: the issuer"),
+    Setting("apiAudiences", setting_values.texts, [], "a list of texts", "audiences of this API; empty: the issuer"),
     Setting(
         "serviceAccountMaxTokenSeconds",
-        _whole(3600, 1 << 32),
+        setting_values.whole(3600, 1 << 32),
         0,
         "3600 to 4294967296, or 0 for no limit",
         "how long a requested service account token may live",
     ),
     Setting(
         "nodeRecoveryWindow",
-        _window,
+        setting_values.window,
         0,
         "0 for never, or hours or days up to 90d, as in 720h; 720h in `up` unless said otherwise",
         "how long ago a node's certificate may have expired for the node to come back by itself",
     ),
     Setting(
         "ledgerRetentionDays",
-        _whole(1, 36_500),
+        setting_values.whole(1, 36_500),
         90,
         "1 to 36500, or 0 for ever",
         "how long the issuance ledger is kept after the certificates in it have expired",
     ),
+    *_signing(),
     Setting(
         "protectLivingNodes",
-        boolean,
+        setting_values.boolean,
         True,
         "true or false",
         "let nobody but the node itself have a certificate in the name of a node that renews its Lease, until that has ended",
     ),
     Setting(
         "auditLogPath",
-        _path,
+        setting_values.path,
         "audit/audit.log",
         'a path, relative to the data directory; "-" is standard output, "none" is no log',
         "where every request is written down",
     ),
-    Setting("auditLogMaxMib", _whole(1, 1 << 20), 100, "1 to 1048576", "size at which the audit log is rotated"),
-    Setting("auditLogMaxFiles", _whole(1, 10_000), 10, "1 to 10000", "how many rotated audit logs are kept"),
-    Setting("auditLogMaxDays", _whole(1, 36_500), 30, "1 to 36500, or 0 for ever", "how long they are kept"),
+    Setting(
+        "auditLogMaxMib",
+        setting_values.whole(1, 1 << 20),
+        100,
+        "1 to 1048576",
+        "size at which the audit log is rotated",
+    ),
+    Setting(
+        "auditLogMaxFiles", setting_values.whole(1, 10_000), 10, "1 to 10000", "how many rotated audit logs are kept"
+    ),
+    Setting(
+        "auditLogMaxDays", setting_values.whole(1, 36_500), 30, "1 to 36500, or 0 for ever", "how long they are kept"
+    ),
     Setting(
         "unsafeLiftLimits",
-        boolean,
+        setting_values.boolean,
         False,
         "true or false; for benchmarks only",
         "lift every rate limit, which leaves the server open to floods",
     ),
 )
+# What the controllers that sign are told, and those of it that are files.
+SIGNING: Final = tuple(row.key for row in SETTINGS if row.key.startswith("clusterSigning"))
+SIGNING_FILES: Final = tuple(key for key in SIGNING if key.endswith("File"))
 # What `up` has as defaults of its own: a control plane that is started whole is there to be joined.
 UP_DEFAULTS: Final[Mapping[str, Any]] = {
     "enableBootstrapTokenAuth": True,
@@ -388,8 +345,10 @@ def as_flags(values: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
         if setting.key not in keys:
             continue
         value = values[setting.key]
+        if value is None:
+            continue
         if isinstance(setting.default, bool):
-            words.append(setting.flag if boolean(value) else f"--no-{setting.flag[2:]}")
+            words.append(setting.flag if setting_values.boolean(value) else f"--no-{setting.flag[2:]}")
         else:
             words += [setting.flag, ",".join(value) if isinstance(value, list | tuple) else str(value)]
     return words

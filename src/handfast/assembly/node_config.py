@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import objects
-from handfast.assembly import config, endpoints
+from handfast.assembly import config, endpoints, setting_values
 
 API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
 KIND: Final = "KubeletConfiguration"
@@ -127,7 +127,7 @@ def _gate(name: str, on: Any) -> tuple[str, bool]:
     if not name:
         raise ValueError("has a gate without a name")
     try:
-        return name, config.boolean(on)
+        return name, setting_values.boolean(on)
     except ValueError as error:
         raise ValueError(f"has {on!r} for {name}, which {error}") from None
 
@@ -158,11 +158,16 @@ _SETTINGS: Final = (
         "an address of this machine, as in 192.0.2.7, or one of each family with a comma between",
         reason="BadNodeIP",
     ),
-    _Setting("rotate-certificates", config.boolean, False, "true or false", "rotateCertificates"),
-    _Setting("rotate-server-certificates", config.boolean, False, "true or false", "serverTLSBootstrap"),
+    _Setting("rotate-certificates", setting_values.boolean, False, "true or false", "rotateCertificates"),
+    _Setting("rotate-server-certificates", setting_values.boolean, False, "true or false", "serverTLSBootstrap"),
     _Setting("static-pods-dir", _text, "", "a path", "staticPodPath"),
     _Setting("listen", _address, LISTEN, "HOST:PORT, as in 0.0.0.0:10250"),
-    _Setting("proxy-protocol-from", config.balancers, "none", "none, or networks as in 10.0.0.0/29,fd00::/64; not any"),
+    _Setting(
+        "proxy-protocol-from",
+        setting_values.balancers,
+        "none",
+        "none, or networks as in 10.0.0.0/29,fd00::/64; not any",
+    ),
     _Setting("feature-gates", _gates, {}, "NAME=true or NAME=false, with commas between", "featureGates"),
     _Setting("verbosity", _level, 0, "0 to 10"),
 )

@@ -53,6 +53,17 @@ class FirstToken:
     ttl: str = "24h"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the configuration says to one role alone, as its flags."""
+
+    apiserver: Sequence[str] = ()
+    controllers: Sequence[str] = ()
+
+
+NOTHING_MORE: Final = Told()
+
+
 @dataclass(slots=True)
 class _Running:
     """The supervisor's events, with `endpoints.json` kept up to date."""
@@ -159,14 +170,20 @@ def _flag(name: str, value: bool) -> str:
     return f"--{name}" if value else f"--no-{name}"
 
 
-def _controllers(place: layout.Layout, chosen: config.Configuration, admin: endpoints.Address) -> Sequence[str]:
-    """What the controllers are told, but for addresses and the log level."""
-    return (
-        *("serve", "controllers", "--dir", str(place.root), "--kubeconfig", str(place.controllers_kubeconfig)),
-        *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
-        *("--ledger-retention-days", str(chosen.ledger_retention_days)),
-        *("--proxy-protocol-from", chosen.proxy_protocol_from),
-        *(_flag("leader-elect", chosen.leader_elect), _flag("protect-living-nodes", chosen.protect_living_nodes)),
+def _controllers(
+    place: layout.Layout, chosen: config.Configuration, admin: endpoints.Address, words: Sequence[str]
+) -> supervisor.Role:
+    return supervisor.Role(
+        name="controllers",
+        argv=supervisor.command(
+            *("serve", "controllers", "--dir", str(place.root), "--kubeconfig", str(place.controllers_kubeconfig)),
+            *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
+            *("--ledger-retention-days", str(chosen.ledger_retention_days)),
+            *("--proxy-protocol-from", chosen.proxy_protocol_from),
+            *(_flag("leader-elect", chosen.leader_elect), _flag("protect-living-nodes", chosen.protect_living_nodes)),
+            *words,
+        ),
+        livez=functools.partial(watchdog.Livez, admin, None),
     )
 
 
@@ -177,7 +194,7 @@ async def run(
     console: Console,
     timing: supervisor.Timing | None = None,
     *,
-    apiserver_flags: Sequence[str] = (),
+    told: Told = NOTHING_MORE,
     token: FirstToken | None = None,
 ) -> None:
     """Serve until a signal stops it. The directory is locked and the configuration is good; ports are found out here."""
@@ -195,24 +212,22 @@ async def run(
         directory, level = ("--dir", str(place.root)), ("--log-level", chosen.log_level)
         advertise = [word for address in chosen.advertise for word in ("--advertise", str(address))]
         # Newcomers are told how to get here, even if it is only from this machine.
-        told = advertise or ["--advertise", str(api)]
+        published = advertise or ["--advertise", str(api)]
         first = _preparation(*directory, "--listen", str(api), *advertise, "--store", chosen.store, descriptors=shared)
         apiserver = supervisor.Role(
             name="apiserver",
             argv=supervisor.command(
                 *("serve", "apiserver", *directory, "--listen", str(api), "--listen-fd", str(sock.fileno())),
-                *(*advertise, "--store", chosen.store, *level, *apiserver_flags),
+                *(*advertise, "--store", chosen.store, *level, *told.apiserver),
             ),
             descriptors=(*shared, sock.fileno()),
             ready=_Readiness(api, place.ca_certificate),
             livez=functools.partial(watchdog.Livez, api, tls.unsafe_unverified_context()),
         )
-        introduction = stack.enter_context(_introduction(place, told, token or FirstToken()))
-        controllers = supervisor.Role(
-            name="controllers",
-            argv=supervisor.command(*_controllers(place, chosen, admin), *told, *level),
+        introduction = stack.enter_context(_introduction(place, published, token or FirstToken()))
+        controllers = dataclasses.replace(
+            _controllers(place, chosen, admin, (*published, *level, *told.controllers)),
             descriptors=shared,
-            livez=functools.partial(watchdog.Livez, admin, None),
             ready=_Introduction(introduction, console, functools.partial(supervisor.answers, admin, "/readyz", None)),
         )
         try:

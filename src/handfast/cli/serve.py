@@ -134,6 +134,7 @@ def apiserver_command(
 @settings.setting_options(
     *("advertise", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays", "proxyProtocolFrom"),
     "protectLivingNodes",
+    *config.SIGNING,
 )
 @signing_flags.options
 @click.option(
@@ -155,7 +156,7 @@ def controllers_command(
     Addresses given with --advertise are published in the ConfigMap kube-public/cluster-info. Certificates are signed with
     the CA of --dir, or with the files that are given; without either, none are.
     """
-    signing = signing_flags.taken(flags)
+    signing_flags.take_older_name(flags)
     with _tied(tie, directory):
         place = layout.Layout.at(directory)
         chosen = _configuration(place, flags, config_file, tie)
@@ -175,7 +176,7 @@ def controllers_command(
             service_account_key=place.service_account_key,
             servers=[address.url("https") for address in chosen.advertise],
             root_ca_pem=place.ca_certificate,
-            signing=signing_flags.signing(signing, place, chosen.ledger_retention_days),
+            signing=signing_flags.signing(chosen, place),
             clock=clock.SystemClock(),
         )
         foreground.run(work, chosen.log_level)

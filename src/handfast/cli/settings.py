@@ -6,6 +6,7 @@ It does not know what a setting does.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from handfast.assembly import config, layout
+from handfast.assembly import config, layout, setting_values
 from handfast.runtime import files
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -35,6 +36,8 @@ _METAVARS = {
     "nodeRecoveryWindow": "DURATION",
     "ledgerRetentionDays": "DAYS",
     "protectLivingNodes": None,
+    "clusterSigningDuration": "DURATION",
+    **dict.fromkeys(config.SIGNING_FILES, "PATH"),
     "auditLogPath": "PATH",
     "auditLogMaxMib": "MIB",
     "auditLogMaxFiles": "COUNT",
@@ -95,7 +98,7 @@ def setting_options(*keys: str, defaults: Mapping[str, Any] | None = None) -> Ca
 
 def _option(setting: config.Setting, default: Any) -> Callable[[_F], _F]:
     about = f"{setting.about[0].upper()}{setting.about[1:]}."
-    shown = ", ".join(default) if isinstance(default, list) else str(default).lower()
+    shown = ", ".join(default) if isinstance(default, list) else "" if default is None else str(default).lower()
     about += f"  [${setting.variable}{f'; default: {shown}' if shown else ''}]"
     if isinstance(setting.default, bool):
         names = [f"{setting.flag}/--no-{setting.flag[2:]}"]
@@ -107,7 +110,7 @@ def _option(setting: config.Setting, default: Any) -> Callable[[_F], _F]:
         setting.field,
         metavar=_METAVARS[setting.key],
         multiple=setting.key in _REPEATED,
-        type=click.Choice(config.LEVELS) if setting.key == "logLevel" else str,
+        type=click.Choice(setting_values.LEVELS) if setting.key == "logLevel" else str,
         default=None,
         help=about + ("  May be given several times." if setting.key in _REPEATED else ""),
     )
@@ -126,7 +129,19 @@ def load(
         with files.otherwise("name another file with --config"):
             data = files.read(path, limit=config.MAX_BYTES)
         document = config.parse(data, str(path))
-    return config.resolve(_given(flags), os.environ, document, str(path), defaults)
+    return _absolute(config.resolve(_given(flags), os.environ, document, str(path), defaults), place, str(path))
+
+
+def _absolute(found: config.Resolved, place: layout.Layout, file: str) -> config.Resolved:
+    """Files that sign: those that were typed are named from here, those of the configuration file from the directory."""
+    paths: dict[str, Any] = {}
+    for key in config.SIGNING_FILES:
+        if (value := found.values[key]) is not None:
+            inside = found.origins[key] == f"{file}: {key}"
+            paths[key] = str((place.root if inside else pathlib.Path.cwd()) / value)
+    fields = {row.field: paths[row.key] for row in config.SETTINGS if row.key in paths}
+    chosen = dataclasses.replace(found.configuration, **fields)
+    return dataclasses.replace(found, configuration=chosen, values={**found.values, **paths})
 
 
 def from_flags(flags: Mapping[str, Any]) -> config.Configuration:

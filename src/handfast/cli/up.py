@@ -18,7 +18,7 @@ import click
 
 from handfast import errors
 from handfast.assembly import config, endpoints, layout, up
-from handfast.cli import output, settings, token_input
+from handfast.cli import output, settings, signing_flags, token_input
 from handfast.runtime import files
 
 
@@ -123,6 +123,7 @@ class _Console:
         "ledgerRetentionDays",
         "protectLivingNodes",
     ),
+    *config.SIGNING,
     *settings.APISERVER,
     defaults=config.UP_DEFAULTS,
 )
@@ -142,22 +143,19 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     given = token_input.first_token(flags.pop("token"), flags.pop("token_file"))
     token = up.FirstToken(given, ttl)
     # Flags first: a typing mistake should not leave a directory behind.
-    config.require_own_way_in(settings.load(place, flags, config_file, config.UP_DEFAULTS).configuration)
+    settled = settings.load(place, flags, config_file, config.UP_DEFAULTS).configuration
+    config.require_own_way_in(settled)
+    signing_flags.require_pairs(settled)
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)
         lock = files.lock_directory(place.root)
     try:
         chosen = settings.load(place, flags, config_file, config.UP_DEFAULTS)
-        told = config.as_flags(chosen.values, settings.APISERVER)
-        asyncio.run(
-            up.run(
-                place,
-                lock,
-                chosen.configuration,
-                _Console(place, form, given=bool(given)),
-                apiserver_flags=told,
-                token=token,
-            )
+        told = up.Told(
+            apiserver=config.as_flags(chosen.values, settings.APISERVER),
+            controllers=config.as_flags(chosen.values, config.SIGNING),
         )
+        console = _Console(place, form, given=bool(given))
+        asyncio.run(up.run(place, lock, chosen.configuration, console, told=told, token=token))
     finally:
         lock.release()

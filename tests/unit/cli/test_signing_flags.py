@@ -5,30 +5,32 @@ from __future__ import annotations
 
 import datetime
 import pathlib
+from typing import Any
 
 import click
 import pytest
-from click import testing
 
-from handfast.assembly import layout
-from handfast.cli import output, signing_flags
+from handfast.assembly import config, layout
+from handfast.cli import output, settings, signing_flags
 from handfast.rules import signers
 
 
-def parsed(*arguments: str) -> dict[str, str]:
-    """The flags as a command gets them."""
-    found: dict[str, str] = {}
+def chosen(*arguments: str, text: str = "", root: pathlib.Path = pathlib.Path("/nowhere")) -> config.Configuration:
+    """What a command with these flags gets."""
+    found: list[config.Configuration] = []
 
     @click.command()
+    @settings.setting_options("listen", *config.SIGNING)
     @signing_flags.options
-    @click.option("--other")
-    def command(**flags: str) -> None:
-        found.update(signing_flags.taken(flags))
-        assert set(flags) == {"other"}
+    def command(**flags: Any) -> None:
+        signing_flags.take_older_name(flags)
+        place = layout.Layout.at(root)
+        if text:
+            place.config.write_text(f"apiVersion: {config.API_VERSION}\nkind: {config.KIND}\n{text}")
+        found.append(settings.load(place, flags, None).configuration)
 
-    done = testing.CliRunner().invoke(command, arguments)
-    assert done.exit_code == 0, done.output
-    return found
+    command.main(list(arguments), standalone_mode=False)
+    return found[0]
 
 
 @pytest.fixture
@@ -37,12 +39,12 @@ def place(tmp_path: pathlib.Path) -> layout.Layout:
 
 
 def test_the_directorys_own_signs_for_all(place: layout.Layout) -> None:
-    assert signing_flags.signing({}, place) is None
+    assert signing_flags.signing(chosen(), place) is None
     place.pki.mkdir()
     place.ca_certificate.touch()
-    assert signing_flags.signing({}, place) is None
+    assert signing_flags.signing(chosen(), place) is None
     place.ca_key.touch()
-    found = signing_flags.signing({}, place)
+    found = signing_flags.signing(chosen(), place)
     assert found is not None
     assert found.files.keys() == signers.SIGNERS
     (own,) = set(found.files.values())
@@ -51,7 +53,7 @@ def test_the_directorys_own_signs_for_all(place: layout.Layout) -> None:
 
 
 def test_one_pair_for_all(place: layout.Layout) -> None:
-    given = parsed("--cluster-signing-cert-file", "/c", "--cluster-signing-key-file", "/k")
+    given = chosen("--cluster-signing-cert-file", "/c", "--cluster-signing-key-file", "/k")
     found = signing_flags.signing(given, place)
     assert found is not None
     assert found.files.keys() == signers.SIGNERS
@@ -69,18 +71,19 @@ def test_one_pair_for_all(place: layout.Layout) -> None:
     ],
 )
 def test_a_pair_for_each(place: layout.Layout, word: str, signer: str) -> None:
-    given = parsed(f"--cluster-signing-{word}-cert-file", "/c", f"--cluster-signing-{word}-key-file", "/k")
-    found = signing_flags.signing(given, place)
+    words = (f"--cluster-signing-{word}-cert-file", "/c", f"--cluster-signing-{word}-key-file", "/k")
+    found = signing_flags.signing(chosen(*words), place)
     assert found is not None
     assert list(found.files) == [signer]
+    both = chosen(*words, "--cluster-signing-cert-file", "/c", "--cluster-signing-key-file", "/k")
     with pytest.raises(output.Usage, match="at the same time"):
-        signing_flags.signing({**given, "cluster_signing_cert_file": "/c", "cluster_signing_key_file": "/k"}, place)
+        signing_flags.signing(both, place)
 
 
 @pytest.mark.parametrize("word", ["", "kubelet-serving-"])
 @pytest.mark.parametrize(("given", "missing"), [("cert", "key"), ("key", "cert")])
 def test_a_half_is_refused(place: layout.Layout, word: str, given: str, missing: str) -> None:
-    flags = parsed(f"--cluster-signing-{word}{given}-file", "/x")
+    flags = chosen(f"--cluster-signing-{word}{given}-file", "/x")
     says = f"--cluster-signing-{word}{given}-file is given without --cluster-signing-{word}{missing}-file"
     with pytest.raises(output.Usage, match=says):
         signing_flags.signing(flags, place)
@@ -96,19 +99,31 @@ def test_a_half_is_refused(place: layout.Layout, word: str, given: str, missing:
     ],
 )
 def test_durations(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], hours: float) -> None:
-    assert signing_flags.duration(parsed(*arguments)) == datetime.timedelta(hours=hours)
+    assert chosen(*arguments).cluster_signing_duration == datetime.timedelta(hours=hours)
     assert capsys.readouterr().err == ""
 
 
 def test_the_older_name(capsys: pytest.CaptureFixture[str]) -> None:
     older = "--experimental-cluster-signing-duration"
-    assert signing_flags.duration(parsed(older, "1h")) == datetime.timedelta(hours=1)
+    assert chosen(older, "1h").cluster_signing_duration == datetime.timedelta(hours=1)
     assert capsys.readouterr().err == f"warning: {older} is deprecated; write --cluster-signing-duration\n"
     with pytest.raises(output.Usage, match="is the older name of --cluster-signing-duration"):
-        signing_flags.duration(parsed(older, "1h", "--cluster-signing-duration", "1h"))
+        chosen(older, "1h", "--cluster-signing-duration", "1h")
 
 
 @pytest.mark.parametrize("text", ["0", "9m", "1s", "-1h", "soon", ""])
 def test_durations_that_are_none(text: str) -> None:
-    with pytest.raises(output.Usage, match="--cluster-signing-duration: "):
-        signing_flags.duration(parsed("--cluster-signing-duration", text))
+    with pytest.raises(config.Invalid, match="--cluster-signing-duration: ") as caught:
+        chosen("--cluster-signing-duration", text)
+    assert caught.value.from_flag
+
+
+def test_files_are_named_from_here_or_from_the_directory(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    text = "clusterSigningDuration: 24h\nclusterSigningCertFile: own/ca.crt\nclusterSigningKeyFile: own/ca.key\n"
+    found = chosen("--cluster-signing-key-file", "typed.key", text=text, root=tmp_path)
+    assert found.cluster_signing_duration == datetime.timedelta(days=1)
+    assert found.cluster_signing_cert_file == str(tmp_path / "own" / "ca.crt")
+    assert found.cluster_signing_key_file == "/typed.key"

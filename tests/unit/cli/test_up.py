@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from handfast.assembly import endpoints, layout, up
+from handfast.assembly import config, endpoints, layout, up
 from handfast.cli import main, output
 from handfast.cli import up as up_command
 from handfast.runtime import files
@@ -53,8 +53,9 @@ def started(monkeypatch, introduced, warned):
     """What would have been run."""
     calls = []
 
-    async def fake(place, lock, chosen, console, *, apiserver_flags, token):
-        assert "--enable-bootstrap-token-auth" in apiserver_flags
+    async def fake(place, lock, chosen, console, *, told, token):
+        assert "--enable-bootstrap-token-auth" in told.apiserver
+        assert " ".join(told.controllers).startswith("--cluster-signing-duration ")
         os.fstat(lock.descriptor)
         calls.append((place, chosen, console, token))
         done = [["pki/ca.crt", "created"]]
@@ -106,6 +107,27 @@ def test_nobody_reads_along(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sys, "stdout", Gone())
     up_command._Console(layout.Layout.at(tmp_path), "text").ready(FOUND)
+
+
+def test_the_signing_settings_are_told_to_the_controllers(monkeypatch, tmp_path):
+    heard = []
+
+    async def fake(*_arguments, told, **_more):
+        heard.extend(told.controllers)
+
+    monkeypatch.setattr(up, "run", fake)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "config.yaml").write_text(
+        f"apiVersion: {config.API_VERSION}\nkind: {config.KIND}\nclusterSigningDuration: 24h\n"
+        "clusterSigningKubeletClientCertFile: c.crt\n"
+    )
+    half = run("--dir", tmp_path / "d", *FREE)
+    typed = ("--cluster-signing-kubelet-client-key-file", "/k")
+    assert (half, run("--dir", tmp_path / "d", *FREE, *typed)) == (2, 0)
+    certificate = f"--cluster-signing-kubelet-client-cert-file {tmp_path}/d/c.crt"
+    assert " ".join(heard) == (
+        f"--cluster-signing-duration 24h {certificate} --cluster-signing-kubelet-client-key-file /k"
+    )
 
 
 def test_a_bad_flag_leaves_no_directory(started, tmp_path, capsys):
