@@ -7,6 +7,7 @@ It does not run the README: `tests/scenarios/test_readme.py` does. The pages of 
 
 from __future__ import annotations
 
+import ast
 import functools
 import pathlib
 import re
@@ -413,6 +414,55 @@ def test_commands_exist():
     written = sorted(set(commands()))
     assert len(written) > 3
     assert {line: word for line in written if (word := unknown(line))} == {}
+
+
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
+
+
+@functools.cache
+def defined(path: str) -> frozenset[str]:
+    """The functions of a file, and the methods of its classes, named as pytest names them."""
+    file = ROOT / path
+    if not file.is_file():
+        return frozenset()
+    found = []
+    for node in ast.parse(text(file)).body:
+        inside = [(f"{node.name}::", each) for each in node.body] if isinstance(node, ast.ClassDef) else [("", node)]
+        found += [
+            before + each.name
+            for before, each in inside
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test_")
+        ]
+    return frozenset(found)
+
+
+def named_tests_that_are_none(content: str) -> list[str]:
+    return [f"{path}::{name}" for path, name in NAMED_TEST.findall(content) if name not in defined(path)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_tests_exist(page):
+    assert named_tests_that_are_none(text(page)) == []
+
+
+def test_a_named_test_that_is_none_is_seen():
+    here = "tests/test_docs.py"
+    good = f"`{here}::test_commands_exist`, `tests/unit/cli/test_token.py::TestDelete::test_nothing`"
+    assert named_tests_that_are_none(good) == []
+    for wrong in (f"{here}::test_gone", f"{here}::commands", "tests/test_gone.py::test_x", f"{here}::Test::test_x"):
+        assert named_tests_that_are_none(f"`{wrong}`") == [wrong]
+
+
+def test_every_sentence_of_the_documents_is_shown_or_says_that_it_is_not():
+    lines = text(ROOT / "docs" / "reference" / "seeds.md").splitlines()
+    rows = [line for line in lines if re.match(r"\| [A-Z]\d+ \|", line)]
+    assert len(rows) > 200
+    for row in rows:
+        number, says, shown_by, note = (cell.strip() for cell in row.strip("| ").split(" | "))
+        assert number
+        assert says
+        assert note
+        assert NAMED_TEST.search(shown_by) or "ot shown" in note, row
 
 
 def test_make_targets_exist():
