@@ -188,6 +188,9 @@ def test_join_takes_no_living_nodes_name(plane: up_world.Up, tmp_path: pathlib.P
         assert "--replace-node" in refused.stderr
         assert refused.stderr.endswith("reason: NodeIsAlive\n")
         assert (len(filed(plane)), second.kubeconfig.exists()) == (before, False)
+        rehearsed = second.join("--dry-run")
+        assert rehearsed.returncode == 1, rehearsed.stderr
+        assert rehearsed.stderr.endswith("reason: NodeIsAlive\n")
         # With a token that may not look at Nodes it learns from what the approver says, and at once.
         bind(plane, BLIND, "system:node-bootstrapper", f"{c.ROLE}:nodeclient")
         blind = third.join_with(groups=BLIND)
@@ -225,7 +228,10 @@ def test_join_under_a_revoked_name_is_refused(plane: up_world.Up, tmp_path: path
     done = up_world.run("node", "revoke", "w9", *admin, "--reason", "stolen")
     assert done.returncode == 0, done.stderr
     before = len(filed(plane))
-    refused = machine(plane, tmp_path / "new", "w9").join("--timeout", "5s")
-    assert refused.returncode != 0
-    assert 'user "system:node:w9" is refused by Revocation "' in refused.stderr
+    new = machine(plane, tmp_path / "new", "w9")
+    for refused in (new.join("--dry-run"), new.join()):
+        assert refused.returncode == 1, refused.stderr
+        assert 'user "system:node:w9" is refused by Revocation "' in refused.stderr
+        assert "node revoke NAME --undo" in refused.stderr
+        assert refused.stderr.endswith("reason: Revoked\n")
     assert len(filed(plane)) == before

@@ -119,10 +119,17 @@ async def obtain(
     return Obtained(found, fresh, known)
 
 
-async def rehearse(where: bootstrap.Places, connection: connections.Connection, *, clock: clocks.Clock) -> bool:
+async def rehearse(
+    where: bootstrap.Places,
+    connection: connections.Connection,
+    *,
+    clock: clocks.Clock,
+    waits: requests.Waits = requests.patiently,
+) -> bool:
     """Would the cluster take this machine's request? Else an error; nothing is written here, and nothing is kept there.
 
-    False: a certificate in force is here, and none would be asked for.
+    False: a certificate in force is here, and none would be asked for. `waits` is told of a living node of this name where its
+    Node can be seen: no approver looks at a request that is not kept.
     """
     store = certificate_store.CertificateStore(where.directory, certificate_store.CLIENT, clock)
     wanted = certificate_wishes.node_client(where.node)
@@ -131,7 +138,9 @@ async def rehearse(where: bootstrap.Places, connection: connections.Connection, 
         return False
     link = transports.Transport(connection, clock=clock)
     try:
-        await requests.rehearse(api.Client(link), store.rehearsal_key(), wanted)
+        client = api.Client(link)
+        _look_at(await bootstrap.namesake(client, where.node), waits)
+        await requests.rehearse(client, store.rehearsal_key(), wanted)
     finally:
         await link.close()
     return True

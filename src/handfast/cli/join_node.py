@@ -153,7 +153,9 @@ async def obtain(wanted: Plan, bootstrap_kubeconfig: pathlib.Path, seconds: floa
         directory=wanted.directory,
     )
     try:
-        return Joined(wanted, await node.obtain(where, seconds, clock=clock.SystemClock(), waits=_waits(wanted)))
+        return Joined(
+            wanted, await node.obtain(where, seconds, clock=clock.SystemClock(), waits=_waits(wanted, "waiting"))
+        )
     except errors.HandfastError as error:
         if error.reason in _PASSING:
             again = "run the same command again, which goes on with the same request"
@@ -171,11 +173,12 @@ async def rehearse(wanted: Plan, bootstrap_kubeconfig: str) -> bool | None:
 
     where = bootstrap.Places(node=wanted.name, kubeconfig=wanted.kubeconfig, directory=wanted.directory)
     described = connection.resolve(kubeconfig.parse(bootstrap_kubeconfig), pathlib.Path())
-    return await node.rehearse(where, described, clock=clock.SystemClock()) or None
+    waits = _waits(wanted, "a join would wait")
+    return await node.rehearse(where, described, clock=clock.SystemClock(), waits=waits) or None
 
 
-def _waits(wanted: Plan) -> certificates.Waits:
-    """4."""
+def _waits(wanted: Plan, what: str) -> certificates.Waits:
+    """4, where `what` says what is done until then."""
     from handfast.client import certificates
 
     def waits(reason: str, message: str) -> None:
@@ -186,7 +189,7 @@ def _waits(wanted: Plan) -> certificates.Waits:
                 hint="name this machine otherwise with --node-name; or, if it is to be that node, stop the one that runs and "
                 "add --replace-node, which waits until its Lease has ended",
             )
-        output.note(f"{message}: waiting until its Lease has ended, or an administrator approves the request")
+        output.note(f"{message}: {what} until its Lease has ended, or an administrator approves the request")
 
     return waits
 

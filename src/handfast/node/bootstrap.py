@@ -59,6 +59,15 @@ class Places:
     expiration_seconds: int | None = None
 
 
+async def namesake(client: api.Client, node: str) -> objects.Document | None:
+    """The Node that has a name already, as far as the client may see; None: none is seen."""
+    try:
+        return await client.find(registration.NODES, node)
+    except (errors.Refused, errors.Unavailable) as error:
+        _log.debug("the Node of this name cannot be looked at", reason=error.reason, error=error.message)
+        return None
+
+
 class Identity:
     """A node's client certificate in use: the manager that renews it, and a client that always has the current one."""
 
@@ -167,12 +176,9 @@ class Identity:
 
     async def namesake(self) -> objects.Document | None:
         """The Node that has this name already, as far as who asks for its certificate may see; None: none is seen."""
-        client = self.client if self._bootstrap is None else self._asker(self._bootstrap)
-        try:
-            return await client.find(registration.NODES, self._places.node)
-        except (errors.Refused, errors.Unavailable) as error:
-            _log.debug("the Node of this name cannot be looked at", reason=error.reason, error=error.message)
-            return None
+        return await namesake(
+            self.client if self._bootstrap is None else self._asker(self._bootstrap), self._places.node
+        )
 
     def _asker(self, bootstrap: connections.Connection) -> api.Client:
         if self._asking is None:

@@ -13,7 +13,7 @@ from handfast import errors
 from handfast.api import status
 from handfast.assembly import node, node_config
 from handfast.bootstrap import kubeconfig
-from handfast.client import api, certificates
+from handfast.client import api, certificates, connection
 from handfast.node import agent, bootstrap, certificate_store
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.node import pairing
@@ -178,6 +178,11 @@ class TestObtain:
             await node.obtain(machine.where, 9, clock=machine.clock, waits=waits)
         assert refused.value.reason == "NodeIsAlive"
         assert not machine.store().has_pending_key()
+        # A dry run says the same, before the server is asked what it would do.
+        asked = connection.load(str(machine.where.bootstrap_kubeconfig))
+        with pytest.raises(certificates.NotWaitedFor, match="Ready since 2030-01-01T00:00:00Z"):
+            await node.rehearse(machine.where, asked, clock=machine.clock, waits=waits)
+        assert not machine.where.directory.joinpath("kubelet-client-current.pem").exists()
         # Whoever does not mind waits, as a kubelet does.
         assert (await machine.obtain()).known
         # With a certificate of its own, it is that node.

@@ -43,7 +43,9 @@ class World:
             raise self.error
         return self.obtained
 
-    async def rehearse(self, where, connection, *, clock):
+    async def rehearse(self, where, connection, *, clock, waits):
+        if self.waits_for:
+            waits(*self.waits_for)
         self.rehearsed.append((where.node, connection.server, connection.token))
         if self.error is not None:
             raise self.error
@@ -236,6 +238,14 @@ class TestALivingNode:
         world.waits_for = ("NodeIsAlive", 'the Node "worker-1" is alive')
         assert run("--replace-node") == 0
         assert 'the Node "worker-1" is alive: waiting until its Lease has ended' in capsys.readouterr().err
+
+    def test_a_dry_run_says_the_same(self, world, capsys):
+        world.waits_for = ("NodeIsAlive", 'the Node "worker-1" is alive')
+        assert run("--dry-run") == 1
+        assert capsys.readouterr().err.endswith("reason: NodeIsAlive\n")
+        assert world.rehearsed == []
+        assert run("--dry-run", "--replace-node") == 0
+        assert 'the Node "worker-1" is alive: a join would wait until its Lease has ended' in capsys.readouterr().err
 
 
 class TestFailures:
