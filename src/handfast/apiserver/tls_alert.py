@@ -36,6 +36,7 @@ class Handshake(ssl.SSLObject):
         try:
             super().do_handshake()
         except ssl.SSLCertVerificationError as failure:
-            self._failure = failure
+            # Its traceback holds this frame, and so this object: only the collector would find the two.
+            self._failure = failure.with_traceback(None)
             _refused.get([]).append(failure)
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert is sent first") from None

@@ -366,6 +366,8 @@ class Transport:
             except (aiohttp.ClientError, OSError) as error:
                 answer = None
                 if alert := trouble.refusal(error):
+                    # Another server may take the certificate; and before the handshake is over anybody can send an alert.
+                    self._move(link, alert)
                     self._heard()
                     raise _certificate_refused(link.base, alert) from error
                 failed[link.base] = error

@@ -36,6 +36,7 @@ from handfast.rules import (
     decision,
     kubelet_csr,
     node_claim,
+    node_liveness,
     request_explanation,
 )
 from handfast.runtime import backoff
@@ -94,6 +95,8 @@ class CsrApprover:
         self._told: dict[str, tuple[str, str]] = {}
         # Which requests wait for the Lease of which node (8.).
         self._waiting: dict[str, set[str]] = {}
+        # And which nodes were found silent, since when.
+        self._silences: dict[str, node_liveness.Silence] = {}
 
     async def reconcile(self, name: str) -> float | None:
         item = self._requests.get(name)
@@ -145,6 +148,8 @@ class CsrApprover:
     def _wait_no_more(self, node: str, name: str) -> None:
         names = self._waiting.get(node, set())
         names.discard(name)
+        # Whatever is judged next begins anew: this one's approval may fail.
+        self._silences.pop(node, None)
         if not names:
             self._waiting.pop(node, None)
 
@@ -170,6 +175,11 @@ class CsrApprover:
         pulse = await self._leases.read(self._client, node)
         now, monotonic = self._clock.now(), self._clock.monotonic()
         check = node_claim.check(facts, pulse, now, monotonic)
+        if pulse is not None and check.passed:
+            silence = node_liveness.found_silent(pulse, self._silences.get(node), monotonic)
+            if silence.left() > 0:
+                self._silences[node] = silence
+                return node_liveness.LOOK_AGAIN_SECONDS
         if pulse is None or check.passed:
             self._wait_no_more(node, name)
             return None

@@ -11,12 +11,15 @@ elsewhere: who may have the node's name (`node_claim`), what its Node says (`nod
 3. A renewal from before anybody looked counts from the instant that is written in it.
 4. One that is written ahead of our time counts from when it was seen: a clock that is ahead keeps no dead node alive.
 5. A Lease without a renewal, or none at all, is nobody's.
+6. Who wants to give a node's name away believes that its Lease has ended when they have found it so for 20 seconds, look after
+   look without a gap. Where the API server was away, nobody could renew: every living node has done so by then.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/test_node_liveness.py |
 |---|---|---|---|---|
 | a node that is dead | a Lease that says a year, or was renewed tomorrow | count as alive for ever | 1, 4 | test_how_long_a_lease_counts |
 | who wants a living node's name | that node's clock, which is behind | find it dead | 2 | test_a_renewal_that_was_seen |
 | … | our clock, set ahead | find every node dead | 2 | test_a_renewal_that_was_seen |
+| … | an API server that was away for a minute, or controllers that start | be judged before the nodes are back | 6 | test_a_lease_has_ended_when_it_was_found_so_for_a_while |
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ from handfast.api import jsonpath, objects
 NAMESPACE: Final = "kube-node-lease"
 # 1. 40 is what a kubelet writes.
 SECONDS: Final = (40, 300)
+# 6. Nodes renew every 10 seconds, and come back within that when they can.
+SILENT_SECONDS: Final = 20.0
+LOOK_AGAIN_SECONDS: Final = 4.0
+_GAP_SECONDS: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +54,27 @@ class Pulse:
         # 2. 3. 4.
         age = monotonic - self.at if self.beat or written < 0 else written
         return self.seconds - age
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """A Lease that was found ended (6.): this renewal was its last, since then, and last looked at; on the monotonic clock."""
+
+    renewed: datetime.datetime
+    since: float
+    last: float
+
+    def left(self) -> float:
+        """For how many seconds more it has to be found so; none or less: it is believed."""
+        return SILENT_SECONDS - (self.last - self.since)
+
+
+def found_silent(pulse: Pulse, before: Silence | None, monotonic: float) -> Silence:
+    """One more look at a Lease that has ended, `before` being what the looks before it came to."""
+    # 6. without a gap
+    if before is None or before.renewed != pulse.renewed or monotonic - before.last > _GAP_SECONDS:
+        return Silence(renewed=pulse.renewed, since=monotonic, last=monotonic)
+    return Silence(renewed=pulse.renewed, since=before.since, last=monotonic)
 
 
 def seen(lease: Any, before: Pulse | None, monotonic: float, *, beat: bool) -> Pulse | None:

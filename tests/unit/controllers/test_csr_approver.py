@@ -297,11 +297,33 @@ async def test_the_name_of_a_living_node_waits_for_its_lease() -> None:
     await world.clock.advance(5)
     assert await world.approve() == 35
     assert (len(world.events()), len(world.updates())) == (1, 1)
-    # And is approved when it does so no more; what it waited for is not said of it any longer.
+    # And is approved when it was found for a while to do so no more; what it waited for is not said of it any longer.
     await world.clock.advance(35)
+    for _ in range(5):
+        assert await world.approve() == 4
+        await world.clock.advance(4)
     assert await world.approve() == "done"
     assert world.conditions() == [("Approved", "AutoApproved", JOIN)]
     assert world.handler.waiting_for("n1") == ()
+
+
+async def test_an_api_server_that_was_away_gives_no_name_away() -> None:
+    """Nobody could renew meanwhile: the nodes have their time to come back, also where it was away again in between."""
+    world = World("nodeclient")
+    world.renew()
+    world.add(**TOKEN)
+    assert await world.approve() == 40
+    await world.clock.advance(90)
+    assert await world.approve() == 4
+    await world.clock.advance(4)
+    assert await world.approve() == 4
+    # Away again, for longer than it takes: the looks before it count for nothing.
+    await world.clock.advance(60)
+    assert await world.approve() == 4
+    await world.clock.advance(4)
+    world.renew()
+    assert await world.approve() == 40
+    assert world.conditions()[0][:2] == ("Waiting", "NodeIsAlive")
 
 
 async def test_a_lease_that_is_deleted_has_its_requests_judged() -> None:

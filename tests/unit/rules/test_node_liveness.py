@@ -80,3 +80,16 @@ def test_the_same_renewal_seen_again_is_no_new_one():
 def test_a_lease_that_says_nothing(document: Any):
     assert pulse(document, pulse(lease(0)), beat=True) is None
     assert not node_liveness.is_fresh(document, NOW)
+
+
+def test_a_lease_has_ended_when_it_was_found_so_for_a_while():
+    ended = pulse(lease(100))
+    silence = node_liveness.found_silent(ended, None, 1000.0)
+    assert silence.left() == 20
+    for at in (1008.0, 1016.0):
+        silence = node_liveness.found_silent(ended, silence, at)
+    assert silence.left() == 4
+    assert node_liveness.found_silent(ended, silence, 1020.0).left() == 0
+    # A gap, or another renewal, and it begins anew.
+    assert node_liveness.found_silent(ended, silence, 1024.1).left() == 20
+    assert node_liveness.found_silent(pulse(lease(99)), silence, 1017.0).left() == 20
