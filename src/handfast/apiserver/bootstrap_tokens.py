@@ -85,7 +85,7 @@ class BootstrapTokens:
         except errors.Refused as refused:
             raise identity.Unauthorized(refused.reason, f"{name}: {refused.message}") from None
         user = identity.User(found.user, found.groups, method=METHOD, until=found.until)
-        # 9.
+        # 9. whose signature is public anyway is told from where it is good
         signs = sources is not None and tokens.SIGNING in tokens.read(document).usages
         return identity.TokenVerdict(user, both, sources, told_elsewhere=signs)
 

@@ -154,7 +154,7 @@ class CsrApprover:
             self._waiting.pop(node, None)
 
     async def _is_revoked(self, item: certificate_requests.Request, facts: kubelet_csr.Facts) -> bool:
-        # 7.
+        # 7. nothing for whom a Revocation refuses
         if self._revocations is None:
             return False
         verdict = self._revocations.index.judge_request(facts, self._clock.now())

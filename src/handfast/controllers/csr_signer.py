@@ -90,7 +90,7 @@ class CsrSigner:
         now = self._clock.now()
         try:
             facts = self._requests.facts(item)
-            # 2.
+            # 2. nothing for whom a Revocation refuses
             verdict = self._revoked(facts, now)
             if isinstance(verdict, decision.Deny):
                 await self._fail(item, verdict.sentence, now, verdict.reason)

@@ -66,7 +66,7 @@ class NodeLeases:
         self._told(node)
 
     def _take(self, node: str, lease: Any) -> node_liveness.Pulse | None:
-        # 1.
+        # 1. seen to happen, once the watch has begun
         pulse = node_liveness.seen(lease, self._pulses.get(node), self._clock.monotonic(), beat=self._informer.synced)
         if pulse is None:
             self._pulses.pop(node, None)

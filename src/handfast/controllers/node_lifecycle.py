@@ -130,7 +130,7 @@ class NodeLifecycle:
         self._notice_absence()
         left = self._heard(name) + grace - self._clock.monotonic()
         if left <= 0 and name not in self.silent:
-            # 2.
+            # 2. the watch may be late
             await self._leases.read(self._client, name)
             left = self._heard(name) + grace - self._clock.monotonic()
         return left
@@ -140,7 +140,7 @@ class NodeLifecycle:
         return max(self._anew, self._posted.get(name, 0.0), 0.0 if pulse is None else pulse.at)
 
     async def _write(self, node: Node, change: node_lifecycle.Change) -> None:
-        # 4.
+        # 4. at the version that it was decided of
         meta = node.metadata
         version = meta.resource_version
         if change.conditions:
@@ -209,7 +209,7 @@ def build(context: loop.Context) -> loop.Controller[str]:
             controller.queue.add(name)
 
     def of_revocations() -> None:
-        # 5.
+        # 5. every Node, at once
         for node in nodes:
             controller.queue.add(node.metadata.name)
 

@@ -38,7 +38,7 @@ NODE_REVOKED: Final = "NodeRevoked"
 STOPPED: Final = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
 NEVER: Final = ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
 NOT_READY_EVENT: Final = "NodeNotReady"
-# 5.
+# 5. what follows `Ready`
 _TAINTS: Final[Mapping[str, str]] = {
     "False": "node.kubernetes.io/not-ready",
     "Unknown": "node.kubernetes.io/unreachable",
@@ -75,10 +75,10 @@ def judge(node: Any, revoked: revocation.Revocation | None, now: datetime.dateti
     if revoked is not None:
         wanted = _revoked(before, revoked, now)
     elif before is not None and before.get("reason") == NODE_REVOKED:
-        # 2.
+        # 2. not known until the node says it again
         wanted = (_changed(before, "Unknown", *STOPPED, now),)
     else:
-        # 3. 4.
+        # 3. 4. silent, or left alone
         wanted = _silent(node, now) if silent else ()
     after = next((row for row in wanted if row["type"] == READY), before)
     lost = before is not None and before.get("status") == "True" and after is not None and after["status"] != "True"
@@ -86,7 +86,7 @@ def judge(node: Any, revoked: revocation.Revocation | None, now: datetime.dateti
 
 
 def _revoked(before: Condition | None, found: revocation.Revocation, now: datetime.datetime) -> tuple[Condition, ...]:
-    # 1.
+    # 1. not ready, from that moment on
     message = f'the node is refused by Revocation "{found.name}": {found.reason}'
     said = (jsonpath.text(before, "status"), jsonpath.text(before, "reason"), jsonpath.text(before, "message"))
     if said == ("False", NODE_REVOKED, message):
@@ -95,7 +95,7 @@ def _revoked(before: Condition | None, found: revocation.Revocation, now: dateti
 
 
 def _silent(node: Any, now: datetime.datetime) -> tuple[Condition, ...]:
-    # 3.
+    # 3. what it posted, or would have
     known = _by_type(node)
     if READY not in known:
         created = jsonpath.text(node, "metadata", "creationTimestamp")
@@ -109,7 +109,7 @@ def _silent(node: Any, now: datetime.datetime) -> tuple[Condition, ...]:
 
 
 def _changed(row: Condition, word: str, reason: str, message: str, now: datetime.datetime) -> Condition:
-    # 6.
+    # 6. the instant of a change of the status
     since = jsonpath.text(row, "lastTransitionTime")
     if row.get("status") != word or not since:
         since = objects.timestamp(now)
@@ -117,7 +117,7 @@ def _changed(row: Condition, word: str, reason: str, message: str, now: datetime
 
 
 def _tainted(node: Any, after: Condition | None, now: datetime.datetime) -> tuple[dict[str, Any], ...] | None:
-    # 5.
+    # 5. of others nothing is touched
     if after is None:
         return None
     found: Sequence[dict[str, Any]] = jsonpath.mappings(node, "spec", "taints")

@@ -51,7 +51,7 @@ class Pulse:
     def left(self, now: datetime.datetime, monotonic: float) -> float:
         """For how many seconds it still counts; none or less: nobody renews it."""
         written = (now - self.renewed).total_seconds()
-        # 2. 3. 4.
+        # 2. 3. 4. by when it was seen, or by what is written
         age = monotonic - self.at if self.beat or written < 0 else written
         return self.seconds - age
 
