@@ -92,6 +92,7 @@ def patched(title: str, collection: str, base: Callable[[str], Any], media: str,
         media=media,
         before=(("POST", collection, base),),
         after=clean(collection),
+        may_be_refused=True,
     )
 
 

@@ -157,9 +157,9 @@ def certificatesigningrequest(document: dict[str, Any]) -> fields.Causes:
     for index, usage in enumerate(usages):
         if usage not in USAGES:
             yield fields.not_supported(f"spec.usages[{index}]", usage, USAGES)
-        if usage in seen:
+        if str(usage) in seen:
             yield fields.duplicate(f"spec.usages[{index}]", usage)
-        seen.add(usage)
+        seen.add(str(usage))
     yield from signer_name("spec.signerName", jsonpath.text(spec, "signerName"))  # 3.
     seconds = spec.get("expirationSeconds")
     if isinstance(seconds, int) and seconds < _SHORTEST:  # 4.

@@ -88,9 +88,9 @@ def _review_versions(path: str, versions: Any) -> fields.Causes:
         return
     seen = set()
     for index, version in enumerate(versions):
-        if version in seen:
+        if str(version) in seen:
             yield fields.invalid(f"{path}[{index}]", version, "duplicate version")
-        seen.add(version)
+        seen.add(str(version))
         yield from fields.named(f"{path}[{index}]", str(version), objects.dns_1035_label)
     if not any(version in _VERSIONS for version in versions):
         yield fields.invalid(path, versions, "must include at least one of v1, v1beta1")

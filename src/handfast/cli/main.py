@@ -70,4 +70,6 @@ def command() -> None:
 
 def main() -> None:
     """The entry point of the `handfast` script."""
-    sys.exit(output.run(command, sys.argv[1:]))
+    code = output.run(command, sys.argv[1:])
+    output.finish()
+    sys.exit(code)

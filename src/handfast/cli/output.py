@@ -108,12 +108,25 @@ def result(text: str) -> None:
         raise _unwritten(error) from error
 
 
-def _unwritten(error: OSError) -> Unwritten:
-    # What is left in the buffer would fail once more at the end of the process, with words of the interpreter's own.
+def _discard(stream: TextIO) -> None:
+    """What is left in its buffer would fail once more at the end of the process, with words of the interpreter's own."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+def finish() -> None:
+    """Write what is left, or give it up: the exit code stays that of the command (rule 7)."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            _discard(stream)
+
+
+def _unwritten(error: OSError) -> Unwritten:
+    _discard(sys.stdout)
     return Unwritten(
         f"standard output cannot be written: {(error.strerror or 'it was closed').lower()}",
         hint="what the command changes may have been changed: look before you run it again",
