@@ -13,6 +13,7 @@ import re
 import signal
 import stat
 import subprocess
+import time
 from urllib import parse as urls
 
 import pytest
@@ -134,6 +135,8 @@ def test_a_stopped_child_is_noticed_and_comes_back(directory, role):
         up.ready()
         up.create_config_map("kept")
         before = up.pids()
+        # A start has ten minutes: only who has answered the watchdog once, which asks every few seconds, can fall silent.
+        time.sleep(8)
         os.kill(before[role], signal.SIGSTOP)
         # A client that comes now waits, and is answered by the next one.
         assert up.has_config_map("kept")
