@@ -74,7 +74,7 @@ class TestTokens:
         assert line_of(ours, token) == line_of(theirs, token)
         explained = ours("explain", token).stdout
         assert "never expires" in explained
-        assert explained.count("  yes\n") == 2
+        assert explained.count("  yes\n") == 3
         assert ours("delete", token).stdout == f'bootstrap token "{token[:6]}" deleted\n'
         assert token not in listed(theirs)
 
