@@ -35,7 +35,7 @@ import pytest
 import structlog
 
 from handfast import errors
-from handfast.client import api
+from handfast.client import api, keeping
 from handfast.client import certificates as requests
 from handfast.node import certificate_store, certificates
 from handfast.pki import authority, keys, names, pairs, profiles, rotation
@@ -63,7 +63,7 @@ class Silent(structlog.BoundLoggerBase):
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nobody reads a million lines of log; and nothing here makes cycles worth collecting."""
-    monkeypatch.setattr(certificates, "_log", structlog.wrap_logger(None, wrapper_class=Silent).bind())
+    monkeypatch.setattr(keeping, "_log", structlog.wrap_logger(None, wrapper_class=Silent).bind())
     gc.disable()
     yield
     gc.enable()

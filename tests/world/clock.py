@@ -55,6 +55,14 @@ class MovableClock:
         self._elapsed = until
         await settle()
 
+    async def passes(self, seconds: float) -> None:
+        """Move time on, from one sleeper's end to the next, with all that follows from each."""
+        until = self._elapsed + seconds
+        while self._elapsed < until:
+            due = [at for at, _, sleeper in self._sleepers if not sleeper.done()]
+            await self.advance(max(0.0, min([until, *due]) - self._elapsed))
+            await settle(25)
+
 
 async def settle(turns: int = 5) -> None:
     """Let what is ready run."""

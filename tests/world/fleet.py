@@ -24,6 +24,7 @@ from typing import Any, NoReturn, cast
 
 from handfast import errors
 from handfast.api import status
+from handfast.client import timetable
 from handfast.node import certificate_store, certificates
 from handfast.pki import names, pairs, profiles
 from handfast.rules import certificate_wishes, decision, ledger_entries, node_recovery
@@ -35,7 +36,7 @@ LIFETIME = datetime.timedelta(hours=24)
 RECOVERY_WINDOW = datetime.timedelta(hours=720)
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 # The longest pause between two attempts of a node that nobody answers.
-LONGEST_PAUSE = certificates.RETRY.delay(64, 1.0)
+LONGEST_PAUSE = timetable.RETRY.delay(64, 1.0)
 
 Outage = tuple[float, float]
 

@@ -261,7 +261,6 @@ class Agent:
         last, pair = manager.last_error, manager.current()
         serves = self.serving.current() if self.serving is not None else None
         problems = {name: wrong for name, check in self.health.ready.items() if (wrong := check()) is not None}
-        renewal = manager.next_renewal if manager.rotate and pair is not None else None
         return report.Report(
             node=places.node,
             pid=os.getpid(),
@@ -272,7 +271,7 @@ class Agent:
             rotation=manager.rotate,
             server_rotation=self.serving is not None,
             certificate="" if pair is None else pair.leaf.serial,
-            next_renewal="" if renewal is None else objects.timestamp(renewal),
+            next_renewal="" if manager.next_renewal is None else objects.timestamp(manager.next_renewal),
             last_error=self._refused or ("" if last is None else f"{last.reason}: {last.message}"),
             serving_not_after="" if serves is None else objects.timestamp(serves.leaf.not_after),
             problems=problems,

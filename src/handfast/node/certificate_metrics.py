@@ -18,11 +18,12 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import prometheus_client
 from prometheus_client import core
 
-from handfast.node import certificates
+from handfast.client import keeping
 from handfast.pki import pairs
 from handfast.runtime import clock as clocks
 
@@ -53,7 +54,7 @@ def exposed(registry: core.CollectorRegistry) -> bytes:
 class CertificateMetrics:
     """A collector for one manager: `registry.register(CertificateMetrics(manager, "client", clock))`."""
 
-    def __init__(self, manager: certificates.CertificateManager, side: str, clock: clocks.Clock) -> None:
+    def __init__(self, manager: keeping.Keeper[Any], side: str, clock: clocks.Clock) -> None:
         self._manager = manager
         self._side = side
         self._clock = clock
@@ -87,7 +88,7 @@ class CertificateMetrics:
         yield core.GaugeMetricFamily(
             f"handfast_node_{self._side}_certificate_renewal_seconds",
             "When the certificate is renewed, in seconds since 1970-01-01T00:00:00Z; +Inf if never.",
-            due.timestamp() if due is not None and self._manager.rotate else math.inf,
+            math.inf if due is None else due.timestamp(),
         )
         if self._side == SERVER:
             yield self._rotations(prefix)

@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exchange of a key for a certificate: the key from the store, the request, and the pair back into the store.
+"""What a node does with the answers to its certificate requests: which key is given up, and when it asks again.
 
-When to make it, with which client, and what follows a failure is the caller's; what goes over the wire is in
-`client.certificates`.
+The order of key, request and pair is `client.issuance`'s; what goes over the wire is in `client.certificates`.
 
-1. The key is on disk before it is asked for, and the next attempt, or the next process, goes on with it.
-2. A key whose request was denied, failed or was answered wrongly is given up: its name is that of the request. A request
-   that was only deleted is made again with the same key.
-3. What TLS would not take is not stored.
+1. A key whose request was denied, failed or was answered wrongly is given up: its name is that of the request.
+2. A request that was only deleted is made again with the same key, after a time that grows as after a denial.
+3. Everything else may pass: the same request is asked again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ssl
-
 from handfast import errors
-from handfast.client import api
+from handfast.api import status
+from handfast.client import api, issuance
 from handfast.client import certificates as requests
+from handfast.client import transport as transports
 from handfast.node import certificate_store
 from handfast.pki import pairs
 from handfast.rules import certificate_wishes
 from handfast.runtime import clock as clocks
-from handfast.runtime import tls
 
 
 async def renew(
@@ -32,31 +28,35 @@ async def renew(
     *,
     clock: clocks.Clock,
     seconds: float,
-    waits: requests.Waits = requests.patiently,
 ) -> pairs.Pair:
-    """The next pair, stored."""
-    # 1.
-    key = store.pending_key()
-    try:
-        data = await requests.obtain(client, key, wanted, clock=clock, seconds=seconds, waits=waits)
-        pair = _presentable(pairs.join(data, key))
-    except errors.Refused as error:
-        # 2.
-        if error.reason in requests.KEY_IS_SPENT:
-            store.discard_pending()
-        raise
-    store.save(pair)
-    return pair
+    """The next pair, stored; for who asks one time."""
+    return await issuance.next_pair(
+        store, lambda key: requests.obtain(client, key, wanted, clock=clock, seconds=seconds), judge
+    )
 
 
-def _presentable(pair: pairs.Pair) -> pairs.Pair:
-    """3. The pair as TLS takes it: a chain that it does not take, for a weak signature for instance, is left out.
+def judge(error: errors.HandfastError) -> issuance.Outlook:
+    """What an error says about the next request."""
+    return issuance.Outlook(
+        server_healthy=healthy_after(error),
+        # 2. over, but not its key
+        refused=error.reason in requests.REQUEST_IS_OVER,
+        # 1. given up
+        key_is_spent=error.reason in requests.KEY_IS_SPENT,
+        final=requests.final(error),
+        retry_after=float(error.retry_after) if isinstance(error, status.StatusError) else 0.0,
+        ends=isinstance(error, requests.NotWaitedFor),
+    )
 
-    Stored all the same, it would end this agent at the switch, and every start after it.
-    """
-    alone = pairs.Pair(pair.chain[:1], pair.key)
-    for found in (pair, alone):
-        with contextlib.suppress(errors.Refused):
-            tls.load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), found.certificate_pem, found.key_pem)
-            return found
-    raise errors.Refused("the certificate returned is refused: TLS does not take it", reason="WrongCertificate")
+
+def healthy_after(error: errors.HandfastError) -> bool:
+    """Whether an API server that answered so is up: it knows us not, or refuses us in its own words."""
+    if isinstance(error, status.StatusError):
+        return error.code == 401 or (
+            error.reason in {"NotFound", "Forbidden"} and not isinstance(error, transports.UnexpectedAnswer)
+        )
+    # What is said of a request or of its certificate was said by a server.
+    return isinstance(error, requests.StillPending) or error.reason in {
+        *requests.REQUEST_IS_OVER,
+        "CertificateNotYetValid",
+    }

@@ -18,8 +18,8 @@ from structlog.testing import capture_logs
 from handfast import errors
 from handfast.api import status
 from handfast.client import certificates as requests
-from handfast.client import transport
-from handfast.node import certificate_store, certificates
+from handfast.client import keeping, transport
+from handfast.node import certificate_store, certificates, renewal
 from handfast.pki import keys, names, pairs, rotation
 from handfast.rules import certificate_wishes
 from handfast.runtime import tls
@@ -71,11 +71,7 @@ class Stage:
 
     async def passes(self, seconds: float) -> None:
         """Time, from one sleeper's end to the next, with all that follows from each."""
-        until = self.clock.monotonic() + seconds
-        while (now := self.clock.monotonic()) < until:
-            due = [at for at, _, sleeper in self.clock._sleepers if not sleeper.done()]
-            await self.clock.advance(max(0.0, min([until, *due]) - now))
-            await settle(25)
+        await self.clock.passes(seconds)
 
     @contextlib.asynccontextmanager
     async def running(self, **options: Any) -> AsyncIterator[certificates.CertificateManager]:
@@ -245,7 +241,7 @@ def test_another_nodes_pair_came_with_a_copied_disk(stage: Stage):
         manager = stage.manager(rotate=rotate)
         with capture_logs() as logs:
             assert manager.load() is None
-        assert logs[0]["event"] == "the stored certificate is not this node's"
+        assert logs[0]["event"] == "the stored certificate is another's"
 
 
 @pytest.mark.parametrize(
@@ -335,7 +331,7 @@ class TestRun:
         stage.server.script = [errors.Refused("no", reason=reason) for _ in range(12)]
         async with stage.running() as manager:
             assert not stage.store.has_pending_key()
-            assert manager.last_error == certificates.Failure(START, reason, "no", None)
+            assert manager.last_error == keeping.Failure(START, reason, "no", None)
             await stage.passes(2900)
             times = [at for at, _ in stage.server.asked]
             gaps = [round(later - earlier) for earlier, later in itertools.pairwise(times)]
@@ -566,7 +562,7 @@ class TestRotationOff:
     ],
 )
 def test_is_the_server_up(error: errors.HandfastError, healthy: bool):
-    assert certificates.healthy_after(error) is healthy
+    assert renewal.healthy_after(error) is healthy
 
 
 async def test_a_weak_key_is_not_asked_for(tmp_path: pathlib.Path, stage: Stage):
