@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bench import aims, discovery, identities, load, measure, preload, servers, settings
+from handfast.api import signing_requests
 from handfast.bootstrap import tokens
 from handfast.pki import authority, keys, names, profiles, requests
 from handfast.runtime import tls
@@ -107,7 +108,7 @@ class Machine:
             "metadata": {"name": f"node-csr-{secrets.token_hex(16)}"},
             "spec": {
                 "request": base64.b64encode(request).decode(),
-                "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+                "signerName": signing_requests.KUBELET_CLIENT,
                 "usages": ["digital signature", "client auth"],
             },
         }

@@ -29,6 +29,9 @@ DRAWERS = frozenset({"util", "utils", "helper", "helpers", "common", "base", "ma
 # Spelt in halves, so that this file does not contain them.
 LEFT_OVER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
 
+# As a literal, or as the end of one that is put together; the text of docstrings has no quotes around it.
+SIGNER = re.compile(r"""["'](kubernetes\.io/(?:kube-apiserver-client|kubelet-serving|legacy-unknown|\{)[^"']*)["']""")
+
 # Files of tests/unit that test no module of the same name, each with its reason. One that is gone, or that has its
 # module after all, fails.
 NO_SUCH_MODULE: Mapping[str, str] = {}
@@ -86,6 +89,11 @@ def functions(content: str) -> list[str]:
 
 def left_over(content: str) -> list[str]:
     return [f"says {found[0]}" for found in LEFT_OVER.finditer(content)]
+
+
+def signer_names(content: str) -> list[str]:
+    """`api.signing_requests` spells the signers of Kubernetes; everything else names its constants."""
+    return [f"spells the signer {found[1]}" for found in SIGNER.finditer(content)]
 
 
 def names(path: pathlib.PurePath) -> list[str]:
@@ -146,6 +154,13 @@ def test_nothing_is_left_for_later():
     assert broken((path for path in python_files("src", "tests", "bench", "scripts") if path != mine), left_over) == []
 
 
+def test_each_signer_is_spelt_once():
+    at_home = SOURCE / "api" / "signing_requests.py"
+    assert broken(tuple(path for path in source() if path != at_home), signer_names) == []
+    spelt = signer_names(text(at_home))
+    assert len(spelt) == len(set(spelt)) == 4
+
+
 def test_names_say_something():
     paths = [path.relative_to(SOURCE) for path in source()]
     assert [f"{path}: {wrong}" for path in paths for wrong in names(path)] == []
@@ -183,6 +198,8 @@ def test_the_exceptions_are_needed():
         (functions, "def f():\n" + "    x = 1\n" * 51),
         (functions, "class A:\n    async def f(self):\n        '''Doc.'''\n" + "        x = 1\n" * 51),
         (left_over, "x = 1  # TO" + "DO later"),
+        (signer_names, 'x = "kubernetes.io/kubelet-serving"'),
+        (signer_names, "x = f'kubernetes.io/{word}'"),
     ],
 )
 def test_a_broken_rule_is_seen(rule, content):
@@ -198,6 +215,8 @@ def test_a_broken_rule_is_seen(rule, content):
         (functions, "def f():\n    '''" + "Doc.\n" * 9 + "'''\n" + "    x = 1\n" * 50),
         (functions, "def f():\n    '''Doc.'''\n"),
         (left_over, "todos = mastodon"),
+        (signer_names, '"""Signs for kubernetes.io/kubelet-serving."""'),
+        (signer_names, 'x = "kubernetes.io/legacy-token-last-used"'),
     ],
 )
 def test_a_kept_rule_passes(rule, content):

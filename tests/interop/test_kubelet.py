@@ -22,11 +22,12 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from handfast.api import signing_requests
 from handfast.bootstrap import kubeconfig
 from handfast.node import certificate_store
 from handfast.pki import authority, keys, names, pairs, pem, pins, profiles
-from handfast.pki import requests as signing_requests
-from handfast.rules import certificate_admission, certificate_wishes, user_names
+from handfast.pki import requests as pkcs10
+from handfast.rules import certificate_wishes, user_names
 from handfast.runtime import clock
 from tests.interop import kubelets, running, tools
 from tests.interop.kubelets import Asked, Machine
@@ -89,7 +90,7 @@ def requests_of(signing: Any, node: str) -> list[Any]:
     found = [
         item
         for item in signing.list_certificate_signing_request().items
-        if signing_requests.parse(base64.b64decode(item.spec.request)).subject == subject
+        if pkcs10.parse(base64.b64decode(item.spec.request)).subject == subject
     ]
     return sorted(found, key=lambda item: item.metadata.creation_timestamp)
 
@@ -106,7 +107,7 @@ def test_bootstrap(rotate: bool, machine: Machine, plane: running.ControlPlane, 
 
     assert str(pair.leaf.subject) == f"CN=system:node:{machine.node},O=system:nodes"
     (request,) = requests_of(signing, machine.node)
-    assert request.spec.signer_name == certificate_admission.KUBELET_CLIENT
+    assert request.spec.signer_name == signing_requests.KUBELET_CLIENT
     assert request.spec.username == f"system:bootstrap:{token[:6]}"
     assert request.spec.usages == ["digital signature", "client auth"]
     (condition,) = request.status.conditions
@@ -296,8 +297,8 @@ class TestWithARuntime:
         assert node.metadata.labels["kubernetes.io/hostname"] == machine.node
         logged_in, serving = requests_of(signing, machine.node)
         assert (logged_in.spec.signer_name, serving.spec.signer_name) == (
-            certificate_admission.KUBELET_CLIENT,
-            certificate_admission.KUBELET_SERVING,
+            signing_requests.KUBELET_CLIENT,
+            signing_requests.KUBELET_SERVING,
         )
         assert serving.spec.username == f"system:node:{machine.node}"
         pair = pairs.read((machine.pki / "kubelet-server-current.pem").read_bytes())
@@ -324,7 +325,7 @@ class TestWithARuntime:
             )
             machine.eventually(lambda: _named(core.list_node().items, machine.node), "the Node")
         assert [request.spec.signer_name for request in requests_of(signing, machine.node)] == [
-            certificate_admission.KUBELET_CLIENT
+            signing_requests.KUBELET_CLIENT
         ]
         written = machine.home / "over"
         pair = pairs.read(next((written / "var/lib/kubelet/pki").glob("kubelet-client-2*.pem")).read_bytes())

@@ -9,9 +9,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from handfast.api import bounds
+from handfast.api import bounds, signing_requests
 from handfast.pki import keys, names, requests
-from handfast.rules import signers
 from tests.world import stalls
 from tests.world.stalls import ANONYMOUS, EDIT, NODE, TOKEN, USER, Attack
 
@@ -43,7 +42,7 @@ def csr(name: str, metadata: Any = None, more: Any = None, **spec: Any) -> bytes
             "metadata": {"name": name, **(metadata or {})},
             "spec": {
                 "request": signing_request(),
-                "signerName": signers.KUBELET_CLIENT,
+                "signerName": signing_requests.KUBELET_CLIENT,
                 "usages": ["digital signature", "client auth"],
                 **spec,
             },

@@ -18,13 +18,12 @@ import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from handfast.api import kinds, objects
+from handfast.api import kinds, objects, signing_requests
 from handfast.apiserver import client_cas, identity, strategies
 from handfast.bootstrap import cluster_info, kubeconfig, tokens
 from handfast.cli import main, output
 from handfast.node import certificate_store
 from handfast.pki import certificates, keys, pem
-from handfast.rules import signers
 from handfast.runtime import tls
 from tests.scenarios import callers, certified, hooked
 from tests.unit.apiserver import hooking
@@ -216,7 +215,9 @@ async def _store(world: worlds.World, kind: kinds.Kind, name: str, data: bytes, 
             ]
         },
     }
-    document["spec"]["signerName"] = signers.KUBELET_CLIENT if number else signers.KUBE_APISERVER_CLIENT
+    document["spec"]["signerName"] = (
+        signing_requests.KUBELET_CLIENT if number else signing_requests.KUBE_APISERVER_CLIENT
+    )
     status = document["status"]
     strategies.prepare_create(kind, document, "", identity.User("joiner", (certified.JOINERS,)), world.clock.now())
     document["status"] = status

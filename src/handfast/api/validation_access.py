@@ -20,12 +20,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from handfast.api import jsonpath, objects
+from handfast.api import jsonpath, objects, signing_requests
 from handfast.api import validation_fields as fields
 from handfast.api.validation_workloads import label_selector
 
 _RBAC = "rbac.authorization.k8s.io"
-_LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 _DOMAIN_LIMIT = 253
 _SIGNER_LIMIT = 571
 _SHORTEST = 600
@@ -188,7 +187,7 @@ def signer_name(path: str, name: str) -> fields.Causes:
     if not name:
         yield fields.required(path)
         return
-    if name == _LEGACY_SIGNER:
+    if name == signing_requests.LEGACY_UNKNOWN:
         yield fields.invalid(path, name, "the legacy signerName is not allowed via this API version")
     domain, _, rest = name.partition("/")
     if name.count("/") != 1:

@@ -8,11 +8,11 @@ which `api.validation` cannot; as there, what is invalid is refused before anybo
 
 from __future__ import annotations
 
-from handfast.api import status
+from handfast.api import signing_requests, status
 from handfast.apiserver import admission
 from handfast.rules import certificate_admission, certificate_state
 
-RESOURCES = frozenset({(certificate_admission.GROUP, "certificatesigningrequests")})
+RESOURCES = frozenset({(signing_requests.GROUP, "certificatesigningrequests")})
 _UPDATE = frozenset({admission.UPDATE})
 
 

@@ -39,11 +39,10 @@ import msgspec
 import structlog
 
 from handfast import errors
-from handfast.api import handfast_kinds, jsonpath, objects
+from handfast.api import handfast_kinds, jsonpath, objects, signing_requests
 from handfast.apiserver import admission, identity, peer, replica, request, states
 from handfast.pki import bundles, certificates, chains
 from handfast.rules import (
-    certificate_admission,
     decision,
     ledger,
     ledger_entries,
@@ -58,7 +57,7 @@ METHOD: Final = "node-recovery"
 _PLUGIN: Final = "NodeRecovery"
 _NODES: Final = "core/nodes/"
 _LEASES: Final = "coordination.k8s.io/leases/"
-_REQUESTS: Final = (certificate_admission.GROUP, "certificatesigningrequests")
+_REQUESTS: Final = (signing_requests.GROUP, "certificatesigningrequests")
 _REQUEST_PREFIX: Final = "/".join((*_REQUESTS, ""))
 _LEDGER: Final = "/".join((*handfast_kinds.ISSUANCE_LOGS, ""))
 # As the names of entries are written; that of a Node has no other characters.

@@ -32,15 +32,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from handfast import errors
-from handfast.api import kinds, objects, status
+from handfast.api import kinds, objects, signing_requests, status
 from handfast.apiserver import admission, bootstrap_tokens, identity, storage
 from handfast.bootstrap import token_limits as bootstrap_limits
 from handfast.bootstrap import tokens
-from handfast.rules import certificate_admission, decision, networks, token_use
+from handfast.rules import decision, networks, token_use
 from handfast.store import protocol
 
 NAME: Final = "BootstrapTokenLimits"
-_RESOURCES: Final = frozenset({(certificate_admission.GROUP, "certificatesigningrequests")})
+_RESOURCES: Final = frozenset({(signing_requests.GROUP, "certificatesigningrequests")})
 # Only writers in other processes, and of other things on the Secret, get in between.
 _TRIES: Final = 16
 _REMEMBERED: Final = 1024

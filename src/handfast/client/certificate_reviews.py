@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import msgspec
 
 from handfast import errors
-from handfast.api import handfast_kinds, jsonpath, objects
+from handfast.api import handfast_kinds, jsonpath, objects, signing_requests
 from handfast.bootstrap import cluster_info
 from handfast.client import api
-from handfast.rules import certificate_admission, decision, kubelet_csr, node_claim, node_liveness, revocation
+from handfast.rules import decision, kubelet_csr, node_claim, node_liveness, revocation
 
 REVIEWS = api.Resource("authorization.k8s.io", "v1", "subjectaccessreviews", False)
 NODES = api.Resource("", "v1", "nodes", False)
@@ -108,7 +108,7 @@ class Permissions:
 def review(facts: kubelet_csr.Facts, word: str) -> objects.Document:
     """The question, with the requester as the server wrote it down; no name and no namespace, as Kubernetes asks it."""
     attributes = {
-        "group": certificate_admission.GROUP,
+        "group": signing_requests.GROUP,
         "version": "*",
         "resource": "certificatesigningrequests",
         "subresource": word,
@@ -131,7 +131,7 @@ def review(facts: kubelet_csr.Facts, word: str) -> objects.Document:
 async def node_addresses(client: api.Client, facts: kubelet_csr.Facts) -> tuple[str, ...] | None:
     """The addresses that the Node of a serving request reports; None where there is no such Node, or it is no matter."""
     node = facts.node_name
-    if facts.signer_name != certificate_admission.KUBELET_SERVING or objects.dns_subdomain(node) is not None:
+    if facts.signer_name != signing_requests.KUBELET_SERVING or objects.dns_subdomain(node) is not None:
         return None
     found = await client.find(NODES, node)
     if found is None:
@@ -145,7 +145,7 @@ async def reserved(client: api.Client, facts: kubelet_csr.Facts) -> frozenset[st
     The API server is at the hosts of cluster-info and at the addresses of its Service. A cluster-info that cannot be read
     is an error: it would take a reserved host for a free one.
     """
-    if facts.signer_name != certificate_admission.KUBELET_SERVING:
+    if facts.signer_name != signing_requests.KUBELET_SERVING:
         return kubelet_csr.NONE
     found: set[str] = set()
     info = await client.find(CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)

@@ -28,11 +28,10 @@ from dataclasses import dataclass, field
 import prometheus_client
 
 from handfast import errors
-from handfast.api import objects
+from handfast.api import objects, signing_requests
 from handfast.client import api, certificate_reviews
 from handfast.controllers import certificate_requests, events, loop, node_leases, revoked
 from handfast.rules import (
-    certificate_admission,
     decision,
     kubelet_csr,
     node_claim,
@@ -43,7 +42,7 @@ from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 
 NAME = "certificatesigningrequest-approving-controller"
-SIGNERS = frozenset({certificate_admission.KUBELET_CLIENT, certificate_admission.KUBELET_SERVING})
+SIGNERS = frozenset({signing_requests.KUBELET_CLIENT, signing_requests.KUBELET_SERVING})
 AUTO_APPROVED = "AutoApproved"
 NOT_RECOGNISED = "NotRecognised"
 NOT_ITS_ADDRESS = "NotAnAddressOfTheNode"

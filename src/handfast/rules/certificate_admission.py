@@ -29,20 +29,18 @@ import json
 from typing import Any
 
 from handfast import errors
-from handfast.api import jsonpath, objects
+from handfast.api import jsonpath, objects, signing_requests
 from handfast.pki import requests
 from handfast.rules import access, decision
 
 RULE = "CertificateAdmission"
 # Letters of base64; requests of nodes have under a thousand.
 _ORDINARY = 4096
-GROUP = "certificates.k8s.io"
-KUBE_APISERVER_CLIENT = "kubernetes.io/kube-apiserver-client"
-KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
-KUBELET_SERVING = "kubernetes.io/kubelet-serving"
 
 _UNCHANGED = decision.NotMine("Unchanged", "neither the certificate nor a condition changes", RULE)
-_OTHER_SIGNER = decision.NotMine("OtherSigner", f"the request is not for {KUBE_APISERVER_CLIENT}", RULE)
+_OTHER_SIGNER = decision.NotMine(
+    "OtherSigner", f"the request is not for {signing_requests.KUBE_APISERVER_CLIENT}", RULE
+)
 _SUBJECT = decision.Approve("Subject", "the subject is not one of administrators", RULE)
 
 
@@ -66,7 +64,7 @@ def signing(
 
 def subject(document: objects.Document | None) -> decision.Decision:
     """Check 2, of a new request."""
-    if jsonpath.text(document, "spec", "signerName") != KUBE_APISERVER_CLIENT:
+    if jsonpath.text(document, "spec", "signerName") != signing_requests.KUBE_APISERVER_CLIENT:
         return _OTHER_SIGNER
     try:
         organizations = parse(document).subject.organizations
@@ -75,7 +73,7 @@ def subject(document: objects.Document | None) -> decision.Decision:
     if access.MASTERS in organizations:
         return decision.Deny(
             "SystemMasters",
-            f"use of {KUBE_APISERVER_CLIENT} signer with {access.MASTERS} group is not allowed",
+            f"use of {signing_requests.KUBE_APISERVER_CLIENT} signer with {access.MASTERS} group is not allowed",
             RULE,
         )
     return _SUBJECT
@@ -114,7 +112,7 @@ def for_signer(verb: str, signer: str, user: str, groups: tuple[str, ...], ask: 
                 groups=groups,
                 verb=verb,
                 is_resource=True,
-                group=GROUP,
+                group=signing_requests.GROUP,
                 version="*",
                 plural="signers",
                 name=name,

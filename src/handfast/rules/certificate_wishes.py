@@ -32,8 +32,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handfast import errors
+from handfast.api import signing_requests
 from handfast.pki import certificates, keys, names, pem, request_names, requests, rotation, usages
-from handfast.rules import certificate_admission, user_names
+from handfast.rules import user_names
 
 # A certificate with its chain; a store of pairs takes no longer ones.
 MAX_BYTES = 256 << 10
@@ -62,7 +63,7 @@ def node_client(node: str, expiration_seconds: int | None = None) -> Wanted:
     """The certificate by which a node logs in."""
     return Wanted(
         subject=user_names.node_subject(node),
-        signer=certificate_admission.KUBELET_CLIENT,
+        signer=signing_requests.KUBELET_CLIENT,
         usages=(usages.DIGITAL_SIGNATURE, usages.CLIENT_AUTH),
         expiration_seconds=expiration_seconds,
     )
@@ -73,7 +74,7 @@ def node_serving(node: str, sans: names.Sans, expiration_seconds: int | None = N
     return Wanted(
         subject=user_names.node_subject(node),
         sans=sans,
-        signer=certificate_admission.KUBELET_SERVING,
+        signer=signing_requests.KUBELET_SERVING,
         usages=(usages.DIGITAL_SIGNATURE, usages.SERVER_AUTH),
         expiration_seconds=expiration_seconds,
     )

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from handfast.api import handfast_kinds, objects
+from handfast.api import handfast_kinds, objects, signing_requests
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules import node_liveness, rbac, signers
 from handfast.rules import rbac_default_roles as roles
@@ -82,7 +82,13 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         *_everywhere(
             roles.on(roles.CERTIFICATES, _REQUESTS, "list watch"),
             roles.on(roles.CERTIFICATES, f"{_REQUESTS}/approval", "update"),
-            roles.on(roles.CERTIFICATES, "signers", "approve", signers.KUBELET_CLIENT, signers.KUBELET_SERVING),
+            roles.on(
+                roles.CERTIFICATES,
+                "signers",
+                "approve",
+                signing_requests.KUBELET_CLIENT,
+                signing_requests.KUBELET_SERVING,
+            ),
             roles.on(roles.AUTHORIZATION, "subjectaccessreviews", "create"),
             roles.on("", "nodes", "get list"),
             _REVOCATIONS,

@@ -23,10 +23,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import objects
+from handfast.api import objects, signing_requests
 from handfast.bootstrap import tokens
 from handfast.pki import names
-from handfast.rules import certificate_admission, user_names
+from handfast.rules import user_names
 
 MAX_LINE: Final = 2 << 10
 # What each text and all names may take of a line that would be longer. The longest name of a node fits.
@@ -99,7 +99,7 @@ def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool) -> str:
     """
     if approval != AUTO_APPROVED:
         return f"{BY_HAND}: {approval}" if approval else BY_HAND
-    if signer == certificate_admission.KUBELET_SERVING:
+    if signer == signing_requests.KUBELET_SERVING:
         return SERVING
     if how == "node-recovery":
         return RECOVERY

@@ -28,8 +28,8 @@ from __future__ import annotations
 import datetime
 from typing import Any, Final
 
-from handfast.api import jsonpath, objects
-from handfast.rules import certificate_admission, kubelet_csr, node_liveness, node_recovery
+from handfast.api import jsonpath, objects, signing_requests
+from handfast.rules import kubelet_csr, node_liveness, node_recovery
 
 # The reason, and the condition on a request that waits; its type is no word of Kubernetes, whose readers pass it over.
 NODE_IS_ALIVE: Final = "NodeIsAlive"
@@ -43,7 +43,7 @@ def concerns(facts: kubelet_csr.Facts) -> bool:
     """1."""
     node = facts.node_name
     return (
-        facts.signer_name == certificate_admission.KUBELET_CLIENT
+        facts.signer_name == signing_requests.KUBELET_CLIENT
         and bool(node)
         and facts.username != facts.request.subject.common_name
         and node_recovery.node_of(facts.username, facts.groups) != node

@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from handfast import errors
-from handfast.api import jsonpath, objects
+from handfast.api import jsonpath, objects, signing_requests
 from handfast.pki import names
 from handfast.rules import access, certificate_admission, decision, ledger_entries, user_names
 
@@ -152,7 +152,7 @@ def is_of(entry: ledger_entries.Entry, node: str) -> bool:
     """Whether an entry of the ledger is a kubelet's client certificate of this node (5.)."""
     subject = user_names.node_subject(node)
     found = ledger_entries.names_of(subject, names.Sans())
-    return (entry.signer, entry.names) == (certificate_admission.KUBELET_CLIENT, found)
+    return (entry.signer, entry.names) == (signing_requests.KUBELET_CLIENT, found)
 
 
 def user(node: str) -> str:
@@ -176,7 +176,7 @@ class Authorizer:
     def decide(self, asked: access.Attributes) -> decision.Decision:
         if user_names.NODE_RECOVERY not in asked.groups:
             return _NOT_MINE
-        if not asked.is_resource or (asked.group, asked.plural) != (certificate_admission.GROUP, _REQUESTS):
+        if not asked.is_resource or (asked.group, asked.plural) != (signing_requests.GROUP, _REQUESTS):
             return _ONLY_THAT
         # 8.
         if asked.verb == "create" and asked.subresource == "nodeclient":
@@ -198,8 +198,8 @@ def judge_request(node: str, document: Any, waiting: str | None) -> decision.App
     """Whether a recovering node may make this request; `waiting` is another of its that is not done."""
     # 6.
     wanted = user_names.node_subject(node)
-    if jsonpath.text(document, "spec", "signerName") != certificate_admission.KUBELET_CLIENT:
-        return _deny("WrongSigner", f"a node that recovers may only ask {certificate_admission.KUBELET_CLIENT}")
+    if jsonpath.text(document, "spec", "signerName") != signing_requests.KUBELET_CLIENT:
+        return _deny("WrongSigner", f"a node that recovers may only ask {signing_requests.KUBELET_CLIENT}")
     try:
         request = certificate_admission.parse(document)
     except errors.Refused as refused:

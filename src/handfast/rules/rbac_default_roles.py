@@ -7,15 +7,15 @@ label; what Kubernetes itself puts in is in the roles `system:aggregate-to-…`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from handfast.api import handfast_kinds
+from handfast.api import handfast_kinds, signing_requests
 from handfast.rules import rbac
 
 APPS, BATCH, POLICY = "apps", "batch", "policy"
 AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
 AUTOSCALING, NETWORKING, DISCOVERY = "autoscaling", "networking.k8s.io", "discovery.k8s.io"
-CERTIFICATES, COORDINATION = "certificates.k8s.io", "coordination.k8s.io"
+CERTIFICATES, COORDINATION = signing_requests.GROUP, "coordination.k8s.io"
 EVENTS, STORAGE, NODE = "events.k8s.io", "storage.k8s.io", "node.k8s.io"
 HANDFAST = handfast_kinds.GROUP
 _LOGS = handfast_kinds.ISSUANCE_LOG.plural
@@ -136,11 +136,12 @@ _CONTROLLERS = (
 )
 
 
-def _approver(signer: str) -> tuple[rbac.PolicyRule, ...]:
-    return (on(CERTIFICATES, "signers", "approve", f"kubernetes.io/{signer}"),)
+def _approvers() -> Iterator[tuple[str, tuple[rbac.PolicyRule, ...]]]:
+    """For each signer, the role of those who may approve requests to it."""
+    for signer in signing_requests.SIGNERS:
+        word = signer.partition("/")[2]
+        yield f"system:{CERTIFICATES}:{word}-approver", (on(CERTIFICATES, "signers", "approve", signer),)
 
-
-_SIGNERS = ("kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown")
 
 CLUSTER_ROLES: Mapping[str, tuple[rbac.PolicyRule, ...]] = {
     "cluster-admin": rbac.FULL,
@@ -160,7 +161,7 @@ CLUSTER_ROLES: Mapping[str, tuple[rbac.PolicyRule, ...]] = {
     "system:certificates.k8s.io:certificatesigningrequests:selfnodeserver": _SELF_NODE_SERVER,
     # The name that older guides bind bootstrap tokens to.
     "system:csr-approver:approve-node-client-csr": _NODE_CLIENT,
-    **{f"system:certificates.k8s.io:{signer}-approver": _approver(signer) for signer in _SIGNERS},
+    **dict(_approvers()),
     # Whether a node that recovers gets its certificate without anybody being asked.
     "handfast:node-recovery": _NODE_CLIENT,
     "system:discovery": (paths("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_HEALTH, *_VERSION),),

@@ -41,13 +41,9 @@ import datetime
 from collections.abc import Callable, Mapping
 
 from handfast import errors
+from handfast.api import signing_requests
 from handfast.pki import names, profiles, usages
-from handfast.rules import certificate_admission, decision, kubelet_csr
-
-KUBE_APISERVER_CLIENT = certificate_admission.KUBE_APISERVER_CLIENT
-KUBELET_CLIENT = certificate_admission.KUBELET_CLIENT
-KUBELET_SERVING = certificate_admission.KUBELET_SERVING
-LEGACY_UNKNOWN = "kubernetes.io/legacy-unknown"
+from handfast.rules import decision, kubelet_csr
 
 RULE = "Signers"
 FAILURE = "SignerValidationFailure"
@@ -131,7 +127,7 @@ def _client_usages(facts: Facts) -> str | None:
 def _writable_usages(facts: Facts) -> str | None:
     # What X.509 or this program cannot write must fail here: a signer that trips over it later would try for ever.
     try:
-        usages.key_usage(profiles.for_usages("legacy-unknown", facts.usages, profiles.YEAR).usages)
+        usages.key_usage(profiles.for_usages(facts.signer_name, facts.usages, profiles.YEAR).usages)
     except errors.Refused as refused:
         return refused.message
     return None
@@ -141,9 +137,26 @@ _DNS, _EMAIL = _without("dns", "DNS"), _without("email", "Email")
 _IP, _URI = _without("ip", "IP"), _without("uri", "URI")
 
 _SIGNERS: Mapping[str, tuple[Row, ...]] = {
-    KUBELET_CLIENT: (_nodes, _node, _plain, _DNS, _EMAIL, _IP, _URI, _exactly(kubelet_csr.CLIENT_USAGES)),
-    KUBELET_SERVING: (_nodes, _node, _plain, _dns_or_ip, _EMAIL, _URI, _exactly(kubelet_csr.SERVING_USAGES)),
-    KUBE_APISERVER_CLIENT: (_client_usages,),
-    LEGACY_UNKNOWN: (_writable_usages,),
+    signing_requests.KUBELET_CLIENT: (
+        _nodes,
+        _node,
+        _plain,
+        _DNS,
+        _EMAIL,
+        _IP,
+        _URI,
+        _exactly(kubelet_csr.CLIENT_USAGES),
+    ),
+    signing_requests.KUBELET_SERVING: (
+        _nodes,
+        _node,
+        _plain,
+        _dns_or_ip,
+        _EMAIL,
+        _URI,
+        _exactly(kubelet_csr.SERVING_USAGES),
+    ),
+    signing_requests.KUBE_APISERVER_CLIENT: (_client_usages,),
+    signing_requests.LEGACY_UNKNOWN: (_writable_usages,),
 }
 SIGNERS = frozenset(_SIGNERS)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from handfast.api import kinds, objects
+from handfast.api import kinds, objects, signing_requests
 from handfast.apiserver import (
     admission,
     authn,
@@ -27,7 +27,7 @@ from handfast.apiserver import (
     states,
 )
 from handfast.pki import bundles, certificates, keys, names, requests
-from handfast.rules import certificate_admission, decision, ledger, ledger_entries
+from handfast.rules import decision, ledger, ledger_entries
 from handfast.rules import node_recovery as rules
 from handfast.store import protocol
 from tests.unit.apiserver.test_authn import subject
@@ -342,7 +342,7 @@ def csr(node: str = "a") -> dict[str, Any]:
     body = requests.build(
         names.Subject(common_name=f"system:node:{node}", organizations=("system:nodes",)), names.Sans(), keys.generate()
     )
-    spec = {"request": base64.b64encode(body).decode(), "signerName": certificate_admission.KUBELET_CLIENT}
+    spec = {"request": base64.b64encode(body).decode(), "signerName": signing_requests.KUBELET_CLIENT}
     return {"metadata": {"name": "new"}, "spec": spec}
 
 

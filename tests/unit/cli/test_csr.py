@@ -14,10 +14,9 @@ import structlog
 import yaml
 
 from handfast import errors
-from handfast.api import objects, status
+from handfast.api import objects, signing_requests, status
 from handfast.cli import connecting, main, output
 from handfast.pki import names
-from handfast.rules import signers
 from tests.unit.controllers.csr_world import PLURAL, SERVING, World
 from tests.unit.rules.csr_cases import HOUR, NOW, certificate
 
@@ -122,7 +121,7 @@ def test_listed(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
     head, line = capsys.readouterr().out.splitlines()
     assert head.split() == ["NAME", "AGE", "SIGNERNAME", "REQUESTOR", "REQUESTEDDURATION", "CONDITION"]
     words = line.split()
-    assert (words[0], words[2:]) == ("a", [signers.KUBELET_CLIENT, "joiner", "60m", "Approved"])
+    assert (words[0], words[2:]) == ("a", [signing_requests.KUBELET_CLIENT, "joiner", "60m", "Approved"])
     for form, load in (("json", json.loads), ("yaml", yaml.safe_load)):
         assert run("list", "-o", form) == 0
         found = load(capsys.readouterr().out)
@@ -139,7 +138,12 @@ EXPLAINED = [
     pytest.param({}, ("Denied",), [], "Denied", "a denial is final", id="denied"),
     pytest.param({"request": "junk"}, (), [], "Pending", "that can be read", id="unreadable"),
     pytest.param(
-        {"signerName": signers.KUBELET_SERVING, "usages": list(SERVING)}, (), [], "Pending", "DNS name", id="serving"
+        {"signerName": signing_requests.KUBELET_SERVING, "usages": list(SERVING)},
+        (),
+        [],
+        "Pending",
+        "DNS name",
+        id="serving",
     ),
 ]
 
@@ -190,7 +194,9 @@ def test_what_is_another_nodes_is_explained(reached: Reached, capsys: pytest.Cap
         reached.client.put("nodes", name, status={"addresses": [{"address": "192.0.2.7"}]})
     reached.client.allowed = {"selfnodeserver"}
     sans = names.make_sans(ip=["192.0.2.7"])
-    reached.add("x", signerName=signers.KUBELET_SERVING, usages=list(SERVING), username="system:node:n1", sans=sans)
+    reached.add(
+        "x", signerName=signing_requests.KUBELET_SERVING, usages=list(SERVING), username="system:node:n1", sans=sans
+    )
     assert run("explain", "x", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["check"] for row in found["checks"] if not row["ok"]] == ["reserved names"]

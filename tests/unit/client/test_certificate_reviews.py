@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from handfast import errors
+from handfast.api import signing_requests
 from handfast.bootstrap import cluster_info
 from handfast.client import certificate_reviews
 from handfast.pki import names
-from handfast.rules import decision, kubelet_csr, signers
+from handfast.rules import decision, kubelet_csr
 from tests.unit.controllers.csr_world import SERVING, World
 from tests.unit.rules.csr_cases import ROOT
 
@@ -48,7 +49,11 @@ async def test_addresses_are_asked_for_serving_only() -> None:
     world = World()
     addresses = [{"type": "InternalIP", "address": "192.0.2.7"}, {"type": "Hostname"}]
     world.client.put("nodes", "n1", status={"addresses": addresses})
-    serving = {"signerName": signers.KUBELET_SERVING, "usages": list(SERVING), "sans": names.make_sans(dns=["a.b"])}
+    serving = {
+        "signerName": signing_requests.KUBELET_SERVING,
+        "usages": list(SERVING),
+        "sans": names.make_sans(dns=["a.b"]),
+    }
     ask = certificate_reviews.node_addresses
     assert await ask(world.client, facts(**serving)) == ("192.0.2.7", "")
     assert await ask(world.client, facts(**serving, common_name="system:node:n2")) is None
@@ -65,7 +70,11 @@ INFO = cluster_info.build(
 
 async def test_what_is_reserved() -> None:
     world = World()
-    serving = {"signerName": signers.KUBELET_SERVING, "usages": list(SERVING), "sans": names.make_sans(dns=["a.b"])}
+    serving = {
+        "signerName": signing_requests.KUBELET_SERVING,
+        "usages": list(SERVING),
+        "sans": names.make_sans(dns=["a.b"]),
+    }
     ask = certificate_reviews.reserved
     assert await ask(world.client, facts(**serving)) == {""}
     world.client.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": INFO})
@@ -95,7 +104,11 @@ async def test_nothing_is_read_for_client_certificates() -> None:
 async def test_a_cluster_info_that_cannot_be_read_reserves_everything() -> None:
     world = World()
     world.client.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": "junk"})
-    serving = {"signerName": signers.KUBELET_SERVING, "usages": list(SERVING), "sans": names.make_sans(dns=["a.b"])}
+    serving = {
+        "signerName": signing_requests.KUBELET_SERVING,
+        "usages": list(SERVING),
+        "sans": names.make_sans(dns=["a.b"]),
+    }
     with pytest.raises(errors.Refused):
         await certificate_reviews.reserved(world.client, facts(**serving))
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from handfast.api import signing_requests
 from handfast.controllers import certificate_requests
 from handfast.pki import keys, names, requests
-from handfast.rules import signers
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock
 
@@ -78,7 +78,7 @@ class World:
             status["certificate"] = certificate
         made = {
             "request": _request(common_name, tuple(organizations), sans or names.Sans()),
-            "signerName": signers.KUBELET_CLIENT,
+            "signerName": signing_requests.KUBELET_CLIENT,
             "usages": list(CLIENT),
             "username": "joiner",
             "groups": ["joiners"],

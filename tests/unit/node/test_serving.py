@@ -16,10 +16,10 @@ import structlog
 from prometheus_client import core
 
 from handfast import errors
+from handfast.api import signing_requests
 from handfast.node import endpoint, serving
 from handfast.pki import certificates as x509
 from handfast.pki import keys, names, pairs, pem, profiles
-from handfast.rules import certificate_admission
 from handfast.runtime import files, tls
 from handfast.telemetry import health
 from tests.world.clock import MovableClock
@@ -43,7 +43,7 @@ class TestNames:
     def test_what_is_asked_for(self):
         found = serving.wanted("n", "host", ("192.0.2.1",))
         assert found is not None
-        assert found.signer == certificate_admission.KUBELET_SERVING
+        assert found.signer == signing_requests.KUBELET_SERVING
         assert str(found.subject) == "CN=system:node:n,O=system:nodes"
         assert found.sans == names.Sans(dns=("host",), ip=(ipaddress.ip_address("192.0.2.1"),))
 
