@@ -96,6 +96,11 @@ def signer_names(content: str) -> list[str]:
     return [f"spells the signer {found[1]}" for found in SIGNER.finditer(content)]
 
 
+def resources_by_hand(content: str) -> list[str]:
+    """Built-in resources are rows of the table of kinds, by their names in `api.resources`."""
+    return [f"spells a resource: {found[0]}" for found in re.finditer(r'\bResource\("[^)]*\)', content)]
+
+
 def names(path: pathlib.PurePath) -> list[str]:
     """Modules are nouns for what they hold; a drawer says nothing."""
     words = {word for part in (path.stem, *path.parent.parts) for word in part.strip("_").split("_")}
@@ -161,6 +166,10 @@ def test_each_signer_is_spelt_once():
     assert len(spelt) == len(set(spelt)) == 4
 
 
+def test_resources_come_from_the_table_of_kinds():
+    assert broken(source(), resources_by_hand) == []
+
+
 def test_names_say_something():
     paths = [path.relative_to(SOURCE) for path in source()]
     assert [f"{path}: {wrong}" for path in paths for wrong in names(path)] == []
@@ -200,6 +209,7 @@ def test_the_exceptions_are_needed():
         (left_over, "x = 1  # TO" + "DO later"),
         (signer_names, 'x = "kubernetes.io/kubelet-serving"'),
         (signer_names, "x = f'kubernetes.io/{word}'"),
+        (resources_by_hand, 'NODES = api.Resource("", "v1", "nodes", False)'),
     ],
 )
 def test_a_broken_rule_is_seen(rule, content):
@@ -217,6 +227,7 @@ def test_a_broken_rule_is_seen(rule, content):
         (left_over, "todos = mastodon"),
         (signer_names, '"""Signs for kubernetes.io/kubelet-serving."""'),
         (signer_names, 'x = "kubernetes.io/legacy-token-last-used"'),
+        (resources_by_hand, "resource = Resource(group, version, plural, namespaced)"),
     ],
 )
 def test_a_kept_rule_passes(rule, content):

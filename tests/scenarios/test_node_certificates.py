@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from handfast import errors
+from handfast.api import resources
 from handfast.bootstrap import kubeconfig
-from handfast.client import certificates
 from handfast.node import bootstrap
 from handfast.node import certificates as managers
 from handfast.pki import keys, pairs
@@ -161,7 +161,7 @@ class Node:
         assert self.manager.last_error is None
         assert not self.identity.store.has_pending_key()
         answer = await self.identity.client.get(
-            certificates.REQUESTS, certificate_wishes.name_of(self.key, self.wanted)
+            resources.SIGNING_REQUESTS, certificate_wishes.name_of(self.key, self.wanted)
         )
         assert answer["spec"]["username"] in {"system:node:n1", "system:bootstrap:abcdef"}
 
@@ -413,7 +413,7 @@ async def test_nobody_answers_and_the_next_start_goes_on(node: Node) -> None:
     await node.stop()
     again = asyncio.create_task(node.boot().hold())
     await node.pass_until(lambda: node.manager.last_error is None)
-    await certifying.issue(node.certifier, await node.certifier.client.get(certificates.REQUESTS, name))
+    await certifying.issue(node.certifier, await node.certifier.client.get(resources.SIGNING_REQUESTS, name))
     await node.pass_until(again.done)
     await again
     assert node.certifier.requests == [name]
@@ -425,14 +425,14 @@ async def deny(certifier: certifying.Certifier, document: dict[str, Any]) -> Non
 
 
 async def delete(certifier: certifying.Certifier, document: dict[str, Any]) -> None:
-    await certifier.client.delete(certificates.REQUESTS, document["metadata"]["name"])
+    await certifier.client.delete(resources.SIGNING_REQUESTS, document["metadata"]["name"])
 
 
 async def fail(certifier: certifying.Certifier, document: dict[str, Any]) -> None:
     approved = await certifier.decide(document, "Approved", "Yes")
     condition = {"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": "no"}
     approved["status"]["conditions"].append(condition)
-    await certifier.client.update_status(certificates.REQUESTS, approved)
+    await certifier.client.update_status(resources.SIGNING_REQUESTS, approved)
 
 
 async def other_key(certifier: certifying.Certifier, document: dict[str, Any]) -> None:

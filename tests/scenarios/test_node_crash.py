@@ -24,8 +24,9 @@ from typing import Any
 
 import pytest
 
+from handfast.api import resources
 from handfast.bootstrap import kubeconfig
-from handfast.client import api, certificates, connection
+from handfast.client import api, connection
 from handfast.node import certificate_store
 from handfast.pki import keys, pairs, requests
 from handfast.rules import user_names
@@ -73,7 +74,7 @@ class Stage:
 
     async def requests_of(self, order: killing.Order) -> list[requests.Request]:
         """The key of every request filed for this node."""
-        for item in await self.certifier.client.list(certificates.REQUESTS):
+        for item in await self.certifier.client.list(resources.SIGNING_REQUESTS):
             name = item["metadata"]["name"]
             if name not in self._parsed:
                 self._parsed[name] = requests.parse(base64.b64decode(item["spec"]["request"]))
@@ -109,7 +110,7 @@ class RealStage(Stage):
         return dataclasses.replace(order, kill_at=number)
 
     def _filed(self, order: killing.Order) -> list[tuple[str, requests.Request]]:
-        found = self._plane.call("GET", api.path(certificates.REQUESTS))[1]["items"]
+        found = self._plane.call("GET", api.path(resources.SIGNING_REQUESTS))[1]["items"]
         parsed = [
             (item["metadata"]["name"], requests.parse(base64.b64decode(item["spec"]["request"]))) for item in found
         ]
@@ -121,7 +122,7 @@ class RealStage(Stage):
 
     def decided_by(self, order: killing.Order) -> set[str]:
         """Why its requests were approved, in the approver's words."""
-        found = self._plane.call("GET", api.path(certificates.REQUESTS))[1]["items"]
+        found = self._plane.call("GET", api.path(resources.SIGNING_REQUESTS))[1]["items"]
         mine = {name for name, _ in self._filed(order)}
         conditions = [row for item in found if item["metadata"]["name"] in mine for row in item["status"]["conditions"]]
         return {f"{row['type']}: {row['reason']}" for row in conditions}

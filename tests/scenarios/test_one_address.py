@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 from handfast import errors
+from handfast.api import resources
 from handfast.apiserver import limits
 from handfast.assembly import node as nodes
 from handfast.bootstrap import cluster_info, discovery, endpoints, tokens
 from handfast.cli import join
-from handfast.client import certificates
 from handfast.client import discovery as searching
 from handfast.node import bootstrap
 from handfast.pki import pem, pins
@@ -80,7 +80,7 @@ async def issue(certifier: certifying.Certifier, document: dict[str, Any]) -> No
     """As often as it takes: the server is busy, and this signer shares a processor with all the machines."""
     for _ in range(20):
         with contextlib.suppress(errors.Refused, errors.Unavailable):
-            current = await certifier.client.get(certificates.REQUESTS, document["metadata"]["name"])
+            current = await certifier.client.get(resources.SIGNING_REQUESTS, document["metadata"]["name"])
             await certifying.issue(certifier, current)
             return
         await asyncio.sleep(1)

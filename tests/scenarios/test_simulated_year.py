@@ -35,8 +35,8 @@ import pytest
 import structlog
 
 from handfast import errors
+from handfast.api import resources
 from handfast.client import api, keeping
-from handfast.client import certificates as requests
 from handfast.node import certificate_store, certificates
 from handfast.pki import authority, keys, names, pairs, profiles, rotation
 from handfast.pki import requests as signing_requests
@@ -259,7 +259,7 @@ class ControlPlane:
         self.issued: list[float] = []
 
     async def create(self, resource: api.Addressable, document: Mapping[str, Any]) -> dict[str, Any]:
-        assert resource is requests.REQUESTS
+        assert resource is resources.SIGNING_REQUESTS
         if self._outages.at(self._clock.monotonic()):
             raise errors.Unavailable("connect: connection refused", reason="ConnectionFailed")
         wish = signing_requests.parse(base64.b64decode(document["spec"]["request"]))

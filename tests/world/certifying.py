@@ -14,8 +14,8 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from handfast.api import signing_requests, status
-from handfast.client import api, certificates
+from handfast.api import resources, signing_requests, status
+from handfast.client import api
 from handfast.pki import authority, keys, names, pem, profiles, requests
 from handfast.rules import user_names
 from tests.scenarios import controlled
@@ -56,16 +56,16 @@ class Certifier:
         """Approve or deny."""
         condition = {"type": kind, "status": "True", "reason": reason, "message": message}
         changed = {**document, "status": {"conditions": [condition]}}
-        return await self.client.update(certificates.REQUESTS, changed, subresource="approval")
+        return await self.client.update(resources.SIGNING_REQUESTS, changed, subresource="approval")
 
     async def hand_out(self, document: dict[str, Any], certificate: bytes) -> None:
         status_ = {**document.get("status", {}), "certificate": base64.b64encode(certificate).decode()}
-        await self.client.update_status(certificates.REQUESTS, {**document, "status": status_})
+        await self.client.update_status(resources.SIGNING_REQUESTS, {**document, "status": status_})
 
     async def run(self) -> None:
         """Answer each request once, as it comes."""
         params = {"watch": "true"}
-        path = api.path(certificates.REQUESTS)
+        path = api.path(resources.SIGNING_REQUESTS)
         async with self.client.transport.stream(path, params=params, accept=api.JSON, idle_seconds=600) as body:
             rest = b""
             while chunk := await body.readany():

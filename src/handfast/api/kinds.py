@@ -286,6 +286,14 @@ def builtin() -> tuple[Kind, ...]:
     return tuple(rows)
 
 
+def row(plural: str, group: str = "") -> Kind:
+    """The built-in row of a resource; asking for one that is not there is the caller's mistake."""
+    for each in builtin():
+        if each.resource == (group, plural):
+            return each
+    raise errors.Misuse(f'no row of the table has the resource "{plural}" of the group "{group}"')
+
+
 def _place(row: Kind) -> tuple[str, str, str]:
     return (row.group, row.version, row.plural)
 

@@ -38,7 +38,7 @@ from typing import Any, Final
 import structlog
 
 from handfast import errors
-from handfast.api import defaults, jsonpath, kinds, objects, status
+from handfast.api import defaults, jsonpath, objects, resources, status
 from handfast.apiserver import identity, states, storage, strategies
 from handfast.pki import bundles, certificates, pem
 from handfast.rules import access
@@ -120,7 +120,7 @@ class ClientCAs:
         self._initial = initial
         self._trust = trust
         self._admit = admit
-        self._kind = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
+        self._kind = resources.CONFIG_MAPS
         self._ever = initial
         # Fingerprints of what was left out of the history.
         self._told: set[str] = set()

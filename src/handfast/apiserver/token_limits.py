@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from handfast import errors
-from handfast.api import kinds, objects, signing_requests, status
+from handfast.api import objects, resources, signing_requests, status
 from handfast.apiserver import admission, bootstrap_tokens, identity, storage
 from handfast.bootstrap import token_limits as bootstrap_limits
 from handfast.bootstrap import tokens
@@ -93,7 +93,6 @@ class TokenLimits:
 
     def __init__(self, store: storage.Storage) -> None:
         self._storage = store
-        self._secrets = next(row for row in kinds.builtin() if row.resource == ("", "secrets"))
         # For each token that is being used now. Conflicts decide between servers; between requests they would only
         # cost attempts.
         self._lines: weakref.WeakValueDictionary[str, _Line] = weakref.WeakValueDictionary()
@@ -143,7 +142,7 @@ class TokenLimits:
 
     async def _tried(self, batch: Sequence[_Waiting], name: str) -> bool:
         """Judge by the Secret as it is, and write the uses; false: somebody else has changed it since."""
-        found = await self._storage.find(self._secrets, tokens.NAMESPACE, name)
+        found = await self._storage.find(resources.SECRETS, tokens.NAMESPACE, name)
         if found is None:
             _judged(batch, None, None)
         else:
@@ -152,7 +151,9 @@ class TokenLimits:
             after = _judged(batch, secret, known)
             if known is not None and after is not None and after is not known.record:
                 try:
-                    stored = await self._storage.replace(self._secrets, bootstrap_limits.written(secret, after), found)
+                    stored = await self._storage.replace(
+                        resources.SECRETS, bootstrap_limits.written(secret, after), found
+                    )
                 except protocol.Mismatch:
                     return False
                 # Only the uses have changed.

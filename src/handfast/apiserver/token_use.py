@@ -11,7 +11,7 @@ import asyncio
 import structlog
 
 from handfast import errors
-from handfast.api import kinds
+from handfast.api import resources
 from handfast.apiserver import storage
 from handfast.rules import service_account_tokens as rules
 from handfast.runtime import clock as clock_module
@@ -26,7 +26,7 @@ class TokenUse:
     def __init__(self, store: storage.Storage, clock: clock_module.Clock) -> None:
         self._storage = store
         self._clock = clock
-        self._kind = next(row for row in kinds.builtin() if row.resource == ("", "secrets"))
+        self._kind = resources.SECRETS
         # In the order of their first use; a dict, because many requests come with the same token.
         self._waiting: dict[tuple[str, str], None] = {}
         self._some = asyncio.Event()

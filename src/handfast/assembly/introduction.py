@@ -19,13 +19,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from handfast import errors
-from handfast.api import status
+from handfast.api import resources, status
 from handfast.bootstrap import cluster_info, endpoints, first_objects, token_views, tokens
 from handfast.client import api
 from handfast.client import tokens as over_api
 
-_CONFIG_MAPS: Final = over_api.CONFIG_MAPS
-_NAMESPACES: Final = api.Resource("", "v1", "namespaces", namespaced=False)
 _SYSTEM: Final = "kube-system"
 CREATED: Final = "created"
 KEPT: Final = "kept"
@@ -63,12 +61,12 @@ class Outcome:
 
 async def ensure(client: api.Client, wanted: Wanted, now: datetime.datetime) -> Outcome:
     """Apply what is missing (1 to 3)."""
-    new = await client.find(_CONFIG_MAPS, first_objects.KUBEADM_CONFIG, namespace=_SYSTEM) is None
+    new = await client.find(resources.CONFIG_MAPS, first_objects.KUBEADM_CONFIG, namespace=_SYSTEM) is None
     made = Outcome(new=new, servers=wanted.servers, pins=over_api.ca_pins(wanted.ca))
     # 2.
     if wanted.first_start_only and not new:
         return made
-    system = await client.get(_NAMESPACES, _SYSTEM)
+    system = await client.get(resources.NAMESPACES, _SYSTEM)
     info = cluster_info.ClusterInfo(wanted.servers, wanted.ca, system["metadata"]["uid"])
     version = (await over_api.version(client)).partition("+")[0]
     where = str(endpoints.of_server(wanted.servers[0]))

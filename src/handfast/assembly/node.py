@@ -18,13 +18,13 @@ from typing import TypeVar
 import structlog
 
 from handfast import errors
-from handfast.api import jsonpath, objects, status
+from handfast.api import jsonpath, objects, resources, status
 from handfast.assembly import endpoints, node_config
 from handfast.client import api
 from handfast.client import certificates as requests
 from handfast.client import connection as connections
 from handfast.client import transport as transports
-from handfast.node import agent, bootstrap, certificate_store, machine, registration
+from handfast.node import agent, bootstrap, certificate_store, machine
 from handfast.pki import bundles, certificates, chains, pairs, pem, pins
 from handfast.rules import certificate_wishes, networks, node_claim
 from handfast.runtime import backoff, files
@@ -181,7 +181,7 @@ async def _accepted(
 ) -> bool:
     """One request with the certificate: whether there is a Node of this name, which it may ask about no other."""
     try:
-        return await _patiently(lambda: identity.client.find(registration.NODES, where.node), clock, end) is not None
+        return await _patiently(lambda: identity.client.find(resources.NODES, where.node), clock, end) is not None
     except status.StatusError as error:
         if error.reason not in {"Unauthorized", "Forbidden"}:
             raise

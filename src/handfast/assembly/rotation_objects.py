@@ -27,7 +27,7 @@ from urllib import parse as urls
 import msgspec
 
 from handfast import errors
-from handfast.api import handfast_kinds, jsonpath, status
+from handfast.api import handfast_kinds, jsonpath, resources, status
 from handfast.apiserver import client_cas, openid
 from handfast.bootstrap import cluster_info
 from handfast.client import api
@@ -37,8 +37,6 @@ from handfast.pki import bundles, jwt, keys
 from handfast.rules import ledger, ledger_entries, node_liveness
 from handfast.runtime import tls
 
-_CONFIG_MAPS: Final = api.Resource("", "v1", "configmaps", namespaced=True)
-_LEASES: Final = api.Resource("coordination.k8s.io", "v1", "leases", namespaced=True)
 _LEASE_NAMESPACE: Final = "kube-node-lease"
 _ROOT_CA: Final = "kube-root-ca.crt"
 _ROOT_CA_KEY: Final = "ca.crt"
@@ -65,14 +63,14 @@ async def distrust_client_ca(client: api.Client, leaving: Sequence[str]) -> bool
 
 async def _change(client: api.Client, change: Any) -> bool:
     for attempt in range(_TRIES):
-        found = await client.get(_CONFIG_MAPS, client_cas.NAME, namespace=client_cas.NAMESPACE)
+        found = await client.get(resources.CONFIG_MAPS, client_cas.NAME, namespace=client_cas.NAMESPACE)
         bundle = client_cas.read(found)
         wanted: bundles.TrustBundle = change(bundle)
         if wanted == bundle:
             return False
         found["data"] = {**found["data"], client_cas.KEY: wanted.to_pem().decode()}
         try:
-            await client.update(_CONFIG_MAPS, found)
+            await client.update(resources.CONFIG_MAPS, found)
         except status.StatusError as error:
             if error.reason != "Conflict" or attempt == _TRIES - 1:
                 raise
@@ -88,7 +86,7 @@ async def untold(client: api.Client, *, wanted: str = "", unwanted: Sequence[str
     """The ConfigMaps that do not tell of the CA `wanted`, or still do of `unwanted` (2.); by namespace/name."""
     lacking = []
     if unwanted:
-        found = await client.get(_CONFIG_MAPS, client_cas.NAME, namespace=client_cas.NAMESPACE)
+        found = await client.get(resources.CONFIG_MAPS, client_cas.NAME, namespace=client_cas.NAMESPACE)
         if client_cas.read(found).of_key(*unwanted):
             lacking.append(f"{client_cas.NAMESPACE}/{client_cas.NAME}")
     for found in await _root_cas(client):
@@ -107,7 +105,7 @@ async def tell(client: api.Client, text: bytes) -> int:
     for found in await _root_cas(client):
         if jsonpath.at(found, "data", _ROOT_CA_KEY) != text.decode():
             found["data"] = {_ROOT_CA_KEY: text.decode()}
-            await client.update(_CONFIG_MAPS, found)
+            await client.update(resources.CONFIG_MAPS, found)
             changed += 1
     info = await _cluster_info(client)
     if info is not None and info[1].ca is not None and info[1].ca != text:
@@ -115,17 +113,17 @@ async def tell(client: api.Client, text: bytes) -> int:
         # Signatures are made anew by whoever makes them; until then they do not verify, and nobody is misled.
         written = cluster_info.build(cluster_info.ClusterInfo(told.servers, text, told.id))
         found["data"] = {**found["data"], cluster_info.KUBECONFIG_KEY: written}
-        await client.update(_CONFIG_MAPS, found)
+        await client.update(resources.CONFIG_MAPS, found)
         changed += 1
     return changed
 
 
 async def _root_cas(client: api.Client) -> Sequence[dict[str, Any]]:
-    return await client.list(_CONFIG_MAPS, api.Scope(field_selector=f"metadata.name={_ROOT_CA}"))
+    return await client.list(resources.CONFIG_MAPS, api.Scope(field_selector=f"metadata.name={_ROOT_CA}"))
 
 
 async def _cluster_info(client: api.Client) -> tuple[dict[str, Any], cluster_info.ClusterInfo] | None:
-    found = await client.find(_CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+    found = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
     text = None if found is None else jsonpath.at(found, "data", cluster_info.KUBECONFIG_KEY)
     if found is None or not isinstance(text, str):
         return None
@@ -187,7 +185,7 @@ async def entries(client: api.Client) -> list[ledger_entries.Entry] | None:
 
 async def running_nodes(client: api.Client, now: dt.datetime) -> frozenset[str]:
     """The nodes that renew their Lease (4.)."""
-    found = await client.list(_LEASES, api.Scope(namespace=_LEASE_NAMESPACE))
+    found = await client.list(resources.LEASES, api.Scope(namespace=_LEASE_NAMESPACE))
     return frozenset(str(lease["metadata"]["name"]) for lease in found if node_liveness.is_fresh(lease, now))
 
 
@@ -196,7 +194,7 @@ async def old_tokens(client: api.Client, staying: keys.PublicKey) -> list[str]:
     key_set = jwt.KeySet([staying])
     found = []
     scope = api.Scope(field_selector=f"type={legacy.TYPE}")
-    for secret in await client.list(legacy.SECRETS, scope):
+    for secret in await client.list(resources.SECRETS, scope):
         packed = jsonpath.at(secret, "data", "token")
         if not packed:
             continue

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
 
-    from handfast.api import objects
+    from handfast.api import kinds, objects
     from handfast.client import api
     from handfast.pki import certificates
     from handfast.rules import kubelet_csr, request_explanation
@@ -75,10 +75,10 @@ async def _list(kubeconfig: str) -> list[objects.Document]:
     return [{**head, **each} for each in found]
 
 
-def _resource() -> api.Resource:
-    from handfast.client import certificates
+def _resource() -> kinds.Kind:
+    from handfast.api import resources
 
-    return certificates.REQUESTS
+    return resources.SIGNING_REQUESTS
 
 
 @command.command(short_help="Approve certificate requests.")
@@ -305,14 +305,13 @@ async def _further(client: api.Client, facts: kubelet_csr.Facts, now: datetime.d
 
 async def _told(client: api.Client, document: objects.Document) -> list[tuple[str, str, str]]:
     """The Events about a request, oldest first: when each was last so, its reason and its message."""
-    from handfast.api import jsonpath
+    from handfast.api import jsonpath, resources
     from handfast.client import api as over_api
-    from handfast.controllers import events
 
     # Where those about objects without a namespace lie.
     about = over_api.Scope(namespace="default", field_selector=f"involvedObject.uid={document['metadata']['uid']}")
     try:
-        found = await client.list(events.EVENTS, about)
+        found = await client.list(resources.EVENTS, about)
     except (errors.Refused, errors.Unavailable) as error:
         output.note(f"the Events about it were not read: {error.message}")
         return []

@@ -15,10 +15,10 @@ import pathlib
 from typing import Any
 
 from handfast import errors
-from handfast.api import objects, status
+from handfast.api import objects, resources, status
 from handfast.bootstrap import diagnosis
 from handfast.client import anonymous, api, connection, transport
-from handfast.node import certificate_store, registration, report
+from handfast.node import certificate_store, report
 from handfast.pki import pairs
 from handfast.rules import user_names
 from handfast.runtime import clock, files
@@ -110,7 +110,7 @@ async def _refused(kubeconfig: pathlib.Path, pair: pairs.Pair) -> str | None:
     )
     link = transport.Transport(found, clock=clock.SystemClock())
     try:
-        await api.Client(link).find(registration.NODES, _name(pair) or "")
+        await api.Client(link).find(resources.NODES, _name(pair) or "")
     except status.StatusError as error:
         if error.code not in {401, 403} or isinstance(error, transport.UnexpectedAnswer):
             return None

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import handfast_kinds, jsonpath, objects, status
+from handfast.api import handfast_kinds, jsonpath, objects, resources, status
 from handfast.client import api
 from handfast.rules import user_names
 
 KIND: Final = handfast_kinds.REVOCATION
-NODES: Final = api.Resource("", "v1", "nodes", namespaced=False)
 _PREFIX: Final = "node-"
 _MAX_NAME: Final = 253
 _TRIES: Final = 5
@@ -138,7 +137,7 @@ async def _others(client: api.Client, name: str, node: str) -> list[str]:
 
 async def _is_known(client: api.Client, node: str) -> bool | None:
     try:
-        return await client.find(NODES, node, metadata=True) is not None
+        return await client.find(resources.NODES, node, metadata=True) is not None
     except status.StatusError as error:
         # Who may revoke need not be allowed to read nodes.
         if error.reason == "Forbidden":

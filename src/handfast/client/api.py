@@ -52,7 +52,7 @@ class Addressable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource that is not, or need not be, in the table of kinds."""
+    """A resource that is not in the table of kinds; those that are have their names in `api.resources`."""
 
     group: str
     version: str

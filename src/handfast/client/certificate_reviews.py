@@ -15,16 +15,11 @@ from dataclasses import dataclass
 import msgspec
 
 from handfast import errors
-from handfast.api import handfast_kinds, jsonpath, objects, signing_requests
+from handfast.api import handfast_kinds, jsonpath, objects, resources, signing_requests
 from handfast.bootstrap import cluster_info
 from handfast.client import api
 from handfast.rules import decision, kubelet_csr, node_claim, node_liveness, revocation
 
-REVIEWS = api.Resource("authorization.k8s.io", "v1", "subjectaccessreviews", False)
-NODES = api.Resource("", "v1", "nodes", False)
-CONFIG_MAPS = api.Resource("", "v1", "configmaps", True)
-SERVICES = api.Resource("", "v1", "services", True)
-LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
 NOT_PERMITTED = "NotPermitted"
 _RULE = "SubjectAccessReview"
 
@@ -53,7 +48,7 @@ _NODE_LISTS = msgspec.json.Decoder(api.Listing[_Node])
 
 async def permission(client: api.Client, facts: kubelet_csr.Facts, word: str) -> decision.Decision:
     """Whether the requester may create `certificatesigningrequests/<word>`, by SubjectAccessReview."""
-    answer = await client.create(REVIEWS, review(facts, word))
+    answer = await client.create(resources.SUBJECT_ACCESS_REVIEWS, review(facts, word))
     said = jsonpath.text(answer, "status", "reason") or jsonpath.text(answer, "status", "evaluationError")
     if jsonpath.at(answer, "status", "allowed") is True:
         return decision.Approve("Allowed", said or "allowed", _RULE)
@@ -133,7 +128,7 @@ async def node_addresses(client: api.Client, facts: kubelet_csr.Facts) -> tuple[
     node = facts.node_name
     if facts.signer_name != signing_requests.KUBELET_SERVING or objects.dns_subdomain(node) is not None:
         return None
-    found = await client.find(NODES, node)
+    found = await client.find(resources.NODES, node)
     if found is None:
         return None
     return tuple(jsonpath.text(row, "address") for row in jsonpath.mappings(found, "status", "addresses"))
@@ -148,13 +143,13 @@ async def reserved(client: api.Client, facts: kubelet_csr.Facts) -> frozenset[st
     if facts.signer_name != signing_requests.KUBELET_SERVING:
         return kubelet_csr.NONE
     found: set[str] = set()
-    info = await client.find(CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+    info = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
     text = jsonpath.text(info, "data", cluster_info.KUBECONFIG_KEY)
     if text:
         found.update(urllib.parse.urlsplit(server).hostname or "" for server in cluster_info.read(text).servers)
-    service = await client.find(SERVICES, "kubernetes", namespace="default")
+    service = await client.find(resources.SERVICES, "kubernetes", namespace="default")
     found.update(jsonpath.texts(service, "spec", "clusterIPs"), {jsonpath.text(service, "spec", "clusterIP")})
-    async for page in client.pages(NODES, api.EVERYTHING, _NODE_LISTS):
+    async for page in client.pages(resources.NODES, api.EVERYTHING, _NODE_LISTS):
         for node in page.items:
             if node.metadata.name != facts.node_name and node.status is not None:
                 found.update(row.address for row in node.status.addresses or ())
@@ -165,7 +160,7 @@ async def claim(client: api.Client, facts: kubelet_csr.Facts, now: datetime.date
     """Whether a living node has the name that is asked for; None where that is no matter."""
     if not node_claim.concerns(facts) or objects.dns_subdomain(facts.node_name) is not None:
         return None
-    lease = await client.find(LEASES, facts.node_name, namespace=node_liveness.NAMESPACE)
+    lease = await client.find(resources.LEASES, facts.node_name, namespace=node_liveness.NAMESPACE)
     return node_claim.check(facts, node_liveness.seen(lease, None, 0.0, beat=False), now, 0.0)
 
 

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from handfast import errors
-from handfast.api import status
+from handfast.api import resources, status
 from handfast.client import api, partial
 from handfast.client import transport as transports
 from handfast.pki import keys, requests
@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 _log = structlog.get_logger("handfast.client")
 
-REQUESTS = api.Resource("certificates.k8s.io", "v1", "certificatesigningrequests", False)
 
 # Somebody, or the signer, has said no: asking again would only be another request to decide about.
 _DECIDED = frozenset({"RequestDenied", revocation.REVOKED, "RequestFailed"})
@@ -173,7 +172,7 @@ async def obtain(
 async def rehearse(client: api.Client, key: keys.PrivateKey, wanted: certificate_wishes.Wanted) -> None:
     """Return if the server would take the request, judged by a dry run; else the error with which a join would end."""
     try:
-        await client.create(REQUESTS, _document(key, wanted), dry_run=True)
+        await client.create(resources.SIGNING_REQUESTS, _document(key, wanted), dry_run=True)
     except status.StatusError as error:
         # What is there already was taken before.
         if error.reason != "AlreadyExists":
@@ -229,11 +228,13 @@ class _Asking:
         """The request, created or found."""
         for _ in range(_TRIES):
             try:
-                return _request(await self._client.create(REQUESTS, _document(self._key, self._wanted)))
+                return _request(
+                    await self._client.create(resources.SIGNING_REQUESTS, _document(self._key, self._wanted))
+                )
             except status.StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
-            document = await self._client.find(REQUESTS, self.name)
+            document = await self._client.find(resources.SIGNING_REQUESTS, self.name)
             if document is not None:
                 found = _request(document)
                 certificate_wishes.require_ours(found.filed(), self._key.public, self._wanted, self._clock.now())
@@ -324,7 +325,7 @@ class _Asking:
         return wait
 
     async def _look(self) -> _Request:
-        found = await self._client.find(REQUESTS, self.name)
+        found = await self._client.find(resources.SIGNING_REQUESTS, self.name)
         if found is None:
             raise self._deleted()
         return _request(found)
@@ -340,7 +341,7 @@ class _Asking:
         }
         idle = float(_WATCH_SECONDS + _GRACE_SECONDS)
         async with self._client.transport.stream(
-            api.path(REQUESTS), params=params, accept=api.JSON, idle_seconds=idle
+            api.path(resources.SIGNING_REQUESTS), params=params, accept=api.JSON, idle_seconds=idle
         ) as body:
             async for line in _lines(body):
                 yield _decoded(_events, line)

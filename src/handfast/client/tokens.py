@@ -19,21 +19,19 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
-from handfast.api import jsonpath, objects, status
+from handfast.api import jsonpath, objects, resources, status
 from handfast.bootstrap import cluster_info, diagnosis, tokens
 from handfast.client import anonymous, api, connection
 from handfast.pki import pem, pins
 from handfast.runtime import clock as clocks
 
-SECRETS: Final = api.Resource("", "v1", "secrets", namespaced=True)
-CONFIG_MAPS: Final = api.Resource("", "v1", "configmaps", namespaced=True)
 _LISTED: Final = api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type={tokens.SECRET_TYPE}")
 
 
 async def create(client: api.Client, document: objects.Document) -> None:
     """Have the Secret of a token there (1.)."""
     try:
-        await client.create(SECRETS, document, namespace=tokens.NAMESPACE)
+        await client.create(resources.SECRETS, document, namespace=tokens.NAMESPACE)
     except status.StatusError as error:
         if error.reason != "AlreadyExists":
             raise
@@ -47,26 +45,26 @@ async def create(client: api.Client, document: objects.Document) -> None:
 
 async def listed(client: api.Client) -> Sequence[objects.Document]:
     """The Secrets of all tokens, by name."""
-    found = await client.list(SECRETS, _LISTED)
+    found = await client.list(resources.SECRETS, _LISTED)
     return sorted(found, key=lambda each: jsonpath.text(each, "metadata", "name"))
 
 
 async def find(client: api.Client, token_id: str) -> objects.Document | None:
     """The Secret of a token, None if there is none."""
-    return await client.find(SECRETS, tokens.secret_name(token_id), namespace=tokens.NAMESPACE)
+    return await client.find(resources.SECRETS, tokens.secret_name(token_id), namespace=tokens.NAMESPACE)
 
 
 async def delete(client: api.Client, token_id: str) -> bool:
     """Whether there was one to delete (2.)."""
     with api.MISSING_OK:
-        await client.delete(SECRETS, tokens.secret_name(token_id), namespace=tokens.NAMESPACE)
+        await client.delete(resources.SECRETS, tokens.secret_name(token_id), namespace=tokens.NAMESPACE)
         return True
     return False
 
 
 async def known_cluster(client: api.Client, used: connection.Connection) -> cluster_info.ClusterInfo:
     """What a machine that joins is told (3.)."""
-    found = await client.find(CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+    found = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
     text = jsonpath.text(found, "data", cluster_info.KUBECONFIG_KEY)
     own = cluster_info.ClusterInfo((used.server,), used.ca_pem, "")
     if not text:

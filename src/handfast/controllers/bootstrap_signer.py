@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from handfast import errors
+from handfast.api import resources
 from handfast.bootstrap import cluster_info, jws, token_secrets
 from handfast.client import api, cache, partial
 from handfast.controllers import events, immutable, loop, signing_tokens, views
@@ -96,7 +97,7 @@ class BootstrapSigner:
         data, binary = seen.data or {}, seen.binary_data or {}
         wanted = self._wanted(data, binary)
         if not _is_signed(data, binary, wanted):
-            found = await self._client.find(views.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+            found = await self._client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
             if found is None:
                 return None
             data, binary = found.get("data") or {}, found.get("binaryData") or {}
@@ -109,7 +110,7 @@ class BootstrapSigner:
                 found["data"] = {**_without_signatures(data), **wanted.data}
                 if binary:
                     found["binaryData"] = _without_signatures(binary)
-                await self._client.update(views.CONFIG_MAPS, found)
+                await self._client.update(resources.CONFIG_MAPS, found)
         await self._tell_of_credentials(seen, data)
         # 3.
         self._complain(wanted.left_out)

@@ -18,12 +18,11 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import objects
+from handfast.api import objects, resources
 from handfast.client import api, partial, watch
 from handfast.controllers import events, loop
 from handfast.rules import kubelet_csr
 
-RESOURCE = api.Resource("certificates.k8s.io", "v1", "certificatesigningrequests", False)
 API_VERSION = "certificates.k8s.io/v1"
 KIND = "CertificateSigningRequest"
 
@@ -119,13 +118,15 @@ class Update(msgspec.Struct, rename="camel", frozen=True, gc=False):
     kind: str = KIND
 
 
-SOURCE = watch.Source(resource=RESOURCE, view=Request)
+SOURCE = watch.Source(resource=resources.SIGNING_REQUESTS, view=Request)
 _REQUESTS = msgspec.json.Decoder(Request)
 
 
 async def write(client: api.Client, update: Update, subresource: str) -> Request:
     """Send it back; what came of it."""
-    return await client.replace(RESOURCE, update.metadata.name, update, _REQUESTS, subresource=subresource)
+    return await client.replace(
+        resources.SIGNING_REQUESTS, update.metadata.name, update, _REQUESTS, subresource=subresource
+    )
 
 
 def condition(kind: str, reason: str, message: str, now_text: str) -> Condition:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from handfast.api import status
+from handfast.api import resources, status
 from handfast.bootstrap import cluster_info
 from handfast.client import api, cache
 from handfast.controllers import events, immutable, loop, views
@@ -71,7 +71,7 @@ class Publisher:
         return _LOOK_AGAIN_SECONDS
 
     async def _write(self, wanted: dict[str, str]) -> None:
-        found = await self._client.find(views.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+        found = await self._client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
         if found is None:
             await self._create(wanted)
             return
@@ -81,7 +81,7 @@ class Publisher:
             # One key in both is more than the API allows.
             if binary := found.get("binaryData"):
                 found["binaryData"] = {key: value for key, value in binary.items() if key not in wanted}
-            written = await self._client.update(views.CONFIG_MAPS, found)
+            written = await self._client.update(resources.CONFIG_MAPS, found)
             if self._published and cluster_info.KUBECONFIG_KEY in data:
                 _log.warning("somebody else's cluster-info was replaced", reason=RESTORED)
                 await self._recorder.record(
@@ -96,7 +96,7 @@ class Publisher:
             "data": wanted,
         }
         try:
-            await self._client.create(views.CONFIG_MAPS, document, namespace=cluster_info.NAMESPACE)
+            await self._client.create(resources.CONFIG_MAPS, document, namespace=cluster_info.NAMESPACE)
         except status.StatusError as error:
             # NotFound: there is no such namespace; once there is, its watch tells.
             if error.reason != "NotFound" and not views.namespace_ends(error):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import prometheus_client
 
+from handfast.api import resources
 from handfast.client import api
 from handfast.controllers import certificate_requests, loop
 from handfast.rules import request_age
@@ -69,9 +70,7 @@ class CsrCleaner:
         if left > 0:
             return left
         with api.MISSING_OK:
-            await self._client.delete(
-                certificate_requests.RESOURCE, name, uid=timed.uid, resource_version=timed.version
-            )
+            await self._client.delete(resources.SIGNING_REQUESTS, name, uid=timed.uid, resource_version=timed.version)
             DELETED.labels(timed.rule).inc()
         if self._timed.get(name) is timed:
             del self._timed[name]

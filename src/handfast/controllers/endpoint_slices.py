@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from handfast.api import resources
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, slicing
 
 NAME = "endpointslice-controller"
-SLICES = api.Resource("discovery.k8s.io", "v1", "endpointslices", True)
 _MANAGED = api.Scope(label_selector=f"{slicing.MANAGED_BY}={slicing.MANAGER}")
 
 
@@ -55,15 +55,19 @@ class EndpointSlices:
         meta = slice_.metadata
         document = _document(service, slice_)
         if meta.resource_version:
-            await self._client.update(SLICES, document)
+            await self._client.update(resources.ENDPOINT_SLICES, document)
         else:
-            await self._client.create(SLICES, document, namespace=meta.namespace)
+            await self._client.create(resources.ENDPOINT_SLICES, document, namespace=meta.namespace)
 
     async def _delete(self, slice_: slicing.Slice) -> None:
         meta = slice_.metadata
         with api.MISSING_OK:
             await self._client.delete(
-                SLICES, meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+                resources.ENDPOINT_SLICES,
+                meta.name,
+                namespace=meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
             )
 
 
@@ -101,7 +105,7 @@ def build(context: loop.Context) -> loop.Controller[partial.Key]:
     services = context.informers.get(slicing.SERVICES, slicing.BY_NAMESPACE)
     pods = context.informers.get(slicing.PODS, slicing.BY_NAMESPACE)
     slices = context.informers.get(
-        watch.Source(resource=SLICES, view=slicing.Slice, scope=_MANAGED),
+        watch.Source(resource=resources.ENDPOINT_SLICES, view=slicing.Slice, scope=_MANAGED),
         {"service": lambda item: ["/".join(_service_of(item))]},
     )
     handler = EndpointSlices(context.client, services, pods, slices)

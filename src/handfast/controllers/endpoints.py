@@ -12,12 +12,11 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import objects
+from handfast.api import objects, resources
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, slicing
 
 NAME = "endpoints-controller"
-ENDPOINTS = api.Resource("", "v1", "endpoints", True)
 MAX_ADDRESSES = 1000
 _MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 _MANAGER = "endpoint-controller"
@@ -45,12 +44,12 @@ class Endpoints:
         namespace, name = key
         pods = [pod for pod in self._pods.by_index("namespace", namespace) if slicing.selects(service, pod)]
         wanted = document(service, pods)
-        found = await self._client.find(ENDPOINTS, name, namespace=namespace)
+        found = await self._client.find(resources.ENDPOINTS, name, namespace=namespace)
         if found is None:
-            await self._client.create(ENDPOINTS, wanted, namespace=namespace)
+            await self._client.create(resources.ENDPOINTS, wanted, namespace=namespace)
         elif not _says(found, wanted):
             wanted["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
-            await self._client.update(ENDPOINTS, wanted)
+            await self._client.update(resources.ENDPOINTS, wanted)
 
 
 def document(service: slicing.Service, pods: Iterable[slicing.Pod]) -> objects.Document:
@@ -134,7 +133,7 @@ def build(context: loop.Context) -> loop.Controller[partial.Key]:
     services = context.informers.get(slicing.SERVICES, slicing.BY_NAMESPACE)
     pods = context.informers.get(slicing.PODS, slicing.BY_NAMESPACE)
     # Only to notice that one was changed or deleted: what it says is read from the server when it matters.
-    endpoints = context.informers.get(watch.Source(resource=ENDPOINTS, view=partial.Partial, metadata=True))
+    endpoints = context.informers.get(watch.Source(resource=resources.ENDPOINTS, view=partial.Partial, metadata=True))
     handler = Endpoints(context.client, services, pods)
     controller: loop.Controller[partial.Key] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
     controller.watches(services, lambda item: [item.metadata.key])

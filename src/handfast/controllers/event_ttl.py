@@ -13,13 +13,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from handfast.api import objects
+from handfast.api import objects, resources
 from handfast.client import api, partial, watch
 from handfast.controllers import loop
 from handfast.runtime import clock as clocks
 
 NAME = "event-ttl-controller"
-EVENTS = api.Resource("", "v1", "events", True)
 TTL = dt.timedelta(hours=1)
 
 
@@ -99,13 +98,13 @@ class EventTTL:
     async def reconcile(self, key: partial.Key) -> float | None:
         namespace, name = key
         with api.MISSING_OK:
-            event = await self._client.view(EVENTS, name, _events, namespace=namespace)
+            event = await self._client.view(resources.EVENTS, name, _events, namespace=namespace)
             left = seconds_left(event, self._clock.now())
             if left > 0:
                 return left
             meta = event.metadata
             await self._client.delete(
-                EVENTS, name, namespace=namespace, uid=meta.uid, resource_version=meta.resource_version
+                resources.EVENTS, name, namespace=namespace, uid=meta.uid, resource_version=meta.resource_version
             )
         return None
 
@@ -116,6 +115,6 @@ def build(context: loop.Context) -> loop.Controller[partial.Key]:
         NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
     )
     timers = Timers(context.clock, controller.queue.add_after)
-    context.informers.follow(watch.Source(resource=EVENTS, view=Event), timers)
+    context.informers.follow(watch.Source(resource=resources.EVENTS, view=Event), timers)
     controller.needs(timers)
     return controller

@@ -14,13 +14,12 @@ from typing import Any
 import structlog
 
 from handfast import errors
-from handfast.api import objects, status
+from handfast.api import objects, resources, status
 from handfast.client import api
 from handfast.runtime import clock as clocks
 
 _log = structlog.get_logger("handfast.events")
 
-EVENTS = api.Resource("", "v1", "events", True)
 NORMAL = "Normal"
 WARNING = "Warning"
 
@@ -70,14 +69,14 @@ class Recorder:
             try:
                 document = self._document(regarding, reason, message, severity)
                 document["metadata"] = {"name": name, "namespace": namespace}
-                await self._client.create(EVENTS, document, namespace=namespace)
+                await self._client.create(resources.EVENTS, document, namespace=namespace)
             except status.StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
-                found = await self._client.get(EVENTS, name, namespace=namespace)
+                found = await self._client.get(resources.EVENTS, name, namespace=namespace)
                 found["count"] = int(found.get("count") or 1) + 1
                 found["lastTimestamp"] = objects.timestamp(self._clock.now())
-                await self._client.update(EVENTS, found)
+                await self._client.update(resources.EVENTS, found)
         except (errors.Refused, errors.Unavailable) as error:
             _log.info("event not written", about=regarding.name, what=reason, error=error.message)
 

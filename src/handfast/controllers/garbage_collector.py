@@ -24,7 +24,7 @@ import msgspec
 import structlog
 
 from handfast import errors
-from handfast.api import objects
+from handfast.api import objects, resources
 from handfast.client import api, cache, memory, partial, watch
 from handfast.controllers import events, loop, ownership, served
 
@@ -292,7 +292,7 @@ def source(resource: served.Served) -> watch.Source[partial.OwnedPartial]:
 
 
 def definitions() -> watch.Source[served.Definition]:
-    return watch.Source(resource=served.DEFINITIONS, view=served.Definition)
+    return watch.Source(resource=resources.CUSTOM_RESOURCE_DEFINITIONS, view=served.Definition)
 
 
 def build(context: loop.Context) -> loop.Controller[str]:

@@ -16,15 +16,13 @@ from typing import Any
 import structlog
 
 from handfast import errors
-from handfast.api import objects
+from handfast.api import objects, resources
 from handfast.client import api
 from handfast.controllers import loop
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
 _log = structlog.get_logger("handfast.leader")
-
-LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +109,16 @@ class Lock:
         write("the lease cannot be taken", lease=self._name, reason=error.reason, error=error.message)
 
     async def _taken(self) -> bool:
-        lease = await self._client.find(LEASES, self._name, namespace=self._namespace)
+        lease = await self._client.find(resources.LEASES, self._name, namespace=self._namespace)
         if lease is None:
             document = self._record({"metadata": {"name": self._name, "namespace": self._namespace}}, {})
-            self._observe(await self._client.create(LEASES, document, namespace=self._namespace))
+            self._observe(await self._client.create(resources.LEASES, document, namespace=self._namespace))
             return True
         self._observe(lease)
         spec = lease.get("spec") or {}
         if not self._mine_or_expired(spec):
             return False
-        self._observe(await self._client.update(LEASES, self._record(lease, spec)))
+        self._observe(await self._client.update(resources.LEASES, self._record(lease, spec)))
         return True
 
     def _observe(self, lease: objects.Document) -> None:
@@ -157,11 +155,11 @@ class Lock:
     async def release(self) -> None:
         """Let the next candidate in at once, if the lease is still ours."""
         try:
-            lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
+            lease = await self._client.get(resources.LEASES, self._name, namespace=self._namespace)
             spec = lease.get("spec") or {}
             if spec.get("holderIdentity") == self._identity:
                 lease["spec"] = {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}
-                await self._client.update(LEASES, lease)
+                await self._client.update(resources.LEASES, lease)
         except (errors.Refused, errors.Unavailable) as error:
             _log.debug("lease not released", lease=self._name, reason=error.reason, error=error.message)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from handfast import errors
-from handfast.api import objects, status
+from handfast.api import objects, resources, status
 from handfast.client import api
 from handfast.controllers import loop, served, views
 from handfast.runtime import backoff
@@ -101,7 +101,7 @@ class Namespaces:
         self._clock = clock
 
     async def reconcile(self, name: str) -> None:
-        namespace = await self._client.find(views.NAMESPACES, name)
+        namespace = await self._client.find(resources.NAMESPACES, name)
         if namespace is None:
             return
         finalizers = (namespace.get("spec") or {}).get("finalizers") or []
@@ -112,7 +112,7 @@ class Namespaces:
             await self._explain(namespace, left)
             raise loop.NotYet(f"the namespace {name} is not empty: {left.remaining or left.failures}")
         namespace["spec"]["finalizers"] = [entry for entry in finalizers if entry != _FINALIZER]
-        await self._client.update(views.NAMESPACES, namespace, subresource="finalize")
+        await self._client.update(resources.NAMESPACES, namespace, subresource="finalize")
 
     async def _clear(self, namespace: str) -> Left:
         """Delete everything that can be deleted; returns what stayed."""
@@ -133,7 +133,7 @@ class Namespaces:
 
     async def _resources(self) -> Sequence[served.Served]:
         found = [row for row in served.builtin() if row.namespaced]
-        async for page in self._client.pages(served.DEFINITIONS, api.EVERYTHING, _definitions):
+        async for page in self._client.pages(resources.CUSTOM_RESOURCE_DEFINITIONS, api.EVERYTHING, _definitions):
             rows = (definition.served() for definition in page.items)
             found += [row for row in rows if row is not None and row.namespaced]
         return found
@@ -165,7 +165,7 @@ class Namespaces:
         after = {**before, **left.conditions(before, objects.timestamp(self._clock.now()))}
         if after != before:
             namespace["status"] = {**state, "conditions": list(after.values())}
-            await self._client.update_status(views.NAMESPACES, namespace)
+            await self._client.update_status(resources.NAMESPACES, namespace)
 
 
 def _counts(numbers: dict[str, int], form: str) -> str:

@@ -14,12 +14,11 @@ from typing import Any
 
 import msgspec
 
+from handfast.api import resources
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop
 from handfast.rules import node_liveness
 from handfast.runtime import clock as clocks
-
-LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
 
 
 class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -34,7 +33,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     spec: _Spec = _Spec()
 
 
-SOURCE = watch.Source(resource=LEASES, view=Lease, scope=api.Scope(namespace=node_liveness.NAMESPACE))
+SOURCE = watch.Source(resource=resources.LEASES, view=Lease, scope=api.Scope(namespace=node_liveness.NAMESPACE))
 
 
 class NodeLeases:
@@ -58,7 +57,7 @@ class NodeLeases:
 
     async def read(self, client: api.Client, node: str) -> node_liveness.Pulse | None:
         """As `pulse`, by what the server has now: the watch may be late."""
-        return self._take(node, await client.find(LEASES, node, namespace=node_liveness.NAMESPACE))
+        return self._take(node, await client.find(resources.LEASES, node, namespace=node_liveness.NAMESPACE))
 
     def _changed(self, old: Lease | None, new: Lease | None) -> None:
         node = (new or old or Lease()).metadata.name

@@ -23,12 +23,12 @@ import prometheus_client
 import structlog
 
 from handfast import errors
+from handfast.api import resources
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import events, loop, node_leases, revoked
 from handfast.rules import node_lifecycle
 
 NAME = "node-lifecycle-controller"
-NODES: Final = api.Resource("", "v1", "nodes", False)
 # As in kube-controller-manager: --node-monitor-grace-period, --node-startup-grace-period, --node-monitor-period.
 GRACE: Final = 50.0
 STARTUP_GRACE: Final = 60.0
@@ -69,7 +69,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
 
-SOURCE: Final = watch.Source(resource=NODES, view=Node)
+SOURCE: Final = watch.Source(resource=resources.NODES, view=Node)
 
 
 class NodeLifecycle:
@@ -147,14 +147,16 @@ class NodeLifecycle:
             patch = {"metadata": {"resourceVersion": version}, "status": {"conditions": list(change.conditions)}}
             with api.MISSING_OK:
                 answer = await self._client.patch(
-                    NODES, meta.name, patch, content_type=_STRATEGIC, subresource="status"
+                    resources.NODES, meta.name, patch, content_type=_STRATEGIC, subresource="status"
                 )
                 version = answer["metadata"]["resourceVersion"]
                 await self._tell(node, change)
         if change.taints is not None:
             spec = {"taints": list(change.taints) or None}
             with api.MISSING_OK:
-                await self._client.patch(NODES, meta.name, {"metadata": {"resourceVersion": version}, "spec": spec})
+                await self._client.patch(
+                    resources.NODES, meta.name, {"metadata": {"resourceVersion": version}, "spec": spec}
+                )
 
     async def _tell(self, node: Node, change: node_lifecycle.Change) -> None:
         meta = node.metadata

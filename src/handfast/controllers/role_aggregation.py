@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import objects
+from handfast.api import objects, resources
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop
 from handfast.rules import rbac
 
 NAME = "clusterrole-aggregation-controller"
-CLUSTER_ROLES = api.Resource(rbac.GROUP, "v1", "clusterroles", False)
 _AGGREGATED = "aggregated"
 
 
@@ -36,7 +35,7 @@ class ClusterRole(msgspec.Struct, rename="camel", frozen=True):
         }
 
 
-SOURCE = watch.Source(resource=CLUSTER_ROLES, view=ClusterRole)
+SOURCE = watch.Source(resource=resources.CLUSTER_ROLES, view=ClusterRole)
 # The few that any change may concern are found without looking at all the others.
 INDEXES = {_AGGREGATED: lambda item: [_AGGREGATED] if item.aggregation_rule else []}
 
@@ -58,12 +57,12 @@ class RoleAggregation:
             return
         if self._complete(role.document()):
             return
-        found = await self._client.find(CLUSTER_ROLES, name)
+        found = await self._client.find(resources.CLUSTER_ROLES, name)
         # The watch may be behind: whoever took the aggregation rule away meant the rules to stay as they are.
         if found is None or not found.get("aggregationRule") or self._complete(found):
             return
         found["rules"] = self._wanted(found)
-        await self._client.update(CLUSTER_ROLES, found)
+        await self._client.update(resources.CLUSTER_ROLES, found)
 
     def _wanted(self, role: objects.Document) -> list[dict[str, Any]]:
         return rbac.aggregate(role, (other.document() for other in self._roles))

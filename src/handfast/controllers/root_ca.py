@@ -12,12 +12,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from handfast.api import status
+from handfast.api import resources, status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, views
 
 NAME = "root-ca-certificate-publisher-controller"
-CONFIG_MAPS = api.Resource("", "v1", "configmaps", True)
 _CONFIG_MAP = "kube-root-ca.crt"
 _KEY = "ca.crt"
 _ANNOTATIONS = {
@@ -32,7 +31,9 @@ class _View(msgspec.Struct, frozen=True, gc=False):
     data: dict[str, str] | None = None
 
 
-_SOURCE = watch.Source(resource=CONFIG_MAPS, view=_View, scope=api.Scope(field_selector=f"metadata.name={_CONFIG_MAP}"))
+_SOURCE = watch.Source(
+    resource=resources.CONFIG_MAPS, view=_View, scope=api.Scope(field_selector=f"metadata.name={_CONFIG_MAP}")
+)
 
 
 class Published:
@@ -92,13 +93,13 @@ class RootCA:
         namespace = self._namespaces.get("", name)
         if namespace is None or namespace.terminating or name in self._published:
             return
-        found = await self._client.find(CONFIG_MAPS, _CONFIG_MAP, namespace=name)
+        found = await self._client.find(resources.CONFIG_MAPS, _CONFIG_MAP, namespace=name)
         if found is None:
             await self._create(name)
         elif found.get("data") != self._wanted:
             found["data"] = self._wanted
             found["metadata"]["annotations"] = {**(found["metadata"].get("annotations") or {}), **_ANNOTATIONS}
-            await self._client.update(CONFIG_MAPS, found)
+            await self._client.update(resources.CONFIG_MAPS, found)
 
     async def _create(self, namespace: str) -> None:
         document = {
@@ -108,7 +109,7 @@ class RootCA:
             "data": self._wanted,
         }
         try:
-            await self._client.create(CONFIG_MAPS, document, namespace=namespace)
+            await self._client.create(resources.CONFIG_MAPS, document, namespace=namespace)
         except status.StatusError as error:
             # NotFound: the namespace has gone since.
             if error.reason != "NotFound" and not views.namespace_ends(error):

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from handfast.api import kinds
-from handfast.client import api, partial
-
-DEFINITIONS = api.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
+from handfast.client import partial
 
 
 @dataclass(frozen=True, slots=True)

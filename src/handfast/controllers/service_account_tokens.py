@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from handfast.api import objects
+from handfast.api import objects, resources
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import events, loop
 from handfast.pki import jwt
@@ -30,8 +30,6 @@ from handfast.rules import token_claims as rules
 _log = structlog.get_logger("handfast.service_account_tokens")
 NAME = "serviceaccount-token-controller"
 INVALID_ACCOUNT = "InvalidAccountName"
-SECRETS = api.Resource("", "v1", "secrets", True)
-SERVICE_ACCOUNTS = api.Resource("", "v1", "serviceaccounts", True)
 TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
 ACCOUNT_UID = "kubernetes.io/service-account.uid"
@@ -52,8 +50,10 @@ class _View(partial.Partial, frozen=True, gc=False):
         return (self.metadata.annotations or {}).get(key, "")
 
 
-_SECRETS = watch.Source(resource=SECRETS, view=_View, scope=api.Scope(field_selector=f"type={TYPE}"), metadata=True)
-_ACCOUNTS = watch.Source(resource=SERVICE_ACCOUNTS, view=partial.Partial, metadata=True)
+_SECRETS = watch.Source(
+    resource=resources.SECRETS, view=_View, scope=api.Scope(field_selector=f"type={TYPE}"), metadata=True
+)
+_ACCOUNTS = watch.Source(resource=resources.SERVICE_ACCOUNTS, view=partial.Partial, metadata=True)
 
 
 class ServiceAccountTokens:
@@ -98,7 +98,7 @@ class ServiceAccountTokens:
         uid = await self._account_uid(namespace, account_name, claimed)
         if not uid:
             with api.MISSING_OK:
-                await self._client.delete(SECRETS, name, namespace=namespace, uid=secret.metadata.uid)
+                await self._client.delete(resources.SECRETS, name, namespace=namespace, uid=secret.metadata.uid)
             return
         # 3.
         await self._fill(secret, rules.Reference(account_name, uid))
@@ -122,19 +122,19 @@ class ServiceAccountTokens:
         known = self._accounts.get(namespace, name)
         if known is not None and claimed in {"", known.metadata.uid}:
             return known.metadata.uid
-        live = await self._client.find(SERVICE_ACCOUNTS, name, namespace=namespace, metadata=True)
+        live = await self._client.find(resources.SERVICE_ACCOUNTS, name, namespace=namespace, metadata=True)
         uid = "" if live is None else str(live["metadata"]["uid"])
         return uid if claimed in {"", uid} else ""
 
     async def _fill(self, seen: _View, account: rules.Reference) -> None:
         namespace, name = seen.metadata.key
-        secret = await self._client.find(SECRETS, name, namespace=namespace)
+        secret = await self._client.find(resources.SECRETS, name, namespace=namespace)
         # What was decided was decided of the version that was seen; the watch will tell of any other.
         if secret is None or secret["metadata"].get("resourceVersion") != seen.metadata.resource_version:
             return
         # The update carries that version, too: whoever changes the Secret meanwhile makes it a conflict.
         if self._complete(secret, namespace, account):
-            await self._client.update(SECRETS, secret)
+            await self._client.update(resources.SECRETS, secret)
 
     def _complete(self, secret: objects.Document, namespace: str, account: rules.Reference) -> bool:
         """Fill in what is missing; whether anything was."""

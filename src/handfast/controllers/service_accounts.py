@@ -7,15 +7,14 @@ for when needed (`serviceaccounts/NAME/token`).
 
 from __future__ import annotations
 
-from handfast.api import status
+from handfast.api import resources, status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, views
 
 NAME = "serviceaccount-controller"
-SERVICE_ACCOUNTS = api.Resource("", "v1", "serviceaccounts", True)
 _DEFAULT = "default"
 _SOURCE = watch.Source(
-    resource=SERVICE_ACCOUNTS,
+    resource=resources.SERVICE_ACCOUNTS,
     view=partial.Partial,
     scope=api.Scope(field_selector=f"metadata.name={_DEFAULT}"),
     metadata=True,
@@ -45,7 +44,7 @@ class ServiceAccounts:
             "metadata": {"name": _DEFAULT, "namespace": name},
         }
         try:
-            await self._client.create(SERVICE_ACCOUNTS, document, namespace=name)
+            await self._client.create(resources.SERVICE_ACCOUNTS, document, namespace=name)
         except status.StatusError as error:
             # Someone was faster, or the namespace has gone since: either way the next event settles it.
             if error.reason not in {"AlreadyExists", "NotFound"} and not views.namespace_ends(error):

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 import msgspec
 
 from handfast import errors
-from handfast.api import objects
+from handfast.api import objects, resources
 from handfast.bootstrap import cluster_info, token_secrets, tokens
 from handfast.client import api, partial, watch
 from handfast.controllers import events
 
-SECRETS = api.Resource("", "v1", "secrets", True)
 SECRET_FAULT = "secret"  # noqa: S105 - a topic
 STRAY_FAULT = "stray"
 ROOM_FAULT = "room"
@@ -36,19 +35,19 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
 
 TOKENS = watch.Source(
-    resource=SECRETS,
+    resource=resources.SECRETS,
     view=View,
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type={tokens.SECRET_TYPE}"),
 )
 OF_ANOTHER_TYPE = watch.Source(
-    resource=SECRETS,
+    resource=resources.SECRETS,
     view=partial.Partial,
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type!={tokens.SECRET_TYPE}"),
     metadata=True,
 )
 # It takes the right to read every Secret of a cluster, which a signer is better without (`rules.controller_rights`).
 ELSEWHERE = watch.Source(
-    resource=SECRETS,
+    resource=resources.SECRETS,
     view=partial.Partial,
     scope=api.Scope(field_selector=f"type={tokens.SECRET_TYPE},metadata.namespace!={tokens.NAMESPACE}"),
     metadata=True,

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from handfast.client import api, cache, partial, watch
+from handfast.api import resources
+from handfast.client import cache, partial, watch
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 MANAGER = "endpointslice-controller.k8s.io"
@@ -157,8 +158,8 @@ class Plan:
     delete: Sequence[Slice]
 
 
-SERVICES = watch.Source(resource=api.Resource("", "v1", "services", True), view=Service)
-PODS = watch.Source(resource=api.Resource("", "v1", "pods", True), view=Pod)
+SERVICES = watch.Source(resource=resources.SERVICES, view=Service)
+PODS = watch.Source(resource=resources.PODS, view=Pod)
 BY_NAMESPACE: Mapping[str, cache.Index[Service | Pod]] = {"namespace": lambda item: [item.metadata.namespace]}
 
 

@@ -19,13 +19,13 @@ from collections.abc import Callable
 import msgspec
 
 from handfast import errors
+from handfast.api import resources
 from handfast.bootstrap import tokens
 from handfast.client import api, partial, watch
 from handfast.controllers import loop
 from handfast.runtime import clock as clocks
 
 NAME = "token-cleaner-controller"
-SECRETS = api.Resource("", "v1", "secrets", True)
 
 
 class _Data(msgspec.Struct, frozen=True, gc=False):
@@ -40,7 +40,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
 
 _SOURCE = watch.Source(
-    resource=SECRETS,
+    resource=resources.SECRETS,
     view=View,
     scope=api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type={tokens.SECRET_TYPE}"),
 )
@@ -92,7 +92,7 @@ class TokenCleaner:
         self._clock = clock
 
     async def reconcile(self, name: str) -> float | None:
-        found = await self._client.find(SECRETS, name, namespace=tokens.NAMESPACE)
+        found = await self._client.find(resources.SECRETS, name, namespace=tokens.NAMESPACE)
         # 1.
         if found is None or not _is_token(found, name):
             return None
@@ -103,7 +103,7 @@ class TokenCleaner:
         meta = found["metadata"]
         with api.MISSING_OK:
             await self._client.delete(
-                SECRETS,
+                resources.SECRETS,
                 name,
                 namespace=tokens.NAMESPACE,
                 uid=meta["uid"],

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from handfast.api import status
+from handfast.api import resources, status
 from handfast.bootstrap import cluster_info
 from handfast.client import api, partial, watch
-
-NAMESPACES = api.Resource("", "v1", "namespaces", False)
-CONFIG_MAPS = api.Resource("", "v1", "configmaps", True)
 
 
 class _Spec(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +33,7 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
         return self.metadata.deletion_timestamp is not None or self.status.phase == "Terminating"
 
 
-ALL_NAMESPACES = watch.Source(resource=NAMESPACES, view=Namespace)
+ALL_NAMESPACES = watch.Source(resource=resources.NAMESPACES, view=Namespace)
 
 
 class ConfigMap(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -48,7 +45,7 @@ class ConfigMap(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 CLUSTER_INFO = watch.Source(
-    resource=CONFIG_MAPS,
+    resource=resources.CONFIG_MAPS,
     view=ConfigMap,
     scope=api.Scope(namespace=cluster_info.NAMESPACE, field_selector=f"metadata.name={cluster_info.NAME}"),
 )

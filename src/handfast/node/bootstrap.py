@@ -29,11 +29,11 @@ from dataclasses import dataclass
 import structlog
 
 from handfast import errors
-from handfast.api import objects
+from handfast.api import objects, resources
 from handfast.client import api
 from handfast.client import connection as connections
 from handfast.client import transport as transports
-from handfast.node import certificate_store, certificates, kubeconfig_file, registration
+from handfast.node import certificate_store, certificates, kubeconfig_file
 from handfast.pki import pairs
 from handfast.rules import certificate_wishes
 from handfast.runtime import clock as clocks
@@ -62,7 +62,7 @@ class Places:
 async def namesake(client: api.Client, node: str) -> objects.Document | None:
     """The Node that has a name already, as far as the client may see; None: none is seen."""
     try:
-        return await client.find(registration.NODES, node)
+        return await client.find(resources.NODES, node)
     except (errors.Refused, errors.Unavailable) as error:
         _log.debug("the Node of this name cannot be looked at", reason=error.reason, error=error.message)
         return None

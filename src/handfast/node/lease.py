@@ -17,13 +17,12 @@ from typing import Any, Final
 import structlog
 
 from handfast import errors
-from handfast.api import objects, status
+from handfast.api import objects, resources, status
 from handfast.client import api
 from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 
 NAMESPACE: Final = "kube-node-lease"
-LEASES: Final = api.Resource("coordination.k8s.io", "v1", "leases", True)
 PERIOD: Final = 10.0
 SECONDS: Final = 40
 _RETRY: Final = backoff.Schedule(initial=0.2, cap=7.0)
@@ -66,14 +65,14 @@ class NodeLease:
         """One renewal (2.)."""
         try:
             if self._latest is None:
-                self._latest = await self._client.find(LEASES, self._node, namespace=NAMESPACE)
+                self._latest = await self._client.find(resources.LEASES, self._node, namespace=NAMESPACE)
             self._latest = await (self._create() if self._latest is None else self._update(self._latest))
         except status.StatusError as error:
             # Whatever is known of it is out of date.
             self._latest = None
             if error.reason not in {"Conflict", "NotFound", "AlreadyExists"}:
                 raise
-            found = await self._client.find(LEASES, self._node, namespace=NAMESPACE)
+            found = await self._client.find(resources.LEASES, self._node, namespace=NAMESPACE)
             self._latest = await (self._create() if found is None else self._update(found))
         self._renewed = self._clock.monotonic()
 
@@ -97,10 +96,12 @@ class NodeLease:
         if self._uid:
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid}
             document["metadata"]["ownerReferences"] = [owner]
-        return await self._client.create(LEASES, document, namespace=NAMESPACE)
+        return await self._client.create(resources.LEASES, document, namespace=NAMESPACE)
 
     async def _update(self, found: objects.Document) -> objects.Document:
-        return await self._client.update(LEASES, {**found, "spec": {**(found.get("spec") or {}), **self._spec()}})
+        return await self._client.update(
+            resources.LEASES, {**found, "spec": {**(found.get("spec") or {}), **self._spec()}}
+        )
 
     def _spec(self) -> dict[str, Any]:
         return {

@@ -7,15 +7,12 @@ no containers and writes no status: whoever does finds the Pods in `informer`.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 import structlog
 
+from handfast.api import resources
 from handfast.client import api, cache, partial, watch
 from handfast.runtime import clock as clocks
-
-PODS: Final = api.Resource("", "v1", "pods", True)
 
 _log = structlog.get_logger("handfast.node")
 
@@ -42,7 +39,7 @@ class Pods:
     """The Pods of one node, once `run` has begun."""
 
     def __init__(self, client: api.Client, node: str, clock: clocks.Clock) -> None:
-        source = watch.Source(resource=PODS, view=Pod, scope=scope(node))
+        source = watch.Source(resource=resources.PODS, view=Pod, scope=scope(node))
         self.informer: cache.Informer[Pod] = cache.Informer(source)
         self._reflector = watch.Reflector(client, source, self.informer, clock=clock)
         self.synced = False

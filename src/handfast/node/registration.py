@@ -25,12 +25,11 @@ from typing import Any, Final
 import structlog
 
 from handfast import errors
-from handfast.api import jsonpath, objects, status
+from handfast.api import jsonpath, objects, resources, status
 from handfast.client import api
 from handfast.node import machine as machines
 from handfast.runtime import clock as clocks
 
-NODES: Final = api.Resource("", "v1", "nodes", False)
 PERIOD: Final = 10.0
 REPORT: Final = 300.0
 TAINT: Final = "handfast.dev/runs-no-pods"
@@ -90,12 +89,12 @@ class Registration:
     async def register(self) -> None:
         """Make the Node, or take it over (1., 2.)."""
         try:
-            found = await self._client.create(NODES, self.document())
+            found = await self._client.create(resources.NODES, self.document())
             _log.info("registered", node=self._machine.name)
         except status.StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
-            found = await self._client.get(NODES, self._machine.name)
+            found = await self._client.get(resources.NODES, self._machine.name)
             found = await self._relabelled(found)
         self.uid = jsonpath.text(found, "metadata", "uid")
         self._written = {}
@@ -117,14 +116,14 @@ class Registration:
         differing = {key: text for key, text in self._machine.labels.items() if labels.get(key) != text}
         if not differing:
             return found
-        return await self._client.patch(NODES, self._machine.name, {"metadata": {"labels": differing}})
+        return await self._client.patch(resources.NODES, self._machine.name, {"metadata": {"labels": differing}})
 
     async def report(self) -> None:
         """Write the status, if it is time to (3.)."""
         wanted = self.status()
         due = self._clock.monotonic() - self._written_at >= REPORT
         if self._written and not due and _without_heartbeat(wanted) == _without_heartbeat(self._written):
-            found = await self._client.get(NODES, self._machine.name)
+            found = await self._client.get(resources.NODES, self._machine.name)
             if _ready_of(found) == _ready_of({"status": wanted}):
                 return
             # Others have changed it, and then.
@@ -132,7 +131,9 @@ class Registration:
             wanted = self.status()
         # Addresses are merged by type, so that two of one type would be one.
         patch = {"metadata": {}, "status": {**wanted, "addresses": [*wanted["addresses"], {"$patch": "replace"}]}}
-        await self._client.patch(NODES, self._machine.name, patch, content_type=_STRATEGIC, subresource="status")
+        await self._client.patch(
+            resources.NODES, self._machine.name, patch, content_type=_STRATEGIC, subresource="status"
+        )
         self._written, self._written_at = wanted, self._clock.monotonic()
 
     def status(self) -> dict[str, Any]:

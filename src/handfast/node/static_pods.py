@@ -27,7 +27,7 @@ from typing import Any, Final
 import structlog
 
 from handfast import errors
-from handfast.api import decode, defaults, jsonpath, kinds, structs, validation
+from handfast.api import decode, defaults, jsonpath, resources, structs, validation
 from handfast.rules import pod_references
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
@@ -35,7 +35,6 @@ from handfast.runtime import files
 PERIOD: Final = 5.0
 MAX_BYTES: Final = 1 << 20
 _LEFTOVERS: Final = ("~", ".swp", ".tmp", ".bak")
-_POD: Final = next(row for row in kinds.builtin() if row.resource == ("", "pods"))
 
 _log = structlog.get_logger("handfast.node")
 
@@ -150,7 +149,7 @@ def read(path: pathlib.Path, data: bytes, node: str) -> StaticPod:
     for key, wanted in (("apiVersion", "v1"), ("kind", "Pod")):
         if document.get(key) != wanted:
             raise _wrong(f"{key}: {document.get(key)!r} is not supported; it must be {wanted!r}")
-    findings = structs.check(_POD.message, document)
+    findings = structs.check(resources.PODS.message, document)
     if findings.type_error is not None:
         raise _wrong(findings.type_error)
     structs.settle_nulls(findings)
@@ -162,8 +161,8 @@ def read(path: pathlib.Path, data: bytes, node: str) -> StaticPod:
         metadata["name"] = f"{metadata['name']}-{node}"
     metadata["namespace"] = metadata.get("namespace") or "default"
     jsonpath.mapping(document, "spec")["nodeName"] = node
-    defaults.apply(_POD, document)
-    causes = validation.create(_POD, document)
+    defaults.apply(resources.PODS, document)
+    causes = validation.create(resources.PODS, document)
     if causes:
         raise _wrong("; ".join(f"{cause.field}: {cause.message}" for cause in causes))
     _require_alone(document)

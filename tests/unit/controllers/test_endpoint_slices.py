@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from handfast.api import status
+from handfast.api import resources, status
 from handfast.client import cache, watch
 from handfast.controllers import endpoint_slices, slicing
 from tests.unit.controllers.fake_api import FakeClient
@@ -21,7 +21,7 @@ class World:
         self.services: cache.Informer[slicing.Service] = cache.Informer(slicing.SERVICES, slicing.BY_NAMESPACE)
         self.pods: cache.Informer[slicing.Pod] = cache.Informer(slicing.PODS, slicing.BY_NAMESPACE)
         self.slices: cache.Informer[slicing.Slice] = cache.Informer(
-            watch.Source(resource=endpoint_slices.SLICES, view=slicing.Slice),
+            watch.Source(resource=resources.ENDPOINT_SLICES, view=slicing.Slice),
             {"service": lambda item: ["/".join(endpoint_slices._service_of(item))]},
         )
         self.handler = endpoint_slices.EndpointSlices(self.client, self.services, self.pods, self.slices)

@@ -269,15 +269,16 @@ def test_built_in_kinds_come_once():
 
 
 class _Informers(cache.Informers):
-    """Remembers what is followed instead of following it."""
+    """Remembers what is followed, by its path, instead of following it."""
 
     def __init__(self) -> None:
         super().__init__(FakeClient(), MovableClock())
-        self.followed: dict[api.Addressable, cache.Following] = {}
+        self.followed: dict[str, cache.Following] = {}
 
     def follow(self, source: Any, sink: Any) -> cache.Following:
-        self.followed[source.resource] = cache.Following(source.resource.plural, sink)
-        return self.followed[source.resource]
+        path = api.path(source.resource)
+        self.followed[path] = cache.Following(source.resource.plural, sink)
+        return self.followed[path]
 
 
 async def test_custom_resources_are_followed_while_they_are_served():
@@ -295,15 +296,16 @@ async def test_custom_resources_are_followed_while_they_are_served():
     put(1, definition(established=False))
     assert len(informers.followed) == before
     put(2, definition())
-    assert widgets in informers.followed
-    following = informers.followed.pop(widgets)
+    assert api.path(widgets) in informers.followed
+    following = informers.followed.pop(api.path(widgets))
     put(3, definition())
-    assert widgets not in informers.followed
+    assert api.path(widgets) not in informers.followed
     put(4, definition(version="v2"))
     assert following._stopped
-    assert served.Served("example.dev", "v2", "widgets", True, "Widget") in informers.followed
+    newer = api.path(served.Served("example.dev", "v2", "widgets", True, "Widget"))
+    assert newer in informers.followed
     definitions.remove(definitions.get("", "widgets.example.dev"))  # type: ignore[arg-type]
-    assert informers.followed[served.Served("example.dev", "v2", "widgets", True, "Widget")]._stopped
+    assert informers.followed[newer]._stopped
     async with tasks.Group("test") as group:
         group.start(controller.run(), name="gc")
         await settle()
