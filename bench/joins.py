@@ -22,8 +22,9 @@ from dataclasses import dataclass
 import msgspec
 
 from bench import aims, discovery, identities, load, measure, preload, servers, settings
-from handfast.api import signing_requests
+from handfast.api import resources, signing_requests
 from handfast.bootstrap import tokens
+from handfast.client import api
 from handfast.pki import authority, keys, names, profiles, requests
 from handfast.runtime import tls
 
@@ -39,34 +40,16 @@ RENEWAL_LIMIT_MILLISECONDS = 50.0
 
 _STORM = 256
 _RENEWING = 20
-_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+_REQUESTS = api.path(resources.SIGNING_REQUESTS)
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _REVIEW = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
 TOKEN = tokens.Token("joins1", "0123456789abcdef")
 GROUP = "system:bootstrappers:kubeadm:default-node-token"
 
 
-class _Condition(msgspec.Struct):
-    type: str
-
-
-class _Status(msgspec.Struct, frozen=True):
-    certificate: str = ""
-    conditions: list[_Condition] = []
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str
-
-
-class _Request(msgspec.Struct):
-    metadata: _Meta
-    status: _Status = _Status()
-
-
 class _Event(msgspec.Struct):
     type: str
-    object: _Request
+    object: signing_requests.Request
 
 
 class _Code(msgspec.Struct, frozen=True):
@@ -85,7 +68,6 @@ class _Audited(msgspec.Struct, rename="camel"):
 
 
 _audited = msgspec.json.Decoder(_Audited)
-_created = msgspec.json.Decoder(_Request)
 _event = msgspec.json.Decoder(_Event)
 
 
@@ -102,16 +84,12 @@ class Machine:
         key = keys.generate()
         subject = names.Subject(common_name=f"system:node:{node}", organizations=("system:nodes",))
         request = requests.build(subject, names.Sans(), key)
-        document = {
-            "apiVersion": "certificates.k8s.io/v1",
-            "kind": "CertificateSigningRequest",
-            "metadata": {"name": f"node-csr-{secrets.token_hex(16)}"},
-            "spec": {
-                "request": base64.b64encode(request).decode(),
-                "signerName": signing_requests.KUBELET_CLIENT,
-                "usages": ["digital signature", "client auth"],
-            },
-        }
+        spec = signing_requests.Spec(
+            request=base64.b64encode(request).decode(),
+            signer_name=signing_requests.KUBELET_CLIENT,
+            usages=["digital signature", "client auth"],
+        )
+        document = signing_requests.new(f"node-csr-{secrets.token_hex(16)}", spec)
         return cls(node, key.to_pem(), msgspec.json.encode(document))
 
 
@@ -148,10 +126,10 @@ class Conversation:
             if not size:
                 raise load.UnexpectedAnswer("a watch ended before there was a certificate")
             event = _event.decode((await self._reader.readexactly(size + 2))[:-2])
-            if any(condition.type in {"Denied", "Failed"} for condition in event.object.status.conditions):
-                raise load.UnexpectedAnswer(f"the request {name} was refused")
             if event.object.status.certificate:
                 return base64.b64decode(event.object.status.certificate)
+            if not event.object.is_open:
+                raise load.UnexpectedAnswer(f"the request {name} was refused")
 
     def close(self) -> None:
         self._writer.close()
@@ -176,7 +154,7 @@ async def join(port: int, ca: bytes, machine: Machine) -> float:
     _require(await stranger.ask("GET", discovery.PATH), 200)
     stranger.close()
     newcomer = await Conversation.open(port, trusting, TOKEN.text)
-    made = _created.decode(_require(await newcomer.ask("POST", _REQUESTS, machine.body), 201))
+    made = signing_requests.DECODER.decode(_require(await newcomer.ask("POST", _REQUESTS, machine.body), 201))
     name = msgspec.json.decode(machine.body)["metadata"]["name"]
     certificate = await newcomer.certificate(name, made.metadata.resource_version)
     newcomer.close()
@@ -431,7 +409,7 @@ async def _renew(plane: servers.Server, context: ssl.SSLContext, source: str, du
     for machine in due:
         await asyncio.sleep(0.5 + secrets.randbelow(1000) / 1000)
         node = await Conversation.open(plane.port, context, source=source)
-        made = _created.decode(_require(await node.ask("POST", _REQUESTS, machine.body), 201))
+        made = signing_requests.DECODER.decode(_require(await node.ask("POST", _REQUESTS, machine.body), 201))
         name = msgspec.json.decode(machine.body)["metadata"]["name"]
         await node.certificate(name, made.metadata.resource_version)
         node.close()

@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """CertificateSigningRequests and the signers they go to, in the words of `certificates.k8s.io`.
 
-Which requests a signer honours is `rules.signers`', and who may approve them `rules.certificate_admission`'s.
+One typed model for who asks for a certificate, who approves, signs and deletes requests, and who shows them. It is
+whole: decoded, changed by `updated` and sent back, a request loses nothing. Which requests a signer honours is
+`rules.signers`', and who may approve them `rules.certificate_admission`'s.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+import msgspec
+
+from handfast.api import metadata, objects
 
 GROUP: Final = "certificates.k8s.io"
+API_VERSION: Final = f"{GROUP}/v1"
+KIND: Final = "CertificateSigningRequest"
 
 # What the names of its signers begin with.
 DOMAIN: Final = "kubernetes.io"
@@ -18,3 +26,112 @@ KUBELET_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
 LEGACY_UNKNOWN: Final = "kubernetes.io/legacy-unknown"
 SIGNERS: Final = (KUBE_APISERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY_UNKNOWN)
+
+# Types of conditions.
+APPROVED: Final = "Approved"
+DENIED: Final = "Denied"
+FAILED: Final = "Failed"
+# A condition without a status holds, as upstream reads conditions from before the field existed.
+_HOLDS: Final = frozenset({"True", ""})
+
+
+class Meta(metadata.Meta, frozen=True, omit_defaults=True, gc=False):
+    """… and what an update would take away if it left it out."""
+
+    creation_timestamp: str | None = None
+    generate_name: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[dict[str, Any]] | None = None
+
+
+class Spec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc=False):
+    """All of a spec: it never changes, and goes back as it came. Lists, because rules read JSON, which has no tuples."""
+
+    request: str = ""
+    signer_name: str = ""
+    expiration_seconds: int | None = None
+    usages: list[str] | None = None
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str] | None] | None = None
+
+
+class Condition(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc=False):
+    """One condition, whole."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_update_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class Status(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc=False):
+    """What became of it."""
+
+    conditions: list[Condition] | None = None
+    certificate: str | None = None
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A CertificateSigningRequest. Without metadata it is none."""
+
+    metadata: Meta
+    spec: Spec = Spec()
+    status: Status = Status()
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of this type, if it holds."""
+        for row in self.status.conditions or ():
+            if row.type == kind and row.status in _HOLDS:
+                return row
+        return None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no certificate, was not denied and has not failed."""
+        return not self.status.certificate and self.condition(DENIED) is None and self.condition(FAILED) is None
+
+    def document(self) -> objects.Document:
+        """As rules read it that judge any document."""
+        document: objects.Document = msgspec.to_builtins(self)
+        return document
+
+    def updated(self, *, added: Condition | None = None, certificate: str = "", without: str = "") -> Update:
+        """As it is sent back: with one more condition, or with its certificate, and without conditions of one type."""
+        kept = (row for row in self.status.conditions or () if row.type != without or not without)
+        conditions = [*kept, *([added] if added is not None else ())]
+        return Update(self.metadata, self.spec, Status(conditions, certificate or self.status.certificate))
+
+
+class Update(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A request on its way back."""
+
+    metadata: Meta
+    spec: Spec
+    status: Status
+    api_version: str = API_VERSION
+    kind: str = KIND
+
+
+# For one request out of an answer.
+DECODER: Final = msgspec.json.Decoder(Request)
+
+
+def new(name: str, spec: Spec) -> objects.Document:
+    """A request as it is created."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name},
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def condition(kind: str, reason: str, message: str, now_text: str) -> Condition:
+    """A condition that holds from now on. Its times are set here, too: not every server would."""
+    return Condition(kind, "True", reason, message, now_text, now_text)

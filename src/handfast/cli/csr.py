@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
 
-    from handfast.api import kinds, objects
+    from handfast.api import objects, signing_requests
     from handfast.client import api
     from handfast.pki import certificates
     from handfast.rules import kubelet_csr, request_explanation
@@ -68,17 +68,13 @@ def list_command(ctx: click.Context, kubeconfig: str | None, directory: str, for
 
 
 async def _list(kubeconfig: str) -> list[objects.Document]:
+    from handfast.api import resources, signing_requests
+
     async with connecting.connected(kubeconfig) as reached:
-        found = await reached.client.list(_resource())
+        found = await reached.client.list(resources.SIGNING_REQUESTS)
     # Lists of the API leave out what every item has in common.
-    head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
+    head = {"apiVersion": signing_requests.API_VERSION, "kind": signing_requests.KIND}
     return [{**head, **each} for each in found]
-
-
-def _resource() -> kinds.Kind:
-    from handfast.api import resources
-
-    return resources.SIGNING_REQUESTS
 
 
 @command.command(short_help="Approve certificate requests.")
@@ -139,30 +135,29 @@ async def _decide_all(
 
 async def _decide_one(client: api.Client, verdict: str, name: str, message: str | None) -> bool:
     """Whether anything was changed."""
-    from handfast.api import jsonpath, objects, status
+    from handfast.api import objects, resources, signing_requests, status
     from handfast.runtime import clock
 
     opposite, reason, said = _VERDICTS[verdict]
     for _ in range(_TRIES):
-        found = await client.get(_resource(), name)
-        rows = jsonpath.mappings(found, "status", "conditions")
-        kinds = {jsonpath.text(row, "type") for row in rows}
-        # 1.
-        if opposite in kinds:
+        request = await client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER)
+        # 1. a decision stands
+        if request.condition(opposite) is not None:
             raise errors.Refused(
                 f'certificate signing request "{name}" is already {opposite}',
                 reason=f"Already{opposite}",
                 hint="neither can be taken back; have a new request created",
             )
-        if verdict in kinds:
+        if request.condition(verdict) is not None:
             return False
         now = objects.timestamp(clock.SystemClock().now())
-        added = {"type": verdict, "status": "True", "reason": reason, "message": message or said, "lastUpdateTime": now}
-        found["status"] = {**jsonpath.mapping(found, "status"), "conditions": [*rows, added]}
+        update = request.updated(added=signing_requests.condition(verdict, reason, message or said, now))
         try:
-            await client.update(_resource(), found, subresource="approval")
+            await client.replace(
+                resources.SIGNING_REQUESTS, name, update, signing_requests.DECODER, subresource="approval"
+            )
         except status.StatusError as error:
-            # 2.
+            # 2. somebody else wrote it
             if error.reason != "Conflict":
                 raise
             continue
@@ -216,52 +211,52 @@ async def _explain(
     kubeconfig: str, name: str
 ) -> tuple[request_explanation.Explanation, list[tuple[str, str, str]], dict[str, str]]:
     """What the rules say of it, what controllers have said, and what became of it."""
+    from handfast.api import resources, signing_requests
     from handfast.rules import kubelet_csr, request_explanation
     from handfast.runtime import clock
 
     async with connecting.connected(kubeconfig) as reached:
-        document = await reached.client.get(_resource(), name)
+        request = await reached.client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER)
         answers: dict[str, request_explanation.Answer] = {}
         addresses: tuple[str, ...] | None = None
         reserved = kubelet_csr.NONE
         more: list[kubelet_csr.Check] = []
         now = clock.SystemClock().now()
         try:
-            facts = kubelet_csr.read(document)
+            facts = kubelet_csr.read(request.document())
         except errors.Refused:
             # The explanation says why it cannot be read.
             facts = None
         if facts is not None:
             answers, addresses, reserved = await _asked(reached.client, facts)
             more = await _further(reached.client, facts, now)
-        told = await _told(reached.client, document)
-        issued = await _issued(reached.client, document)
+        told = await _told(reached.client, request.metadata.uid)
+        issued = await _issued(reached.client, request)
     found = request_explanation.explain(
-        document, now, asked=answers, node_addresses=addresses, reserved=reserved, more=more
+        request, now, asked=answers, node_addresses=addresses, reserved=reserved, more=more
     )
     return found, told, issued
 
 
-async def _issued(client: api.Client, document: objects.Document) -> dict[str, str]:
+async def _issued(client: api.Client, request: signing_requests.Request) -> dict[str, str]:
     """Of a request that has its certificate: who asked, who said yes, which certificate, and its entry in the ledger."""
     import base64
 
-    from handfast.api import jsonpath, objects
+    from handfast.api import objects, signing_requests
     from handfast.pki import certificates, pem
 
-    text = jsonpath.text(document, "status", "certificate")
+    text = request.status.certificate
     if not text:
         return {}
     try:
         leaf = certificates.read(pem.certificates_from_pem(base64.b64decode(text))[0])
     except (ValueError, errors.Refused) as error:
         return {"certificate": f"cannot be read: {error}"}
-    rows = jsonpath.mappings(document, "status", "conditions")
-    said = next((row for row in rows if jsonpath.text(row, "type") == "Approved"), {})
-    groups = ", ".join(map(str, jsonpath.sequence(document, "spec", "groups")))
+    approved = request.condition(signing_requests.APPROVED) or signing_requests.Condition()
+    groups = ", ".join(request.spec.groups or ())
     found = {
-        "asked by": f"{jsonpath.text(document, 'spec', 'username')} (groups: {groups or 'none'})",
-        "approved": f"{jsonpath.text(said, 'reason')}: {jsonpath.text(said, 'message')}",
+        "asked by": f"{request.spec.username} (groups: {groups or 'none'})",
+        "approved": f"{approved.reason}: {approved.message}",
         "serial": leaf.serial,
         "until": objects.timestamp(leaf.not_after),
     }
@@ -303,13 +298,13 @@ async def _further(client: api.Client, facts: kubelet_csr.Facts, now: datetime.d
     return [check for check in found if check is not None]
 
 
-async def _told(client: api.Client, document: objects.Document) -> list[tuple[str, str, str]]:
+async def _told(client: api.Client, uid: str) -> list[tuple[str, str, str]]:
     """The Events about a request, oldest first: when each was last so, its reason and its message."""
     from handfast.api import jsonpath, resources
     from handfast.client import api as over_api
 
     # Where those about objects without a namespace lie.
-    about = over_api.Scope(namespace="default", field_selector=f"involvedObject.uid={document['metadata']['uid']}")
+    about = over_api.Scope(namespace="default", field_selector=f"involvedObject.uid={uid}")
     try:
         found = await client.list(resources.EVENTS, about)
     except (errors.Refused, errors.Unavailable) as error:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 import structlog
 
 from handfast import errors
-from handfast.api import resources, status
+from handfast.api import objects, resources, signing_requests, status
 from handfast.client import api, partial
 from handfast.client import transport as transports
 from handfast.pki import keys, requests
@@ -62,58 +62,12 @@ _MAX_LINE = 4 << 20
 _TRIES = 3
 
 
-# What is read of an answer: whatever is not so is no answer of an API server (BadAnswer), and is asked for again.
-class _Meta(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = "True"
-    reason: str = ""
-    message: str = ""
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    request: str = ""
-    signer_name: str = ""
-    usages: list[str] | None = None
-
-
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] | None = None
-    certificate: str | None = None
-
-
-class _Request(msgspec.Struct):
-    """A CertificateSigningRequest."""
-
-    metadata: _Meta
-    spec: _Spec | None = None
-    status: _Status | None = None
-
-    def conditions(self) -> dict[str, _Condition]:
-        """Those that hold, by type."""
-        found = (self.status and self.status.conditions) or []
-        # An empty status counts as true, as upstream reads conditions from before the field existed.
-        return {row.type: row for row in found if row.status in {"True", ""}}
-
-    def certificate(self) -> str:
-        return (self.status and self.status.certificate) or ""
-
-    def filed(self) -> certificate_wishes.Filed:
-        spec = self.spec or _Spec()
-        return certificate_wishes.Filed(spec.request, spec.signer_name, spec.usages or (), self.certificate())
-
-
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
 
 
 _events = msgspec.json.Decoder(_Event)
-_requests = msgspec.json.Decoder(_Request)
 
 
 def final(error: errors.HandfastError) -> errors.Refused | None:
@@ -218,13 +172,15 @@ class _Asking:
         done, look = self._seen(filed), False
         while not done:
             try:
-                done = (look and self._seen(await self._look())) or await self._watched()
-                look = False
+                if look:
+                    done, look = self._seen(await self._look()), False
+                if not done:
+                    done = await self._watched()
             except (errors.Unavailable, status.StatusError) as error:
                 await self._clock.sleep(self._after(error))
                 look = True
 
-    async def _file(self) -> _Request:
+    async def _file(self) -> signing_requests.Request:
         """The request, created or found."""
         for _ in range(_TRIES):
             try:
@@ -237,43 +193,42 @@ class _Asking:
             document = await self._client.find(resources.SIGNING_REQUESTS, self.name)
             if document is not None:
                 found = _request(document)
-                certificate_wishes.require_ours(found.filed(), self._key.public, self._wanted, self._clock.now())
+                certificate_wishes.require_ours(found, self._key.public, self._wanted, self._clock.now())
                 return found
         raise errors.Unavailable(f'csr "{self.name}" comes and goes', reason="Conflict")
 
-    def _seen(self, found: _Request) -> bool:
+    def _seen(self, found: signing_requests.Request) -> bool:
         """Whether this state of the request has the certificate; the end of a request is an error."""
         if found.metadata.uid != self._uid:
             raise errors.Refused(f'csr "{self.name}" changed UIDs', reason="RequestReplaced")
         self._version = found.metadata.resource_version
-        conditions = found.conditions()
-        if (denied := conditions.get("Denied")) is not None:
+        if (denied := found.condition(signing_requests.DENIED)) is not None:
             raise self._ended("is denied", denied)
-        if (failed := conditions.get("Failed")) is not None:
+        if (failed := found.condition(signing_requests.FAILED)) is not None:
             raise self._ended("failed", failed)
-        if (approved := conditions.get("Approved")) is None:
+        if (approved := found.condition(signing_requests.APPROVED)) is None:
             self._lacks = "was not approved"
-            self._say_why(conditions.get(node_claim.WAITING))
+            self._say_why(found.condition(node_claim.WAITING))
             return False
-        issued = found.certificate()
+        issued = found.status.certificate
         if not issued:
             self._lacks = f"was approved ({approved.reason}), and not signed by {self._wanted.signer}"
             return False
         self.certificate = certificate_wishes.granted(issued, self._key.public, self._wanted, self._clock.now())
         return True
 
-    def _ended(self, how: str, condition: _Condition) -> errors.Refused:
+    def _ended(self, how: str, condition: signing_requests.Condition) -> errors.Refused:
         """Denied or failed; that of a revoked name has its own word."""
         text = f"certificate signing request {how}, reason: {condition.reason}, message: {condition.message}"
         if condition.reason == revocation.REVOKED:
             return errors.Refused(text, reason=revocation.REVOKED, hint=_REVOKED_HINT)
-        word = "RequestFailed" if condition.type == "Failed" else "RequestDenied"
+        word = "RequestFailed" if condition.type == signing_requests.FAILED else "RequestDenied"
         return errors.Refused(text, reason=word, hint=self._look_at_it())
 
     def _look_at_it(self) -> str:
         return f"look at it on a control plane with: handfast csr explain {self.name}"
 
-    def _say_why(self, waiting: _Condition | None) -> None:
+    def _say_why(self, waiting: signing_requests.Condition | None) -> None:
         """What the approver says of a request that it lets wait, once."""
         if waiting is None:
             return
@@ -301,7 +256,7 @@ class _Asking:
         if event.type not in {"ADDED", "MODIFIED", "BOOKMARK"}:
             raise transports.status_error(bytes(event.object), 500)
         if event.type != "BOOKMARK":
-            return self._seen(_decoded(_requests, event.object))
+            return self._seen(_decoded(signing_requests.DECODER, event.object))
         # The rest of it need not look like a request: kube-apiserver has null there.
         if not (version := partial.identify(event.object).metadata.resource_version):
             raise errors.Unavailable("a bookmark has no version", reason="BadAnswer")
@@ -324,7 +279,7 @@ class _Asking:
             raise error
         return wait
 
-    async def _look(self) -> _Request:
+    async def _look(self) -> signing_requests.Request:
         found = await self._client.find(resources.SIGNING_REQUESTS, self.name)
         if found is None:
             raise self._deleted()
@@ -347,21 +302,15 @@ class _Asking:
                 yield _decoded(_events, line)
 
 
-def _document(key: keys.PrivateKey, wanted: certificate_wishes.Wanted) -> dict[str, Any]:
+def _document(key: keys.PrivateKey, wanted: certificate_wishes.Wanted) -> objects.Document:
     request = requests.build(wanted.subject, wanted.sans, key)
-    spec: dict[str, Any] = {
-        "request": base64.b64encode(request).decode("ascii"),
-        "signerName": wanted.signer,
-        "usages": list(wanted.usages_of(key.public)),
-    }
-    if wanted.expiration_seconds is not None:
-        spec["expirationSeconds"] = wanted.expiration_seconds
-    return {
-        "apiVersion": "certificates.k8s.io/v1",
-        "kind": "CertificateSigningRequest",
-        "metadata": {"name": certificate_wishes.name_of(key.public, wanted)},
-        "spec": spec,
-    }
+    spec = signing_requests.Spec(
+        request=base64.b64encode(request).decode("ascii"),
+        signer_name=wanted.signer,
+        expiration_seconds=wanted.expiration_seconds,
+        usages=list(wanted.usages_of(key.public)),
+    )
+    return signing_requests.new(certificate_wishes.name_of(key.public, wanted), spec)
 
 
 async def _lines(body: transports.Body) -> AsyncGenerator[bytes, None]:
@@ -381,8 +330,8 @@ def _decoded(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
         raise errors.Unavailable(f"a watch event cannot be decoded: {error}", reason="BadAnswer") from error
 
 
-def _request(document: object) -> _Request:
+def _request(document: object) -> signing_requests.Request:
     try:
-        return msgspec.convert(document, _Request)
+        return msgspec.convert(document, signing_requests.Request)
     except msgspec.ValidationError as error:
         raise errors.Unavailable(f"the answer is no CertificateSigningRequest: {error}", reason="BadAnswer") from error

@@ -14,12 +14,14 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from handfast.api import metadata
 from handfast.client import memory
 
 _log = structlog.get_logger("handfast.client")
 _REMEMBERED = 1024
 
-Key = tuple[str, str]
+Key = metadata.Key
+Meta = metadata.Meta
 
 
 class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -31,21 +33,6 @@ class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
     api_version: str = ""
     controller: bool | None = None
     block_owner_deletion: bool | None = None
-
-
-class Meta(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """The metadata nearly everyone needs."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    deletion_timestamp: str | None = None
-
-    @property
-    def key(self) -> Key:
-        """Namespace and name; the namespace of a cluster-scoped object is empty."""
-        return (self.namespace, self.name)
 
 
 class OwnedMeta(Meta, frozen=True, gc=False):

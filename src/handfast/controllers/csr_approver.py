@@ -152,18 +152,18 @@ class CsrApprover:
         if not names:
             self._waiting.pop(node, None)
 
-    async def _is_revoked(self, item: certificate_requests.Request, facts: kubelet_csr.Facts) -> bool:
+    async def _is_revoked(self, item: signing_requests.Request, facts: kubelet_csr.Facts) -> bool:
         # 7. nothing for whom a Revocation refuses
         if self._revocations is None:
             return False
         verdict = self._revocations.index.judge_request(facts, self._clock.now())
         if not isinstance(verdict, decision.Deny):
             return False
-        await self._settle(item, certificate_requests.DENIED, verdict.reason, verdict.sentence)
+        await self._settle(item, signing_requests.DENIED, verdict.reason, verdict.sentence)
         return True
 
     async def _wait_for_node(
-        self, item: certificate_requests.Request, facts: kubelet_csr.Facts, asked: _Asked
+        self, item: signing_requests.Request, facts: kubelet_csr.Facts, asked: _Asked
     ) -> float | None:
         """For how many seconds to wait for the node that has this name; None: for none (8.)."""
         if self._leases is None or not node_claim.concerns(facts):
@@ -187,11 +187,11 @@ class CsrApprover:
         await self._tell(item, asked, node_claim.NODE_IS_ALIVE, once=True)
         return pulse.left(now, monotonic)
 
-    async def _say_it_waits(self, item: certificate_requests.Request, message: str) -> None:
+    async def _say_it_waits(self, item: signing_requests.Request, message: str) -> None:
         """On the request itself, once: a requester can read nothing else (8.)."""
-        if item.has(node_claim.WAITING):
+        if item.condition(node_claim.WAITING) is not None:
             return
-        row = certificate_requests.condition(
+        row = signing_requests.condition(
             node_claim.WAITING, node_claim.NODE_IS_ALIVE, message, objects.timestamp(self._clock.now())
         )
         with api.MISSING_OK:
@@ -204,11 +204,11 @@ class CsrApprover:
         asked.reserved = await certificate_reviews.reserved(self._client, facts)
         return bool(kubelet_csr.candidates(facts, asked.addresses, asked.reserved))
 
-    async def _approve(self, item: certificate_requests.Request, message: str) -> None:
-        await self._settle(item, certificate_requests.APPROVED, AUTO_APPROVED, message)
+    async def _approve(self, item: signing_requests.Request, message: str) -> None:
+        await self._settle(item, signing_requests.APPROVED, AUTO_APPROVED, message)
 
-    async def _settle(self, item: certificate_requests.Request, kind: str, reason: str, message: str) -> None:
-        added = certificate_requests.condition(kind, reason, message, objects.timestamp(self._clock.now()))
+    async def _settle(self, item: signing_requests.Request, kind: str, reason: str, message: str) -> None:
+        added = signing_requests.condition(kind, reason, message, objects.timestamp(self._clock.now()))
         with api.MISSING_OK:
             # It waits no more.
             update = item.updated(added=added, without=node_claim.WAITING)
@@ -216,12 +216,10 @@ class CsrApprover:
             DECISIONS.labels(item.spec.signer_name, reason).inc()
         self.gone(item.metadata.name)
 
-    async def _tell(
-        self, item: certificate_requests.Request, asked: _Asked, reason: str, *, once: bool = False
-    ) -> None:
+    async def _tell(self, item: signing_requests.Request, asked: _Asked, reason: str, *, once: bool = False) -> None:
         """5. What changes with every look is told `once`."""
         explanation = request_explanation.explain(
-            item.document(),
+            item,
             self._clock.now(),
             asked=asked.answers,
             node_addresses=asked.addresses,
@@ -234,12 +232,12 @@ class CsrApprover:
             return
         self._told[item.metadata.name] = said
         DECISIONS.labels(item.spec.signer_name, reason).inc()
-        await self._recorder.record(item.regarding(), reason, text, severity=events.WARNING)
+        await self._recorder.record(certificate_requests.regarding(item), reason, text, severity=events.WARNING)
 
 
-def concerns(item: certificate_requests.Request) -> bool:
+def concerns(item: signing_requests.Request) -> bool:
     """1."""
-    return item.is_open and item.spec.signer_name in SIGNERS and not item.has(certificate_requests.APPROVED)
+    return item.is_open and item.spec.signer_name in SIGNERS and item.condition(signing_requests.APPROVED) is None
 
 
 def _failed(facts: kubelet_csr.Facts, asked: _Asked) -> str:
@@ -268,7 +266,7 @@ def build(context: loop.Context, *, feed: certificate_requests.Feed, protect: bo
         NAME, handler.reconcile, clock=context.clock, workers=WORKERS, schedule=SCHEDULE
     )
 
-    def told(item: certificate_requests.Request) -> None:
+    def told(item: signing_requests.Request) -> None:
         if concerns(item):
             controller.queue.add(item.metadata.name)
         else:

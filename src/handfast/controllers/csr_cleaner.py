@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import prometheus_client
 
-from handfast.api import resources
+from handfast.api import resources, signing_requests
 from handfast.client import api
 from handfast.controllers import certificate_requests, loop
 from handfast.rules import request_age
@@ -46,12 +46,11 @@ class CsrCleaner:
     def __len__(self) -> int:
         return len(self._timed)
 
-    def see(self, item: certificate_requests.Request) -> float | None:
+    def see(self, item: signing_requests.Request) -> float | None:
         """Remember when a request is due; returns the seconds until it is to be looked at, None for never."""
         meta = item.metadata
-        rows = [(row.type, row.last_update_time or "") for row in item.status.conditions or ()]
         now = self._clock.now()
-        due = request_age.due_by(meta.creation_timestamp or "", rows, item.status.certificate or "", now)
+        due = request_age.due(item, now)
         if due.at is None or meta.deletion_timestamp is not None:
             self._timed.pop(meta.name, None)
             return None
@@ -88,7 +87,7 @@ def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Con
         NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
     )
 
-    def told(item: certificate_requests.Request) -> None:
+    def told(item: signing_requests.Request) -> None:
         seconds = handler.see(item)
         if seconds is not None:
             controller.queue.add_after(item.metadata.name, seconds)

@@ -23,7 +23,7 @@ import datetime
 import prometheus_client
 
 from handfast import errors
-from handfast.api import objects, status
+from handfast.api import objects, signing_requests, status
 from handfast.client import api
 from handfast.controllers import certificate_requests, events, issuance, loop, revoked, signing_authorities
 from handfast.pki import authority
@@ -65,9 +65,13 @@ class CsrSigner:
         # Of which requests it was told what keeps them from being signed: UID and reason.
         self._told: dict[str, tuple[str, str]] = {}
 
-    def concerns(self, item: certificate_requests.Request) -> bool:
+    def concerns(self, item: signing_requests.Request) -> bool:
         """1."""
-        return item.is_open and item.spec.signer_name in self._authorities and item.has(certificate_requests.APPROVED)
+        return (
+            item.is_open
+            and item.spec.signer_name in self._authorities
+            and item.condition(signing_requests.APPROVED) is not None
+        )
 
     async def reconcile(self, name: str) -> float | None:
         item = self._requests.get(name)
@@ -86,7 +90,7 @@ class CsrSigner:
         """The request was deleted, or there is nothing more to do about it."""
         self._told.pop(name, None)
 
-    async def _handle(self, item: certificate_requests.Request) -> None:
+    async def _handle(self, item: signing_requests.Request) -> None:
         now = self._clock.now()
         try:
             facts = self._requests.facts(item)
@@ -115,7 +119,7 @@ class CsrSigner:
         # 6. what was left out is told
         if others := facts.request.subject.other_types:
             message = f"the certificate has the common name and organizations only; left out: {', '.join(others)}"
-            await self._recorder.record(item.regarding(), SUBJECT_REDUCED, message)
+            await self._recorder.record(certificate_requests.regarding(item), SUBJECT_REDUCED, message)
 
     def _issue(self, facts: kubelet_csr.Facts, now: datetime.datetime) -> authority.Issued:
         profile, ttl = signers.profile(facts, self._longest)
@@ -127,33 +131,35 @@ class CsrSigner:
         return None if self._revocations is None else self._revocations.index.judge_request(facts, now)
 
     async def _fail(
-        self, item: certificate_requests.Request, message: str, now: datetime.datetime, reason: str = signers.FAILURE
+        self, item: signing_requests.Request, message: str, now: datetime.datetime, reason: str = signers.FAILURE
     ) -> None:
         # 2.
-        added = certificate_requests.condition(certificate_requests.FAILED, reason, message, objects.timestamp(now))
+        added = signing_requests.condition(signing_requests.FAILED, reason, message, objects.timestamp(now))
         await self._put(item.updated(added=added))
         RESULTS.labels(item.spec.signer_name, reason).inc()
 
-    async def _put(self, update: certificate_requests.Update) -> None:
+    async def _put(self, update: signing_requests.Update) -> None:
         with api.MISSING_OK:
             self._requests.wrote(await certificate_requests.write(self._client, update, "status"))
 
-    async def _tell(self, item: certificate_requests.Request, error: errors.HandfastError) -> None:
+    async def _tell(self, item: signing_requests.Request, error: errors.HandfastError) -> None:
         # 5.
         said = (item.metadata.uid, error.reason)
         if error.reason in _RACES or self._told.get(item.metadata.name) == said:
             return
         self._told[item.metadata.name] = said
         message = f"cannot be signed now: {error.message}" + (f"; {error.hint}" if error.hint else "")
-        await self._recorder.record(item.regarding(), error.reason, message, severity=events.WARNING)
+        await self._recorder.record(
+            certificate_requests.regarding(item), error.reason, message, severity=events.WARNING
+        )
 
 
 def entry(
-    item: certificate_requests.Request, facts: kubelet_csr.Facts, issued: authority.Issued, now: datetime.datetime
+    item: signing_requests.Request, facts: kubelet_csr.Facts, issued: authority.Issued, now: datetime.datetime
 ) -> ledger_entries.Entry:
     """What the ledger says of a certificate."""
     how, token = ledger_entries.authenticated_by(facts.username, facts.groups, facts.extra)
-    approved = (row.reason for row in item.status.conditions or () if row.type == certificate_requests.APPROVED)
+    approved = (row.reason for row in item.status.conditions or () if row.type == signing_requests.APPROVED)
     return ledger_entries.Entry(
         issued_at=now.replace(microsecond=0),
         signer=facts.signer_name,
@@ -188,7 +194,7 @@ def build(
     handler = CsrSigner(context, requests, authorities, book, longest, revocations)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=WORKERS)
 
-    def told(item: certificate_requests.Request) -> None:
+    def told(item: signing_requests.Request) -> None:
         if handler.concerns(item):
             controller.queue.add(item.metadata.name)
         else:

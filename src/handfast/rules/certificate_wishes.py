@@ -28,7 +28,6 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handfast import errors
@@ -85,21 +84,12 @@ def name_of(key: keys.PublicKey, wanted: Wanted) -> str:
     return request_names.csr_name(key, wanted.subject, wanted.usages_of(key))
 
 
-@dataclass(frozen=True, slots=True)
-class Filed:
-    """A request as an API server tells of it: its PEM and that of its certificate, if there is one, in base64."""
-
-    request: str
-    signer: str
-    usages: Sequence[str]
-    certificate: str
-
-
-def require_ours(found: Filed, key: keys.PublicKey, wanted: Wanted, now: datetime.datetime) -> None:
+def require_ours(filed: signing_requests.Request, key: keys.PublicKey, wanted: Wanted, now: datetime.datetime) -> None:
     """Return if a request with our name is ours (1 to 3), else Refused."""
+    spec, certificate = filed.spec, filed.status.certificate
     # 1. Reading it verifies its signature …
     try:
-        request = requests.parse(base64.b64decode(found.request, validate=True))
+        request = requests.parse(base64.b64decode(spec.request, validate=True))
     except (errors.Refused, binascii.Error, ValueError):
         raise _incompatible("its request cannot be read") from None
     rows = (
@@ -108,14 +98,14 @@ def require_ours(found: Filed, key: keys.PublicKey, wanted: Wanted, now: datetim
         # 2.
         (f"its subject is {request.subject}, not {wanted.subject}", request.subject == wanted.subject),
         ("its alternative names differ", set(request.sans.texts()) == set(wanted.sans.texts())),
-        (f"its signer is {found.signer}, not {wanted.signer}", found.signer == wanted.signer),
-        ("its usages differ", set(found.usages) == set(wanted.usages_of(key))),
+        (f"its signer is {spec.signer_name}, not {wanted.signer}", spec.signer_name == wanted.signer),
+        ("its usages differ", set(spec.usages or ()) == set(wanted.usages_of(key))),
     )
     for text, good in rows:
         if not good:
             raise _incompatible(text)
-    # 3.
-    if found.certificate and (ends := _leaf(_unpacked(found.certificate)).not_after) <= now:
+    # 3. nothing that has ended is waited for
+    if certificate and (ends := _leaf(_unpacked(certificate)).not_after) <= now:
         raise _incompatible(f"its certificate expired at {ends:%Y-%m-%dT%H:%M:%SZ}")
 
 

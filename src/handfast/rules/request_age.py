@@ -26,11 +26,11 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from handfast import errors
-from handfast.api import jsonpath, objects
+from handfast.api import objects, signing_requests
 from handfast.pki import certificates, pem
 
 FINISHED = datetime.timedelta(hours=1)
@@ -53,34 +53,21 @@ class Due:
     overdue: bool
 
 
-def due(document: objects.Document | None, now: datetime.datetime) -> Due:
+def due(item: signing_requests.Request, now: datetime.datetime) -> Due:
     """When the request may be deleted, as it is now."""
-    conditions = jsonpath.mappings(document, "status", "conditions")
-    return due_by(
-        jsonpath.text(document, "metadata", "creationTimestamp"),
-        [(jsonpath.text(row, "type"), jsonpath.text(row, "lastUpdateTime")) for row in conditions],
-        jsonpath.text(document, "status", "certificate"),
-        now,
-    )
-
-
-def due_by(created: str, conditions: Sequence[tuple[str, str]], certificate: str, now: datetime.datetime) -> Due:
-    """… by all that counts of it: its creation, the type and last update of each condition, and its certificate."""
-    found = min(_instants(created, conditions, certificate), default=None)
-    if found is None:
+    first = min(_instants(item), default=None)
+    if first is None:
         return Due(None, "", overdue=False)
-    at, rule = found
+    at, rule = first
     return Due(at, rule, overdue=at <= now)
 
 
-def _instants(
-    created: str, conditions: Sequence[tuple[str, str]], certificate: str
-) -> Iterator[tuple[datetime.datetime, str]]:
-    for rule, since, age in _clocks(created, conditions, certificate):
-        # 2.
+def _instants(item: signing_requests.Request) -> Iterator[tuple[datetime.datetime, str]]:
+    for rule, since, age in _clocks(item):
+        # 2. no time, no clock
         if since is None or since == _ZERO:
             continue
-        # 1.
+        # 1. greater than the rule's age
         try:
             at = since + age + datetime.datetime.resolution
         except OverflowError:
@@ -88,35 +75,34 @@ def _instants(
         yield at, rule
 
 
-def _clocks(
-    created: str, conditions: Sequence[tuple[str, str]], certificate: str
-) -> Iterator[tuple[str, datetime.datetime | None, datetime.timedelta]]:
-    yield "old" if conditions else "pending", _time(created), WAITING
-    for kind, text in conditions:
-        updated = _time(text)
-        match kind:
-            case "Approved" if certificate:
+def _clocks(item: signing_requests.Request) -> Iterator[tuple[str, datetime.datetime | None, datetime.timedelta]]:
+    conditions, certificate = item.status.conditions or (), item.status.certificate
+    yield "old" if conditions else "pending", _time(item.metadata.creation_timestamp), WAITING
+    for row in conditions:
+        updated = _time(row.last_update_time)
+        match row.type:
+            case signing_requests.APPROVED if certificate:
                 yield "issued", updated, FINISHED
                 yield "expired", _not_after(certificate), _AT_ONCE
-            case "Approved":
+            case signing_requests.APPROVED:
                 yield "unissued", updated, FINISHED
-            case "Denied":
+            case signing_requests.DENIED:
                 yield "denied", updated, FINISHED
-            case "Failed":
+            case signing_requests.FAILED:
                 yield "failed", updated, FINISHED
             case _:
                 pass
 
 
-def _time(text: str) -> datetime.datetime | None:
+def _time(text: str | None) -> datetime.datetime | None:
     try:
-        return objects.parse_timestamp(text)
+        return objects.parse_timestamp(text or "")
     except (ValueError, OverflowError):
         return None
 
 
 def _not_after(certificate: str) -> datetime.datetime | None:
-    # 3.
+    # 3. what cannot be read does not expire
     try:
         return certificates.validity(pem.certificates_from_pem(base64.b64decode(certificate, validate=True))[0])[1]
     except (binascii.Error, ValueError, errors.Refused):

@@ -23,12 +23,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from handfast import errors
-from handfast.api import jsonpath, objects
+from handfast.api import signing_requests
 from handfast.rules import decision, kubelet_csr, node_claim, request_age, revocation, signers, user_names
 
 ISSUED = "Issued"
-DENIED = "Denied"
-FAILED = "Failed"
+DENIED = signing_requests.DENIED
+FAILED = signing_requests.FAILED
 # Approved, and the signer will sign it, or will fail it.
 SIGNING = "WaitingForSigner"
 FAILING = "WillFail"
@@ -59,7 +59,7 @@ class Explanation:
 
 
 def explain(
-    document: objects.Document | None,
+    item: signing_requests.Request,
     now: datetime.datetime,
     *,
     asked: Mapping[str, Answer],
@@ -71,15 +71,15 @@ def explain(
 
     `more` are checks by `node_claim` and `revocation`.
     """
-    due = request_age.due(document, now)
-    verdict, checks, flip = _settled(document) or _open(document, asked, node_addresses, reserved, more)
+    due = request_age.due(item, now)
+    verdict, checks, flip = _settled(item) or _open(item, asked, node_addresses, reserved, more)
     if verdict == ISSUED:
-        checks = _as_pending(document, asked, node_addresses, reserved, more)
+        checks = _as_pending(item, asked, node_addresses, reserved, more)
     return Explanation(verdict, checks, flip, due)
 
 
 def _as_pending(
-    document: objects.Document | None,
+    item: signing_requests.Request,
     asked: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
@@ -87,7 +87,7 @@ def _as_pending(
 ) -> tuple[kubelet_csr.Check, ...]:
     """1. The checks of an issued request, where it is of a kind that has any."""
     try:
-        facts = kubelet_csr.read(document)
+        facts = kubelet_csr.read(item.document())
     except errors.Refused:
         return ()
     # 5. its own node may be the one that lives
@@ -99,32 +99,31 @@ def _as_pending(
 _Answer = tuple[str, tuple[kubelet_csr.Check, ...], str]
 
 
-def _settled(document: objects.Document | None) -> _Answer | None:
-    # 1.
-    conditions = {jsonpath.text(found, "type"): found for found in jsonpath.mappings(document, "status", "conditions")}
-    if jsonpath.text(document, "status", "certificate"):
+def _settled(item: signing_requests.Request) -> _Answer | None:
+    # 1. only a new request helps
+    if item.status.certificate:
         return ISSUED, (), "the certificate is issued; revoke it by its serial number or key to take it back"
     for verdict, word in ((DENIED, "a denial"), (FAILED, "a failure")):
-        if verdict in conditions:
-            said = jsonpath.text(conditions[verdict], "message") or jsonpath.text(conditions[verdict], "reason")
-            check = kubelet_csr.Check(verdict.lower(), False, said or "no reason was given")
+        if (condition := item.condition(verdict)) is not None:
+            said = condition.message or condition.reason or "no reason was given"
+            check = kubelet_csr.Check(verdict.lower(), False, said)
             return verdict, (check,), f"{word} is final; create a new request under another name"
     return None
 
 
 def _open(
-    document: objects.Document | None,
+    item: signing_requests.Request,
     asked: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
     more: Sequence[kubelet_csr.Check],
 ) -> _Answer:
     try:
-        facts = kubelet_csr.read(document)
+        facts = kubelet_csr.read(item.document())
     except errors.Refused as refused:
         check = kubelet_csr.Check(READABLE, False, refused.message)
         return PENDING, (check,), "create a new request that can be read"
-    if any(found.get("type") == "Approved" for found in jsonpath.mappings(document, "status", "conditions")):
+    if item.condition(signing_requests.APPROVED) is not None:
         return _approved(facts, more)
     found = _closest(facts, asked, addresses, reserved, more)
     if found is None:

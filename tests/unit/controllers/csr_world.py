@@ -68,7 +68,7 @@ class World:
         certificate: str = "",
         metadata: dict[str, Any] | None = None,
         **spec: Any,
-    ) -> certificate_requests.Request:
+    ) -> signing_requests.Request:
         """Have a request on the server, and the watch tell of it."""
         status: dict[str, Any] = {}
         if conditions:
@@ -87,7 +87,7 @@ class World:
         meta = {"creationTimestamp": "2030-01-01T00:00:00Z", **(metadata or {})}
         more: dict[str, Any] = {"status": status} if status else {}
         document = self.client.put(PLURAL, name, metadata=meta, spec=made, **more)
-        item = msgspec.convert(document, certificate_requests.Request)
+        item = msgspec.convert(document, signing_requests.Request)
         self.requests.put(item)
         return item
 

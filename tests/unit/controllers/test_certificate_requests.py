@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import msgspec
 import pytest
 
 from handfast import errors
+from handfast.api import signing_requests
 from handfast.client import api, cache, partial
 from handfast.controllers import certificate_requests, loop
 from handfast.rules import kubelet_csr
@@ -18,13 +18,13 @@ from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock
 
 
-def item(version: str, *conditions: str, certificate: str = "", name: str = "x") -> certificate_requests.Request:
+def item(version: str, *conditions: str, certificate: str = "", name: str = "x") -> signing_requests.Request:
     rows = [{"type": kind, "status": "True"} for kind in conditions]
     document = {
         "metadata": {"name": name, "uid": "u", "resourceVersion": version},
         "status": {"conditions": rows, "certificate": certificate},
     }
-    return msgspec.convert(document, certificate_requests.Request)
+    return msgspec.convert(document, signing_requests.Request)
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,6 @@ def test_only_open_requests_are_kept(conditions: tuple[str, ...], certificate: s
     requests.put(item("1"))
     requests.put(item("2", *conditions, certificate=certificate))
     assert (requests.get("x") is not None, len(requests)) == (is_open, int(is_open))
-
-
-def test_a_failure_without_a_status_is_one() -> None:
-    document = {"status": {"conditions": [{"type": "Failed"}]}}
-    assert not msgspec.convert(document, certificate_requests.Request).is_open
-    document = {"status": {"conditions": [{"type": "Failed", "status": "False"}]}}
-    assert msgspec.convert(document, certificate_requests.Request).is_open
 
 
 class Told:
@@ -137,28 +130,6 @@ def test_facts_are_read_once_for_a_spec(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(calls) == 2
     with pytest.raises(errors.Refused):
         world.requests.facts(world.add("y", request="junk"))
-
-
-def test_an_update_takes_nothing_away() -> None:
-    world = World()
-    metadata: dict[str, Any] = {
-        "labels": {"a": "b"},
-        "annotations": {"c": "d"},
-        "finalizers": ["example.com/f"],
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}],
-    }
-    spec: dict[str, Any] = {"expirationSeconds": 600, "uid": "7", "extra": {"k": ["v"]}}
-    made = world.add("x", "Approved", metadata=metadata, **spec)
-    added = certificate_requests.condition("Failed", "R", "m", "2030-01-01T00:00:00Z")
-    stored = world.stored()
-    document = msgspec.to_builtins(made.updated(added=added, certificate="c"))
-    assert document["metadata"] == stored["metadata"]
-    assert document["spec"] == stored["spec"]
-    assert document["status"] == {
-        "conditions": [*stored["status"]["conditions"], msgspec.to_builtins(added)],
-        "certificate": "c",
-    }
-    assert (document["apiVersion"], document["kind"]) == ("certificates.k8s.io/v1", "CertificateSigningRequest")
 
 
 async def test_one_watch_for_one_context() -> None:

@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from handfast import errors
+from handfast.api import signing_requests
 from handfast.pki import authority, keys, names, pairs, pem, profiles, requests
 from handfast.rules import certificate_wishes, user_names
 from tests.unit.pki.making import NOW
@@ -38,15 +39,18 @@ def base64_of(data: bytes) -> str:
 
 
 def filed(
-    wanted: certificate_wishes.Wanted = CLIENT, key: keys.PrivateKey = KEY, **other: Any
-) -> certificate_wishes.Filed:
-    fields = {
+    wanted: certificate_wishes.Wanted = CLIENT, key: keys.PrivateKey = KEY, *, certificate: str = "", **other: Any
+) -> signing_requests.Request:
+    spec = {
         "request": base64_of(requests.build(wanted.subject, wanted.sans, key)),
-        "signer": wanted.signer,
-        "usages": wanted.usages_of(key.public),
-        "certificate": "",
+        "signer_name": wanted.signer,
+        "usages": list(wanted.usages_of(key.public)),
     }
-    return certificate_wishes.Filed(**{**fields, **other})
+    return signing_requests.Request(
+        signing_requests.Meta(),
+        signing_requests.Spec(**{**spec, **other}),
+        signing_requests.Status(certificate=certificate),
+    )
 
 
 def test_the_name_of_upstreams_vector() -> None:
@@ -74,7 +78,7 @@ class TestOurs:
                 "its subject is CN=system:node:n2,O=system:nodes, not CN=system:node:n1,O=system:nodes",
             ),
             (
-                filed(signer="example.com/x"),
+                filed(signer_name="example.com/x"),
                 "its signer is example.com/x, not kubernetes.io/kube-apiserver-client-kubelet",
             ),
             (filed(usages=["client auth"]), "its usages differ"),
@@ -87,7 +91,7 @@ class TestOurs:
         ],
         ids=["key", "subject", "signer", "usages", "no base64", "no request", "expired"],
     )
-    def test_not_ours(self, found: certificate_wishes.Filed, why: str) -> None:
+    def test_not_ours(self, found: signing_requests.Request, why: str) -> None:
         with pytest.raises(errors.Refused) as caught:
             certificate_wishes.require_ours(found, KEY.public, CLIENT, NOW)
         assert caught.value.message == f"retrieved csr is not compatible: {why}"

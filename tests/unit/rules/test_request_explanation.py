@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from handfast.api import signing_requests
 from handfast.rules import decision, kubelet_csr, request_explanation
 from tests.unit.rules.csr_cases import HOUR, NOW, SERVING, certificate, condition, csr, serving
 
@@ -17,11 +19,15 @@ NO = decision.NotMine("NoRuleAllows", "", "rbac")
 ALL = {"selfnodeclient": True, "nodeclient": True, "selfnodeserver": True}
 
 
+def typed(document: dict[str, Any]) -> signing_requests.Request:
+    return msgspec.convert(document, signing_requests.Request)
+
+
 def explain(
-    document: dict[str, Any] | None, asked: dict[str, Any] | None = None, addresses: tuple[str, ...] | None = ADDRESSES
+    document: dict[str, Any], asked: dict[str, Any] | None = None, addresses: tuple[str, ...] | None = ADDRESSES
 ) -> request_explanation.Explanation:
     answers = ALL if asked is None else asked
-    return request_explanation.explain(document, NOW, asked=answers, node_addresses=addresses, reserved=RESERVED)
+    return request_explanation.explain(typed(document), NOW, asked=answers, node_addresses=addresses, reserved=RESERVED)
 
 
 def failed(explanation: request_explanation.Explanation) -> list[str]:
@@ -34,7 +40,7 @@ REVOKED = kubelet_csr.Check("revocation", False, 'user "system:node:a" is refuse
 
 def test_what_other_rules_say():
     def said(document: dict[str, Any], *more: kubelet_csr.Check) -> request_explanation.Explanation:
-        return request_explanation.explain(document, NOW, asked=ALL, node_addresses=None, more=more)
+        return request_explanation.explain(typed(document), NOW, asked=ALL, node_addresses=None, more=more)
 
     joining = csr(user="system:bootstrap:abcdef")
     waiting = said(joining, LIVING)
@@ -80,7 +86,7 @@ def test_an_issued_one_has_the_checks_of_a_pending_one():
     # Of what other rules say, all but that a node of this name lives: it may be the one whose certificate this is.
     more = (LIVING, REVOKED)
     known = request_explanation.explain(
-        {**csr(), "status": ISSUED}, NOW, asked=ALL, node_addresses=ADDRESSES, reserved=RESERVED, more=more
+        typed({**csr(), "status": ISSUED}), NOW, asked=ALL, node_addresses=ADDRESSES, reserved=RESERVED, more=more
     )
     assert known.checks == (*pending.checks, REVOKED)
 
@@ -167,12 +173,12 @@ PENDING = [
         id="a name that is a command",
     ),
     pytest.param(csr(request="%"), ["readable"], "that can be read", id="unreadable"),
-    pytest.param(None, ["readable"], "that can be read", id="nothing"),
+    pytest.param({"metadata": {}}, ["readable"], "that can be read", id="nothing"),
 ]
 
 
 @pytest.mark.parametrize(("document", "checks", "flip"), PENDING)
-def test_pending(document: dict[str, Any] | None, checks: list[str], flip: str):
+def test_pending(document: dict[str, Any], checks: list[str], flip: str):
     explanation = explain(document)
     assert explanation.verdict == "Pending"
     assert failed(explanation) == checks
