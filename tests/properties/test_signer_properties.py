@@ -28,7 +28,7 @@ from handfast.api import status
 from handfast.bootstrap import cluster_info as documents
 from handfast.bootstrap import tokens
 from handfast.client import cache
-from handfast.controllers import bootstrap_signer, cluster_info, loop, signing_tokens, token_cleaner, views
+from handfast.controllers import bootstrap_signer, cluster_info, loop, signing_tokens, timed, token_cleaner, views
 from handfast.runtime import tasks
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock, settle
@@ -98,7 +98,9 @@ class Process:
         cleaner: loop.Controller[str] = loop.Controller(
             "cleaner", token_cleaner.TokenCleaner(server, clock).reconcile, clock=clock
         )
-        self.timers = token_cleaner.Timers(clock, cleaner.queue.add_after)
+        self.timers: timed.Timed[token_cleaner.View, str] = timed.Timed(
+            lambda item: item.metadata.name, token_cleaner.View.due, cleaner.queue.add_at
+        )
         publishing = cluster_info.Publisher(server, clock, namespaces, self.config_maps, servers=servers, ca=b"CA")
         publisher: loop.Controller[str] = loop.Controller("publisher", publishing.reconcile, clock=clock)
         publisher.watches(self.config_maps, lambda _: [cluster_info.KEY])

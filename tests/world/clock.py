@@ -27,6 +27,10 @@ class MovableClock:
     def monotonic(self) -> float:
         return self._elapsed
 
+    def left(self, instant: datetime.datetime | None) -> float | None:
+        """Seconds until an instant; nothing if it is past."""
+        return None if instant is None else max(0.0, (instant - self.now()).total_seconds())
+
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0:
             await asyncio.sleep(0)

@@ -17,6 +17,7 @@ It does not write the kubeconfig that it signs (`cluster_info`), deletes no toke
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 
 from handfast import errors
@@ -79,7 +80,7 @@ class BootstrapSigner:
         self._judged = ("", "")
         self._told = ""
 
-    async def reconcile(self, key: str) -> float | None:
+    async def reconcile(self, key: str) -> datetime.datetime | None:
         if key == SIGN:
             return await self._sign()
         # 4.
@@ -89,7 +90,7 @@ class BootstrapSigner:
             await self._recorder.record(regarding, fault.reason, message, severity=events.WARNING)
         return None
 
-    async def _sign(self) -> float | None:
+    async def _sign(self) -> datetime.datetime | None:
         seen = self._config_maps.get(cluster_info.NAMESPACE, cluster_info.NAME)
         if seen is None:
             return None
@@ -114,10 +115,8 @@ class BootstrapSigner:
         await self._tell_of_credentials(seen, data)
         # 3.
         self._complain(wanted.left_out)
-        # 2.
-        if wanted.next_change is None:
-            return None
-        return (wanted.next_change - self._clock.now()).total_seconds()
+        # 2. as many signatures as there are tokens that have not expired
+        return wanted.next_change
 
     def _wanted(self, data: Mapping[str, str], binary_data: Mapping[str, str]) -> cluster_info.Signatures:
         content = data.get(cluster_info.KUBECONFIG_KEY)
@@ -196,9 +195,7 @@ def build(context: loop.Context) -> loop.Controller[str]:
     complaints = signing_tokens.Complaints(lambda: controller.queue.add(TELL))
     held = signing_tokens.Tokens(complaints, lambda: controller.queue.add(SIGN))
     handler = BootstrapSigner(context.client, context.clock, config_maps, held, complaints)
-    controller: loop.Controller[str] = loop.Controller(
-        NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
-    )
+    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
     context.informers.follow(signing_tokens.TOKENS, held)
     context.informers.follow(signing_tokens.ELSEWHERE, signing_tokens.Strays(complaints, token_secrets.WRONG_NAMESPACE))
     context.informers.follow(

@@ -46,28 +46,26 @@ class CsrCleaner:
     def __len__(self) -> int:
         return len(self._timed)
 
-    def see(self, item: signing_requests.Request) -> float | None:
-        """Remember when a request is due; returns the seconds until it is to be looked at, None for never."""
+    def see(self, item: signing_requests.Request) -> datetime.datetime | None:
+        """Remember when a request is due; returns the instant at which it is to be looked at, None for never."""
         meta = item.metadata
-        now = self._clock.now()
-        due = request_age.due(item, now)
+        due = request_age.due(item, self._clock.now())
         if due.at is None or meta.deletion_timestamp is not None:
             self._timed.pop(meta.name, None)
             return None
         self._timed[meta.name] = _Timed(meta.uid, meta.resource_version, due.at, due.rule)
-        return _left(due.at, now)
+        return due.at
 
     def gone(self, name: str) -> None:
         """The request was deleted."""
         self._timed.pop(name, None)
 
-    async def reconcile(self, name: str) -> float | None:
+    async def reconcile(self, name: str) -> datetime.datetime | None:
         timed = self._timed.get(name)
         if timed is None:
             return None
-        left = _left(timed.at, self._clock.now())
-        if left > 0:
-            return left
+        if timed.at > self._clock.now():
+            return timed.at
         with api.MISSING_OK:
             await self._client.delete(resources.SIGNING_REQUESTS, name, uid=timed.uid, resource_version=timed.version)
             DELETED.labels(timed.rule).inc()
@@ -76,21 +74,15 @@ class CsrCleaner:
         return None
 
 
-def _left(at: datetime.datetime, now: datetime.datetime) -> float:
-    return max(0.0, (at - now).total_seconds())
-
-
 def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Controller[str]:
     requests = feed.of(context)
     handler = CsrCleaner(context.client, context.clock)
-    controller: loop.Controller[str] = loop.Controller(
-        NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
-    )
+    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
 
     def told(item: signing_requests.Request) -> None:
-        seconds = handler.see(item)
-        if seconds is not None:
-            controller.queue.add_after(item.metadata.name, seconds)
+        due = handler.see(item)
+        if due is not None:
+            controller.queue.add_at(item.metadata.name, due)
 
     requests.subscribe(told, handler.gone)
     controller.needs(requests)

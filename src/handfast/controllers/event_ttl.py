@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deletes Events an hour after they last happened.
 
-Each Event has a timer of its own in the queue; nothing is polled and no Event is kept in memory. An Event that
-happened again meanwhile is seen to be younger when its timer fires, and gets a new one.
+Each Event has a timer (`timed`). One that happened again meanwhile is seen to be younger when its timer fires, and gets a
+new one. Whose Event it is, and what it says, is no matter.
 """
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
-from collections.abc import Callable
 
 import msgspec
 
 from handfast.api import objects, resources
-from handfast.client import api, partial, watch
-from handfast.controllers import loop
+from handfast.client import api, partial, timers, watch
+from handfast.controllers import loop, timed
 from handfast.runtime import clock as clocks
 
 NAME = "event-ttl-controller"
 TTL = dt.timedelta(hours=1)
+_LAST = dt.datetime.max.replace(tzinfo=dt.UTC) - TTL
 
 
 class _Series(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -47,6 +46,13 @@ class Event(msgspec.Struct, rename="camel", frozen=True, gc=False):
         )
         return max((instant for text in texts if (instant := _instant(text)) is not None), default=None)
 
+    def due(self) -> dt.datetime:
+        """When it is deleted; an Event that tells no time is old."""
+        last = self.last()
+        if last is None:
+            return timers.AT_ONCE
+        return last + TTL if last < _LAST else _LAST
+
 
 _events = msgspec.json.Decoder(Event)
 
@@ -58,36 +64,6 @@ def _instant(text: str | None) -> dt.datetime | None:
         return None
 
 
-class Timers:
-    """Sets a timer for each Event seen; deletions need none."""
-
-    def __init__(self, clock: clocks.Clock, later: Callable[[partial.Key, float], None]) -> None:
-        self._clock = clock
-        self._later = later
-        self._synced = asyncio.Event()
-
-    async def wait_synced(self) -> None:
-        await self._synced.wait()
-
-    def begin(self) -> None:
-        """Timers that are set already stay."""
-
-    def put(self, item: Event) -> None:
-        self._later(item.metadata.key, seconds_left(item, self._clock.now()))
-
-    def remove(self, item: Event) -> None:
-        """The timer finds nothing when it fires."""
-
-    def end(self) -> None:
-        self._synced.set()
-
-
-def seconds_left(event: Event, now: dt.datetime) -> float:
-    """How long the Event may stay; an Event that tells no time is old."""
-    last = event.last()
-    return 0.0 if last is None else max(0.0, (last + TTL - now).total_seconds())
-
-
 class EventTTL:
     """Handles one Event."""
 
@@ -95,13 +71,13 @@ class EventTTL:
         self._client = client
         self._clock = clock
 
-    async def reconcile(self, key: partial.Key) -> float | None:
+    async def reconcile(self, key: partial.Key) -> dt.datetime | None:
         namespace, name = key
         with api.MISSING_OK:
             event = await self._client.view(resources.EVENTS, name, _events, namespace=namespace)
-            left = seconds_left(event, self._clock.now())
-            if left > 0:
-                return left
+            due = event.due()
+            if due > self._clock.now():
+                return due
             meta = event.metadata
             await self._client.delete(
                 resources.EVENTS, name, namespace=namespace, uid=meta.uid, resource_version=meta.resource_version
@@ -111,10 +87,7 @@ class EventTTL:
 
 def build(context: loop.Context) -> loop.Controller[partial.Key]:
     handler = EventTTL(context.client, context.clock)
-    controller: loop.Controller[partial.Key] = loop.Controller(
-        NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
-    )
-    timers = Timers(context.clock, controller.queue.add_after)
-    context.informers.follow(watch.Source(resource=resources.EVENTS, view=Event), timers)
-    controller.needs(timers)
+    controller: loop.Controller[partial.Key] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
+    source = watch.Source(resource=resources.EVENTS, view=Event)
+    timed.follow(context, controller, source, lambda item: item.metadata.key, Event.due)
     return controller

@@ -32,8 +32,8 @@ class Retention:
         self._clock = clock
         self._keep = datetime.timedelta(days=days)
 
-    async def reconcile(self, _key: str) -> float | None:
-        """Delete what is due; the newest is never looked at."""
+    async def reconcile(self, _key: str) -> loop.Again:
+        """Delete what is due; the newest is never looked at. Returns when the next segment is due, where that is known."""
         if not self._keep:
             return None
         names: list[str] = []
@@ -45,8 +45,11 @@ class Retention:
             if found is None:
                 continue
             until = ledger.newest_expiry(ledger.read(found))
-            if until is None or until + self._keep >= self._clock.now():
+            if until is None:
                 break
+            if (kept_until := until + self._keep) >= self._clock.now():
+                # Of what is sealed nothing changes until then.
+                return kept_until + datetime.datetime.resolution
             meta = found["metadata"]
             with api.MISSING_OK:
                 await self._client.delete(LOGS, name, uid=meta["uid"], resource_version=meta["resourceVersion"])

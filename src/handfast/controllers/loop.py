@@ -8,6 +8,7 @@ workers, metrics and log lines are here; no controller has its own. Nothing here
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -36,6 +37,10 @@ SECONDS = prometheus_client.Histogram(
 )
 DEPTH = prometheus_client.Gauge("handfast_controller_queue_depth", "Keys waiting to be handled.", ["controller"])
 
+# When a handler wants to be called again: after so many seconds, at an instant of the wall clock (and whenever somebody sets
+# that clock), or not before something happens.
+Again = float | datetime.datetime | None
+
 # What a lost race looks like: someone else was faster, and looking again settles it. Not worth a warning.
 RACES = frozenset({"Conflict", "AlreadyExists"})
 
@@ -62,23 +67,19 @@ class Context:
 
 
 class Controller(Generic[K]):
-    """One controller. `reconcile(key)` returns None, or the seconds after which to call it again.
-
-    Where that is until an instant of the wall clock (`wall`), it is called as well when somebody sets that one.
-    """
+    """One controller. `reconcile(key)` says when to call it again, see `Again`."""
 
     def __init__(
         self,
         name: str,
-        reconcile: Callable[[K], Awaitable[float | None]],
+        reconcile: Callable[[K], Awaitable[Again]],
         *,
         clock: clocks.Clock,
         workers: int = 1,
         schedule: backoff.Schedule = queue.RETRY,
-        wall: bool = False,
     ) -> None:
         self.name = name
-        self.queue: queue.WorkQueue[K] = queue.WorkQueue(clock=clock, schedule=schedule, wall=wall)
+        self.queue: queue.WorkQueue[K] = queue.WorkQueue(clock=clock, schedule=schedule)
         self._reconcile = reconcile
         self._clock = clock
         self._workers = workers
@@ -142,11 +143,14 @@ class Controller(Generic[K]):
             return
         seconds = self._clock.monotonic() - started
         self.queue.forget(key)
-        if again is not None:
+        if isinstance(again, datetime.datetime):
+            self.queue.add_at(key, again)
+        elif again is not None:
             self.queue.add_after(key, again)
         self._handled.inc()
         self._seconds.observe(seconds)
-        self._log.debug("reconciled", item=key, seconds=round(seconds, 4), again=again)
+        shown = again.isoformat() if isinstance(again, datetime.datetime) else again
+        self._log.debug("reconciled", item=key, seconds=round(seconds, 4), again=shown)
 
     def _failed(self, key: K, reason: str, message: str, *, quiet: bool, trace: BaseException | None = None) -> None:
         wait = self.queue.retry(key)

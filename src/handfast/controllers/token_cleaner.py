@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deletes bootstrap tokens at the instant at which they expire.
 
-Each token that expires has a timer of its own in the queue; nothing is polled, and no token is kept in memory. It does
-not take signatures out of cluster-info (`bootstrap_signer`), and nobody relies on it: an expired token opens nothing.
+Each token that expires has a timer (`timed`). It does not take signatures out of cluster-info (`bootstrap_signer`), and nobody relies on it: an expired token opens nothing.
 
 When a timer fires, the Secret is looked at again, and deleted only as it was seen, by UID and version:
 
@@ -13,16 +12,15 @@ When a timer fires, the Secret is looked at again, and deleted only as it was se
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+import datetime as dt
 
 import msgspec
 
 from handfast import errors
 from handfast.api import resources
 from handfast.bootstrap import tokens
-from handfast.client import api, partial, watch
-from handfast.controllers import loop
+from handfast.client import api, partial, timers, watch
+from handfast.controllers import loop, timed
 from handfast.runtime import clock as clocks
 
 NAME = "token-cleaner-controller"
@@ -38,6 +36,13 @@ class View(msgspec.Struct, frozen=True, gc=False):
     metadata: partial.Meta = partial.Meta()
     data: _Data | None = None
 
+    def due(self) -> dt.datetime | None:
+        """See `_due`."""
+        text = self.data.expiration if self.data is not None else None
+        if not text:
+            return None
+        return _due({"metadata": {}, "type": tokens.SECRET_TYPE, "data": {tokens.KEY_EXPIRATION: text}})
+
 
 _SOURCE = watch.Source(
     resource=resources.SECRETS,
@@ -46,42 +51,12 @@ _SOURCE = watch.Source(
 )
 
 
-class Timers:
-    """Sets a timer for each token seen that expires; deletions need none."""
-
-    def __init__(self, clock: clocks.Clock, later: Callable[[str, float], None]) -> None:
-        self._clock = clock
-        self._later = later
-        self._synced = asyncio.Event()
-
-    async def wait_synced(self) -> None:
-        await self._synced.wait()
-
-    def begin(self) -> None:
-        """Timers that are set already stay."""
-
-    def put(self, item: View) -> None:
-        text = item.data.expiration if item.data is not None else None
-        if text:
-            data = {tokens.KEY_EXPIRATION: text}
-            left = _seconds_left({"metadata": {}, "type": tokens.SECRET_TYPE, "data": data}, self._clock)
-            if left is not None:
-                self._later(item.metadata.name, left)
-
-    def remove(self, item: partial.Viewed) -> None:
-        """The timer finds nothing when it fires."""
-
-    def end(self) -> None:
-        self._synced.set()
-
-
-def _seconds_left(document: object, clock: clocks.Clock) -> float | None:
-    """How long the token lasts: nothing where that cannot be read, None where it has no end."""
+def _due(document: object) -> dt.datetime | None:
+    """When the token expires: at once where that cannot be read, None where it has no end."""
     try:
-        until = tokens.parse_expiration(tokens.read(document).expiration)
+        return tokens.parse_expiration(tokens.read(document).expiration)
     except errors.Refused:
-        return 0.0
-    return None if until is None else max(0.0, (until - clock.now()).total_seconds())
+        return timers.AT_ONCE
 
 
 class TokenCleaner:
@@ -91,15 +66,15 @@ class TokenCleaner:
         self._client = client
         self._clock = clock
 
-    async def reconcile(self, name: str) -> float | None:
+    async def reconcile(self, name: str) -> dt.datetime | None:
         found = await self._client.find(resources.SECRETS, name, namespace=tokens.NAMESPACE)
-        # 1.
+        # 1. it is a token
         if found is None or not _is_token(found, name):
             return None
-        # 2.
-        left = _seconds_left(found, self._clock)
-        if left is None or left > 0:
-            return left
+        # 2. its time has come
+        due = _due(found)
+        if due is None or due > self._clock.now():
+            return due
         meta = found["metadata"]
         with api.MISSING_OK:
             await self._client.delete(
@@ -121,10 +96,6 @@ def _is_token(document: object, name: str) -> bool:
 
 def build(context: loop.Context) -> loop.Controller[str]:
     handler = TokenCleaner(context.client, context.clock)
-    controller: loop.Controller[str] = loop.Controller(
-        NAME, handler.reconcile, clock=context.clock, workers=2, wall=True
-    )
-    timers = Timers(context.clock, controller.queue.add_after)
-    context.informers.follow(_SOURCE, timers)
-    controller.needs(timers)
+    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
+    timed.follow(context, controller, _SOURCE, lambda item: item.metadata.name, View.due)
     return controller

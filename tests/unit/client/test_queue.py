@@ -3,11 +3,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 from collections.abc import AsyncIterator
 
-import pytest
-
-from handfast.client import queue
+from handfast.client import queue, timers
 from handfast.runtime import backoff
 from tests.world.clock import MovableClock, settle
 
@@ -15,9 +14,9 @@ SCHEDULE = backoff.Schedule(initial=1.0, cap=4.0)
 
 
 @contextlib.asynccontextmanager
-async def running(*, wall: bool = False) -> AsyncIterator[tuple[queue.WorkQueue[str], MovableClock]]:
+async def running() -> AsyncIterator[tuple[queue.WorkQueue[str], MovableClock]]:
     clock = MovableClock()
-    work: queue.WorkQueue[str] = queue.WorkQueue(clock=clock, schedule=SCHEDULE, random=lambda: 0.0, wall=wall)
+    work: queue.WorkQueue[str] = queue.WorkQueue(clock=clock, schedule=SCHEDULE, random=lambda: 0.0)
     timer = asyncio.create_task(work.run())
     await settle()
     yield work, clock
@@ -100,54 +99,11 @@ async def test_retries_wait_longer_until_forgotten():
         assert work.retry("a") == 1
 
 
-@pytest.mark.parametrize("seconds", [7200.0, -7200.0, 1.0])
-async def test_what_was_promised_is_looked_at_when_the_wall_clock_is_set(seconds: float):
-    async with running(wall=True) as (work, clock):
-        work.add_after("a", 3600)
-        work.add_after("b", 86400)
-        await settle()
-        clock.set_wall(seconds)
-        await clock.advance(queue._LOOK_SECONDS)
-        assert await taken(work) == ["a", "b"]
-        # Once; from then on the clock is right.
-        work.add_after("a", 3600)
-        await clock.advance(3000)
-        assert await taken(work) == []
-        await clock.advance(601)
-        assert await taken(work) == ["a"]
-
-
-async def test_small_steps_add_up():
-    async with running(wall=True) as (work, clock):
-        work.add_after("a", 3600)
-        await settle()
-        for _ in range(3):
-            clock.set_wall(0.3)
-            await clock.advance(queue._LOOK_SECONDS)
-        assert await taken(work) == []
-        clock.set_wall(0.3)
-        await clock.advance(queue._LOOK_SECONDS)
-        assert await taken(work) == ["a"]
-
-
-async def test_what_is_promised_on_the_monotonic_clock_alone_waits():
+async def test_an_instant_is_one_of_the_wall_clock():
     async with running() as (work, clock):
-        work.add_after("a", 3600)
-        await settle()
-        clock.set_wall(86400)
-        await clock.advance(3599)
-        assert await taken(work) == []
-        await clock.advance(2)
-        assert await taken(work) == ["a"]
-
-
-async def test_many_timers_cost_no_tasks():
-    async with running() as (work, clock):
-        for number in range(1000):
-            work.add_after(f"k{number:04}", 1 + number / 1000)
-        await settle()
-        assert len(asyncio.all_tasks()) <= 5
-        await clock.advance(1.5)
-        assert len(await taken(work)) == 501
-        await clock.advance(1)
-        assert len(await taken(work)) == 499
+        work.add_at("later", clock.now() + datetime.timedelta(hours=1))
+        work.add_at("past", clock.now())
+        assert await taken(work) == ["past"]
+        clock.set_wall(3600)
+        await clock.advance(timers.LOOK_SECONDS)
+        assert await taken(work) == ["later"]

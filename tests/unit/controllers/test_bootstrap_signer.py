@@ -54,7 +54,7 @@ class World:
         return dict(self.client.objects[AT]["data"])
 
     async def sign(self) -> float | None:
-        return await self.handler.reconcile(bootstrap_signer.SIGN)
+        return self.clock.left(await self.handler.reconcile(bootstrap_signer.SIGN))
 
     async def told(self) -> list[tuple[str, str, str]]:
         assert await self.handler.reconcile(bootstrap_signer.TELL) is None

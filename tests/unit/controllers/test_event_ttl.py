@@ -29,20 +29,23 @@ T0, T10, T20 = "2030-01-01T00:00:00Z", "2030-01-01T00:10:00.5Z", "2030-01-01T00:
 )
 def test_the_newest_time_counts(document: dict[str, Any], minutes: int):
     event = msgspec.convert(document, event_ttl.Event)
-    now = START + datetime.timedelta(minutes=30)
-    assert event_ttl.seconds_left(event, now) == (30 + minutes) * 60
-    assert event_ttl.seconds_left(event, now + datetime.timedelta(hours=5)) == 0
+    assert event.due() == START + datetime.timedelta(minutes=60 + minutes)
 
 
 def test_an_event_without_any_time_is_old():
-    assert event_ttl.seconds_left(event_ttl.Event(), START) == 0
+    assert event_ttl.Event().due() < START
+
+
+def test_an_event_at_the_end_of_time_is_due_then():
+    late = msgspec.convert({"lastTimestamp": "9999-12-31T23:59:59Z"}, event_ttl.Event)
+    assert late.due().year == 9999
 
 
 async def test_deleted_when_due_and_not_before():
     client, clock = FakeClient(), MovableClock(START)
     client.put("events", "e", "ns", lastTimestamp=T10)
     handler = event_ttl.EventTTL(client, clock)
-    assert await handler.reconcile(("ns", "e")) == 4200.5
+    assert clock.left(await handler.reconcile(("ns", "e"))) == 4200.5
     await clock.advance(4201)
     assert await handler.reconcile(("ns", "e")) is None
     assert client.calls == [("delete", "events", "e")]
@@ -63,14 +66,3 @@ async def test_an_event_that_happens_again_just_then_stays():
         await handler.reconcile(("ns", "e"))
     assert caught.value.reason == "Conflict"
     assert ("events", "ns", "e") in client.objects
-
-
-async def test_timers():
-    timers: dict[Any, float] = {}
-    sink = event_ttl.Timers(MovableClock(START), timers.__setitem__)
-    sink.begin()
-    sink.put(msgspec.convert({"metadata": {"namespace": "n", "name": "e"}, "lastTimestamp": T20}, event_ttl.Event))
-    sink.remove(event_ttl.Event())
-    sink.end()
-    await sink.wait_synced()
-    assert timers == {("n", "e"): 4800.0}

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -26,7 +27,7 @@ def thing(name: str, version: int = 1) -> partial.Partial:
 class Running:
     """A controller at work on an informer that tests fill by hand."""
 
-    def __init__(self, reconcile: Callable[[str], Awaitable[float | None]], workers: int = 1) -> None:
+    def __init__(self, reconcile: Callable[[str], Awaitable[loop.Again]], workers: int = 1) -> None:
         self.clock = MovableClock()
         self.informer: cache.Informer[partial.Partial] = cache.Informer(SOURCE)
         self.controller: loop.Controller[str] = loop.Controller("test", reconcile, clock=self.clock, workers=workers)
@@ -154,6 +155,24 @@ async def test_a_handler_may_ask_to_be_called_again():
         for _ in range(5):
             await running.clock.advance(60)
     assert handled == [0, 60, 120]
+
+
+async def test_a_handler_may_ask_to_be_called_at_an_instant():
+    handled: list[float] = []
+
+    async def reconcile(_key: str) -> datetime.datetime | None:
+        handled.append(running.clock.monotonic())
+        return running.clock.now() + datetime.timedelta(hours=1) if len(handled) < 3 else None
+
+    running = Running(reconcile)
+    async with running():
+        await running.sync("a")
+        await running.clock.advance(3600)
+        # Somebody sets the clock: the handler looks within a minute.
+        running.clock.set_wall(3600)
+        await running.clock.advance(60)
+        await running.clock.advance(7200)
+    assert handled == [0, 3600, 3660]
 
 
 async def test_workers_work_side_by_side_but_never_on_the_same_key():

@@ -9,7 +9,6 @@ import pytest
 
 from handfast import errors
 from handfast.bootstrap import tokens
-from handfast.client import partial
 from handfast.controllers import token_cleaner
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock
@@ -37,7 +36,7 @@ class World:
         self.handler = token_cleaner.TokenCleaner(self.client, self.clock)
 
     async def clean(self) -> float | None:
-        return await self.handler.reconcile(NAME)
+        return self.clock.left(await self.handler.reconcile(NAME))
 
 
 @pytest.mark.parametrize(
@@ -142,23 +141,19 @@ async def test_a_failure_is_for_the_loop_to_retry():
         await world.clean()
 
 
-async def test_timers():
-    timers: dict[str, float] = {}
-    sink = token_cleaner.Timers(MovableClock(START), timers.__setitem__)
-
-    def see(name: str, data: dict[str, str] | None) -> None:
-        sink.put(msgspec.convert({"metadata": {"name": name}, "data": data}, token_cleaner.View))
-
-    sink.begin()
-    see("later", document(90)["data"])
-    see("past", document(-90)["data"])
-    see("never", document(None)["data"])
-    see("empty", {"expiration": ""})
-    see("nothing", None)
-    see("garbage", {"expiration": "Z2FyYmFnZQ=="})
-    see("blank", {"expiration": "\n"})
-    see("not base64", {"expiration": "?"})
-    sink.remove(partial.Partial())
-    sink.end()
-    await sink.wait_synced()
-    assert timers == {"later": 90.0, "past": 0.0, "garbage": 0.0, "not base64": 0.0}
+@pytest.mark.parametrize(
+    ("data", "left"),
+    [
+        pytest.param(document(90)["data"], 90.0, id="later"),
+        pytest.param(document(-90)["data"], 0.0, id="past"),
+        pytest.param(document(None)["data"], None, id="never"),
+        pytest.param({"expiration": ""}, None, id="empty"),
+        pytest.param(None, None, id="nothing"),
+        pytest.param({"expiration": "Z2FyYmFnZQ=="}, 0.0, id="garbage"),
+        pytest.param({"expiration": "\n"}, None, id="blank"),
+        pytest.param({"expiration": "?"}, 0.0, id="not base64"),
+    ],
+)
+def test_when_the_watch_says_it_is_due(data: dict[str, str] | None, left: float | None):
+    view = msgspec.convert({"metadata": {"name": "x"}, "data": data}, token_cleaner.View)
+    assert MovableClock(START).left(view.due()) == left
