@@ -9,7 +9,7 @@ A use is written on the token's Secret by compare-and-swap before the request fo
 4. who was known by something else than a token, as by impersonation, is not judged, whatever the name;
 5. the row runs last of the built-in ones, so that what they refuse uses nothing up;
 6. while the uses of one token are being written, those that come meanwhile gather, and are judged one after the other
-   and written together: a thousand machines that join with one token at once are a few writes.
+   and written together: a thousand machines that join with one token at once are a few writes (`runtime.batches`).
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/test_token_limits.py |
 |---|---|---|---|---|
@@ -20,13 +20,12 @@ A use is written on the token's Secret by compare-and-swap before the request fo
 | an administrator | the right to impersonate | use a token up without having it | 4 | test_another_credential_of_that_name_uses_nothing_up |
 | a thief | a token, in another network | use it there | `require_source` | test_a_source_elsewhere |
 | a holder | many keys | let writers starve one another | one at a time for each token | test_of_many_at_once_one_gets_in |
+| a machine | a request over which the server stumbles | keep the others of its batch out | 6: it fails alone | test_a_bug_over_one_request_fails_that_one_only |
 """
 
 from __future__ import annotations
 
-import asyncio
 import datetime
-import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +36,7 @@ from handfast.apiserver import admission, bootstrap_tokens, identity, storage
 from handfast.bootstrap import token_limits as bootstrap_limits
 from handfast.bootstrap import tokens
 from handfast.rules import decision, networks, token_use
+from handfast.runtime import batches
 from handfast.store import protocol
 
 NAME: Final = "BootstrapTokenLimits"
@@ -58,15 +58,17 @@ def require_source(user: identity.User, allowed: networks.Networks, address: str
         raise refused
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """One request that wants to use a token; `refusal` is why it may not."""
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One request that wants to use a token."""
 
-    asked: admission.Attributes
+    attributes: admission.Attributes
     request: objects.Document
     now: Callable[[], datetime.datetime]
-    done: bool = False
-    refusal: errors.HandfastError | None = None
+
+
+_Place = batches.Place[_Use, None]
+_Verdict = tuple[_Place, errors.HandfastError | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +80,14 @@ class _Known:
     standing: token_use.Standing
 
 
-class _Line:
-    """Those who wait to use one token."""
-
-    __slots__ = ("__weakref__", "turn", "waiting")
-
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self.waiting: list[_Waiting] = []
-
-
 class TokenLimits:
     """The uses of all tokens at this server."""
 
     def __init__(self, store: storage.Storage) -> None:
         self._storage = store
-        # For each token that is being used now. Conflicts decide between servers; between requests they would only
-        # cost attempts.
-        self._lines: weakref.WeakValueDictionary[str, _Line] = weakref.WeakValueDictionary()
+        # By the name of the token's Secret. Conflicts decide between servers; between requests they would only cost
+        # attempts.
+        self._uses: batches.Batches[str, _Use, None] = batches.Batches(self._judge)
         # What the Secret of a token says, by its name: reading it costs more than judging by it.
         self._known: dict[str, _Known] = {}
 
@@ -106,60 +98,36 @@ class TokenLimits:
 
     def admit(self, asked: admission.Attributes, context: admission.Context) -> Awaitable[None] | None:
         """Let a bootstrap token ask for a certificate, and write that down; or refuse it."""
-        # 4.
+        # 4. only who was known by a token
         token = token_use.token_id(asked.user.name) if asked.user.method == bootstrap_tokens.METHOD else None
         if token is None or asked.subresource or asked.document is None:
             return None
-        return self._reserve(_Waiting(asked, asked.document, context.now), tokens.secret_name(token))
+        # 6. with whoever else uses this token now
+        return self._uses.join(tokens.secret_name(token), _Use(asked, asked.document, context.now))
 
-    async def _reserve(self, mine: _Waiting, name: str) -> None:
-        line = self._lines.get(name)
-        if line is None:
-            line = self._lines[name] = _Line()
-        line.waiting.append(mine)
-        try:
-            # 6. Who gets the turn judges everybody who waits.
-            async with line.turn:
-                if not mine.done:
-                    await self._judge(line, name)
-        finally:
-            if mine in line.waiting:
-                line.waiting.remove(mine)
-        if mine.refusal is not None:
-            raise mine.refusal
+    async def _judge(self, name: str, batch: Sequence[_Place]) -> None:
+        for _ in range(_TRIES):
+            if await self._tried(batch, name):
+                return
+        raise _contended(name)
 
-    async def _judge(self, line: _Line, name: str) -> None:
-        batch, line.waiting = line.waiting, []
-        try:
-            for _ in range(_TRIES):
-                if await self._tried(batch, name):
-                    return
-            for item in batch:
-                item.done, item.refusal = True, _contended(name)
-        finally:
-            # After a failure or a cancellation the others are judged by whoever has the next turn.
-            line.waiting[:0] = [item for item in batch if not item.done]
-
-    async def _tried(self, batch: Sequence[_Waiting], name: str) -> bool:
+    async def _tried(self, batch: Sequence[_Place], name: str) -> bool:
         """Judge by the Secret as it is, and write the uses; false: somebody else has changed it since."""
         found = await self._storage.find(resources.SECRETS, tokens.NAMESPACE, name)
         if found is None:
-            _judged(batch, None, None)
-        else:
-            secret = found.document()
-            known = self._read(name, found.version, secret)
-            after = _judged(batch, secret, known)
-            if known is not None and after is not None and after is not known.record:
-                try:
-                    stored = await self._storage.replace(
-                        resources.SECRETS, bootstrap_limits.written(secret, after), found
-                    )
-                except protocol.Mismatch:
-                    return False
-                # Only the uses have changed.
-                self._remember(name, _Known(stored.version, after, known.standing))
-        for item in batch:
-            item.done = True
+            _settle(_judged(batch, None, None)[0])
+            return True
+        secret = found.document()
+        known = self._read(name, found.version, secret)
+        verdicts, after = _judged(batch, secret, known)
+        if known is not None and after is not None and after is not known.record:
+            try:
+                stored = await self._storage.replace(resources.SECRETS, bootstrap_limits.written(secret, after), found)
+            except protocol.Mismatch:
+                return False
+            # Only the uses have changed.
+            self._remember(name, _Known(stored.version, after, known.standing))
+        _settle(verdicts)
         return True
 
     def _read(self, name: str, version: int, secret: objects.Document) -> _Known | None:
@@ -181,18 +149,20 @@ class TokenLimits:
 
 
 def _judged(
-    batch: Sequence[_Waiting], secret: objects.Document | None, known: _Known | None
-) -> bootstrap_limits.Record | None:
-    """Give each its verdict, one after the other; the record with the uses that are to be written."""
+    batch: Sequence[_Place], secret: objects.Document | None, known: _Known | None
+) -> tuple[list[_Verdict], bootstrap_limits.Record | None]:
+    """Why each may not use the token, one judged after the other; and the record with the uses that are to be written."""
     after = None if known is None else known.record
-    for item in batch:
+    verdicts: list[_Verdict] = []
+    for place in batch:
+        use = place.item
         verdict = token_use.decide(
             token_use.Asked(
-                user=item.asked.user.name,
-                source=item.asked.user.source,
-                request=item.request,
+                user=use.attributes.user.name,
+                source=use.attributes.user.source,
+                request=use.request,
                 secret=secret,
-                now=item.now(),
+                now=use.now(),
                 record=after,
                 standing=None if known is None else known.standing,
             )
@@ -200,13 +170,21 @@ def _judged(
         if isinstance(verdict, decision.Deny):
             # The word is among the causes, too, for whoever joins.
             cause = status.Cause(verdict.reason, verdict.sentence)
-            item.refusal = admission.Refusal(item.asked, verdict, (cause,))
+            verdicts.append((place, admission.Refusal(use.attributes, verdict, (cause,))))
+            continue
+        verdicts.append((place, None))
+        # 1. counted for those who are judged after it; 3. a dry run is not
+        if isinstance(verdict, token_use.Reserve) and after is not None and not use.attributes.dry_run:
+            after = after.with_use(verdict.use)
+    return verdicts, after
+
+
+def _settle(verdicts: Sequence[_Verdict]) -> None:
+    for place, refusal in verdicts:
+        if refusal is None:
+            place.settle(None)
         else:
-            item.refusal = None
-            # 1., 3.
-            if isinstance(verdict, token_use.Reserve) and after is not None and not item.asked.dry_run:
-                after = after.with_use(verdict.use)
-    return after
+            place.fail(refusal)
 
 
 def _contended(name: str) -> errors.Unavailable:

@@ -7,10 +7,9 @@ It approves nothing: the approver and `handfast csr explain` ask by it, so that 
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import urllib.parse
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import msgspec
 
@@ -19,6 +18,7 @@ from handfast.api import handfast_kinds, jsonpath, objects, resources, signing_r
 from handfast.bootstrap import cluster_info
 from handfast.client import api
 from handfast.rules import decision, kubelet_csr, node_claim, node_liveness, revocation
+from handfast.runtime import batches
 
 NOT_PERMITTED = "NotPermitted"
 _RULE = "SubjectAccessReview"
@@ -55,11 +55,8 @@ async def permission(client: api.Client, facts: kubelet_csr.Facts, word: str) ->
     return decision.NotMine(NOT_PERMITTED, said or "not allowed", _RULE)
 
 
-@dataclass(slots=True)
-class _Question:
-    """One that is not sent yet, and its answer: an error where none came."""
-
-    answer: decision.Decision | errors.HandfastError | None = None
+# The requester's name, UID, groups and extra, and the word of the permission.
+_Question = tuple[str, str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], str]
 
 
 class Permissions:
@@ -71,33 +68,26 @@ class Permissions:
 
     def __init__(self, client: api.Client) -> None:
         self._client = client
-        self._next: dict[object, _Question] = {}
-        self._turns: dict[object, asyncio.Lock] = {}
+        self._questions: batches.Batches[_Question, kubelet_csr.Facts, decision.Decision] = batches.Batches(self._sent)
 
     async def ask(self, facts: kubelet_csr.Facts, word: str) -> decision.Decision:
         """As `permission`."""
         extra = tuple((key, tuple(values)) for key, values in sorted(facts.extra.items()))
-        key = (facts.username, facts.uid, tuple(facts.groups), extra, word)
-        question = self._next.setdefault(key, _Question())
-        turn = self._turns.setdefault(key, asyncio.Lock())
-        try:
-            async with turn:
-                if question.answer is None:
-                    # From here on others wait for another answer.
-                    self._next.pop(key, None)
-                    question.answer = await self._sent(facts, word)
-        finally:
-            if not turn.locked() and key not in self._next:
-                self._turns.pop(key, None)
-        if isinstance(question.answer, errors.HandfastError):
-            raise question.answer
-        return question.answer
+        question = (facts.username, facts.uid, tuple(facts.groups), extra, word)
+        return await self._questions.join(question, facts)
 
-    async def _sent(self, facts: kubelet_csr.Facts, word: str) -> decision.Decision | errors.HandfastError:
+    async def _sent(
+        self, question: _Question, batch: Sequence[batches.Place[kubelet_csr.Facts, decision.Decision]]
+    ) -> None:
+        """One answer for all of them, or one error."""
         try:
-            return await permission(self._client, facts, word)
+            answer = await permission(self._client, batch[0].item, question[-1])
         except errors.HandfastError as error:
-            return error
+            for place in batch:
+                place.fail(error)
+        else:
+            for place in batch:
+                place.settle(answer)
 
 
 def review(facts: kubelet_csr.Facts, word: str) -> objects.Document:

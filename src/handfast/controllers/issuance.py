@@ -13,9 +13,7 @@ nothing else be written. It deletes nothing (`ledger_retention`) and signs nothi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import prometheus_client
@@ -24,6 +22,7 @@ from handfast import errors
 from handfast.api import handfast_kinds, status
 from handfast.client import api
 from handfast.rules import ledger, ledger_entries
+from handfast.runtime import batches
 from handfast.runtime import clock as clocks
 
 LOGS: Final = handfast_kinds.ISSUANCE_LOG
@@ -35,13 +34,8 @@ ENTRIES = prometheus_client.Counter("handfast_ledger_entries", "Entries appended
 WRITES = prometheus_client.Counter("handfast_ledger_writes", "Writes of the issuance ledger, by result.", ["result"])
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """One encoded entry on its way; `error` is why it is not known to have arrived."""
-
-    line: str
-    done: bool = False
-    error: errors.HandfastError | None = None
+# One encoded entry on its way.
+_Place = batches.Place[str, None]
 
 
 class Ledger:
@@ -50,8 +44,7 @@ class Ledger:
     def __init__(self, client: api.Client, clock: clocks.Clock) -> None:
         self._client = client
         self._clock = clock
-        self._turn = asyncio.Lock()
-        self._waiting: list[_Waiting] = []
+        self._batches: batches.Batches[str, str, None] = batches.Batches(self._write_all)
         # The newest segment, and its version (empty: it is not stored yet); None: to be read.
         self._newest: tuple[ledger.Segment, str] | None = None
         # Where to look for it first: listing every segment is for the first time only.
@@ -59,35 +52,23 @@ class Ledger:
 
     async def append(self, entry: ledger_entries.Entry) -> None:
         """Returns when the entry is durable."""
-        mine = _Waiting(ledger_entries.encode(entry))
-        self._waiting.append(mine)
-        try:
-            # 2. Who gets the turn writes for everybody who waits.
-            async with self._turn:
-                if not mine.done:
-                    await self._write_all()
-        finally:
-            if mine in self._waiting:
-                self._waiting.remove(mine)
-        if mine.error is not None:
-            raise mine.error
+        # 2. in one write with whatever else waits
+        await self._batches.join(LOGS.plural, ledger_entries.encode(entry))
 
-    async def _write_all(self) -> None:
-        batch, self._waiting = self._waiting, []
-        problem: errors.HandfastError = errors.Unavailable(
-            "the ledger's write was given up half-way", reason="Abandoned"
-        )
+    async def _write_all(self, _: str, batch: Sequence[_Place]) -> None:
+        problem: Exception = errors.Unavailable("the ledger's write was given up half-way", reason="Abandoned")
         try:
             await self._commit(batch)
-        except errors.HandfastError as error:
+        except Exception as error:  # noqa: BLE001 - it is raised where the entry was appended
             problem = error
         finally:
-            # 1. Also after a cancellation: whoever waited for this write learns that its end is not known.
-            for item in batch:
-                if not item.done:
-                    item.done, item.error, self._newest = True, problem, None
+            # 1. also after a cancellation, whoever waited for this write learns that its end is not known
+            for place in batch:
+                if not place.settled:
+                    place.fail(problem)
+                    self._newest = None
 
-    async def _commit(self, batch: Sequence[_Waiting]) -> None:
+    async def _commit(self, batch: Sequence[_Place]) -> None:
         lost = 0
         left = list(batch)
         while left:
@@ -101,19 +82,19 @@ class Ledger:
                 if error.reason not in _LOST or lost >= _TRIES:
                     raise
                 continue
-            for item in left[:written]:
-                item.done = True
+            for place in left[:written]:
+                place.settle(None)
             left = left[written:]
             ENTRIES.inc(written)
 
-    async def _step(self, left: Sequence[_Waiting]) -> int:
+    async def _step(self, left: Sequence[_Place]) -> int:
         """One write; returns how many of the entries it stored."""
         segment, version = self._newest or await self._read()
         # 4.
         if ledger.is_over(segment, self._clock.now()):
             await self._store(segment, version, ledger.sealed(segment))
             return 0
-        fitting = ledger.fitting(segment, [item.line for item in left])
+        fitting = ledger.fitting(segment, [place.item for place in left])
         await self._store(segment, version, ledger.extended(segment, fitting))
         return len(fitting)
 

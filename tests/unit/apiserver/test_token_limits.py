@@ -29,7 +29,7 @@ from handfast.apiserver import (
 from handfast.bootstrap import token_limits as limits
 from handfast.bootstrap import tokens
 from handfast.pki import bundles, keys, names, requests
-from handfast.rules import networks
+from handfast.rules import networks, token_use
 from handfast.runtime import tasks
 from handfast.store import protocol, sqlite
 from tests.unit.apiserver import admission_world
@@ -319,7 +319,7 @@ def limits_of(found: states.Item, max_uses: str) -> objects.Document:
 async def test_no_turn_is_kept(server: Server) -> None:
     await server.put()
     await server.ask(csr())
-    assert len(server.limits._lines) == 0
+    assert len(server.limits._uses) == 0
 
 
 def test_a_source_elsewhere() -> None:
@@ -432,3 +432,21 @@ async def test_who_goes_away_takes_nobody_along(server: Server) -> None:
     with pytest.raises(asyncio.CancelledError):
         await first
     assert sorted(use.node for use in await server.uses()) == ["worker-2", "worker-3", "worker-4"]
+
+
+async def test_a_bug_over_one_request_fails_that_one_only(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    await server.put()
+    decide = token_use.decide
+
+    def broken(asked: token_use.Asked) -> Any:
+        if asked.request["metadata"]["name"] == odd["metadata"]["name"]:
+            raise ZeroDivisionError
+        return decide(asked)
+
+    odd = csr("worker-3")
+    odd["metadata"]["name"] = "odd"
+    monkeypatch.setattr(token_use, "decide", broken)
+    asking = [csr("worker-1"), csr("worker-2"), odd, csr("worker-4")]
+    outcomes = await asyncio.gather(*map(server.ask, asking), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [type(None), type(None), ZeroDivisionError, type(None)]
+    assert sorted(use.node for use in await server.uses()) == ["worker-1", "worker-2", "worker-4"]
