@@ -36,10 +36,8 @@ class User(msgspec.Struct, frozen=True):
     source: str = ""
 
     def authenticated(self, source: str = "") -> User:
-        """The same, in the group of everybody who is known, from `source`. Written out: it is asked for every token."""
-        groups = (*self.groups, AUTHENTICATED)
-        rest = (self.uid, self.extra, self.method, self.until, self.serial, self.key_fingerprint)
-        return User(self.name, groups, *rest, source)
+        """The same, in the group of everybody who is known, from `source`."""
+        return msgspec.structs.replace(self, groups=(*self.groups, AUTHENTICATED), source=source)
 
 
 ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,), method="anonymous")

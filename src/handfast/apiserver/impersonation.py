@@ -54,7 +54,14 @@ def apply(
     for asked in _questions(caller, name, groups, uid, extra):
         authz.require(authorizers, asked)
     # 4.
-    return identity.User(name, _groups_of(name, groups), uid, extra, f"{caller.method} impersonation", caller.until)
+    return identity.User(
+        name,
+        _groups_of(name, groups),
+        uid=uid,
+        extra=extra,
+        method=f"{caller.method} impersonation",
+        until=caller.until,
+    )
 
 
 def named(headers: CIMultiDictProxy[str]) -> bool:

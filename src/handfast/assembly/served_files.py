@@ -13,7 +13,6 @@ It does not write them: `datadir` renews them, `ca_rotation` replaces them, and 
 
 from __future__ import annotations
 
-import functools
 import pathlib
 import ssl
 from collections.abc import Callable, Sequence
@@ -40,11 +39,12 @@ class ServedFiles:
         self._place = place
         self._pair = own_pair if tls_files is None else (pathlib.Path(tls_files[0]), pathlib.Path(tls_files[1]))
         self._key_files = (place.service_account_key, place.service_account_public_key)
-        self._hands: tuple[Callable[[], None], ...] = ()
-        self._followers = [
-            following.Follower(paths, functools.partial(self._changed, number), clock)
-            for number, paths in enumerate((self._pair, (place.ca_certificate,), self._key_files))
-        ]
+        self._ca_files = (place.ca_certificate,)
+        self._clock = clock
+        # What changes from here on is taken up, also while the server starts.
+        self._pair_before = following.stamp(self._pair)
+        self._ca_before = following.stamp(self._ca_files)
+        self._keys_before = following.stamp(self._key_files)
 
     def client_cas(self) -> bytes:
         """The CA file."""
@@ -76,7 +76,7 @@ class ServedFiles:
         """Take up what changes, until cancelled."""
 
         def renew() -> None:
-            # 1.
+            # 1. for new handshakes
             self._require_files()
             try:
                 listener.renew(str(self._pair[0]), str(self._pair[1]))
@@ -87,24 +87,25 @@ class ServedFiles:
             _log.info("serving with another certificate", serial=leaf.serial, until=leaf.not_after.isoformat())
 
         def trust() -> None:
-            # 2.
+            # 2. where no ConfigMap decides
             guard.client_cas.begin_with(bundles.TrustBundle.from_pem(self.client_cas()))
 
         def sign() -> None:
-            # 3.
+            # 3. from the next request on
             guard.sign_with(*self.token_keys())
             _log.info("the keys of service account tokens have changed")
             end_watches()
 
-        self._hands = (renew, trust, sign)
-        # 4. is the followers' own.
+        # 4. what cannot be used changes nothing: that is the followers' own
+        followers = (
+            following.Follower(self._pair, renew, self._clock, since=self._pair_before),
+            following.Follower(self._ca_files, trust, self._clock, since=self._ca_before),
+            following.Follower(self._key_files, sign, self._clock, since=self._keys_before),
+        )
         async with tasks.Group("served-files") as group:
-            for follower in self._followers:
+            for follower in followers:
                 group.start(follower.run(), name="file")
             await group.wait()
-
-    def _changed(self, number: int) -> None:
-        self._hands[number]()
 
     def _require_files(self) -> None:
         for path in self._pair:

@@ -89,7 +89,9 @@ class Ledger:
 
     async def _step(self, left: Sequence[_Place]) -> int:
         """One write; returns how many of the entries it stored."""
-        segment, version = self._newest or await self._read()
+        if self._newest is None:
+            self._newest = await self._read()
+        segment, version = self._newest
         # 4.
         if ledger.is_over(segment, self._clock.now()):
             await self._store(segment, version, ledger.sealed(segment))

@@ -41,18 +41,20 @@ def stamp(paths: Sequence[pathlib.Path]) -> Stamp:
 
 
 class Follower:
-    """Calls `changed` when one of the files is not as it was; what they were is looked up here and now."""
+    """Calls `changed` when one of the files is not as it was: as `since` says, or else as they are here and now."""
 
     def __init__(
         self,
         paths: Sequence[pathlib.Path],
         changed: Callable[[], None],
         clock: clocks.Clock,
+        *,
+        since: Stamp | None = None,
     ) -> None:
         self._paths = tuple(paths)
         self._changed = changed
         self._clock = clock
-        self._taken = stamp(self._paths)
+        self._taken = stamp(self._paths) if since is None else since
         self._refused: Stamp | None = None
 
     def look(self) -> None:

@@ -108,7 +108,9 @@ async def deadline(seconds: float) -> AsyncIterator[None]:
 
 async def wait_for_event(event: asyncio.Event, clock: clocks.Clock, seconds: float) -> bool:
     """Until `event` is set (True) or `seconds` have passed on `clock` (False)."""
-    return event.is_set() or await within(event.wait(), clock, seconds)
+    if event.is_set():
+        return True
+    return await within(event.wait(), clock, seconds)
 
 
 async def within(work: Coroutine[Any, Any, Any], clock: clocks.Clock, seconds: float) -> bool:

@@ -258,6 +258,8 @@ MALFORMED = [
     (forge({"alg": "ES256"}, b""), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"exp":NaN}'), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"exp":-Infinity}'), "MalformedToken"),
+    (forge({"alg": "ES256"}, b'{"exp":1e999}'), "MalformedToken"),
+    (forge({"alg": "ES256"}, b'{"sub":"\\n","exp":-1e999}'), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"sub":"\\n","exp":NaN}'), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"exp":' + b"9" * 5000 + b"}"), "MalformedToken"),
     (forge({"alg": "ES256"}, b'{"a":' * 1500 + b"1" + b"}" * 1500), "MalformedToken"),
@@ -286,6 +288,10 @@ def test_repeated_keys():
         assert refused(token) == "RepeatedKey"
         assert issuer(token) is None
     assert refused(forge(b'{"alg":"none","alg":"ES256"}')) == "RepeatedKey"
+
+
+def test_numbers_with_a_fraction_are_numbers():
+    assert KEYS.verify(forge({"alg": "ES256"}, b'{"exp":1.5}')) == {"exp": 1.5}
 
 
 def test_claims_are_read_after_the_signature():

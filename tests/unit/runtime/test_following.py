@@ -54,6 +54,15 @@ def test_nothing_changes(pair, reader, clock):
     assert reader.calls == 0
 
 
+def test_what_changed_before_it_began_is_told(pair, reader, clock):
+    before = following.stamp(pair)
+    replace(pair[1], "1")
+    follower = following.Follower(pair, reader, clock, since=before)
+    follower.look()
+    follower.look()
+    assert reader.calls == 1
+
+
 @pytest.mark.parametrize(
     "change",
     [
