@@ -80,7 +80,7 @@ class Joinable:
         search = searching.Discovery(clock, timeout=50.0)
         method = discovery.ByToken(TOKEN, (self.pin,) if pinned else ())
         found = await tls_cluster.while_time_passes(clock, search.by_token([endpoints.parse(self.address)], method))
-        await search.login(found, TOKEN, signs=True)
+        await tls_cluster.while_time_passes(clock, search.login(found, TOKEN, signs=True))
         return found
 
 

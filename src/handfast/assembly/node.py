@@ -20,7 +20,7 @@ import structlog
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, status
 from handfast.assembly import endpoints, node_config
-from handfast.client import api
+from handfast.client import api, refusals
 from handfast.client import certificates as requests
 from handfast.client import connection as connections
 from handfast.client import transport as transports
@@ -153,8 +153,11 @@ def _look_at(node: objects.Document | None, waits: requests.Waits) -> None:
         waits(node_claim.NODE_IS_ALIVE, f'there is a Node "{name}" already, and it is Ready since {since}')
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: float) -> T:
-    """The answer, asked for again while the server is busy or cannot be reached, and there is time."""
+async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: float, believed: float) -> T:
+    """The answer, asked for again while the server is busy or cannot be reached, and there is time.
+
+    So is a refusal until the instant from which on it is `believed`.
+    """
     waits = backoff.Backoff(_RETRY)
     while True:
         wait = next(waits)
@@ -162,7 +165,8 @@ async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: 
             return await ask()
         except status.StatusError as error:
             wait = max(wait, float(error.retry_after))
-            if error.code != 429 or clock.monotonic() + wait >= end:
+            until = {429: end, 401: min(believed, end), 403: min(believed, end)}.get(error.code, 0.0)
+            if clock.monotonic() + wait >= until:
                 raise
         except errors.Unavailable as error:
             if error.reason not in transports.NO_ANSWER or clock.monotonic() + wait >= end:
@@ -180,15 +184,21 @@ async def _accepted(
     end: float,
 ) -> bool:
     """One request with the certificate: whether there is a Node of this name, which it may ask about no other."""
+    signer = _signed_by(pair, identity.connection().ca_pem, clock.now())
+    # That of another CA is never accepted; one of the cluster's may be refused by a server that has just started.
+    believed = clock.monotonic() + (0.0 if signer else refusals.BELIEVED_SECONDS)
+
+    async def ask() -> bool:
+        return await identity.client.find(resources.NODES, where.node) is not None
+
     try:
-        return await _patiently(lambda: identity.client.find(resources.NODES, where.node), clock, end) is not None
+        return await _patiently(ask, clock, end, believed)
     except status.StatusError as error:
         if error.reason not in {"Unauthorized", "Forbidden"}:
             raise
         old = "" if fresh else f"; the certificate in {where.directory} was there before and may be another cluster's"
         raise errors.Refused(
-            f"the cluster does not accept the certificate {pair.leaf.subject}: {error.message}"
-            f"{_signed_by(pair, identity.connection().ca_pem, clock.now())}{old}",
+            f"the cluster does not accept the certificate {pair.leaf.subject}: {error.message}{signer}{old}",
             reason="CertificateRefused",
             hint=f"remove {where.kubeconfig} and {identity.store.current}, with what it leads to, and join again"
             if not fresh

@@ -38,12 +38,14 @@ from handfast.pki import pem, pins
 
 # From this difference on, a clock is named as a possible cause.
 SKEW: Final = datetime.timedelta(minutes=1)
-# Refusals that may pass, and for how many seconds it is worth asking again: a token may have been made a moment ago,
-# and between a change of cluster-info and its new signatures there is an instant in which they do not fit.
+# Refusals that may pass, and for how many seconds it is worth asking again: a token may have been made a moment ago, a 401
+# that does not say why may be a proxy's, and between a change of cluster-info and its new signatures there is an instant in which
+# they do not fit.
 PATIENCE: Final[Mapping[str, float]] = {
     "UnknownTokenID": 30.0,
     "AnonymousRefused": 30.0,
     "UsageMissing": 30.0,
+    "TokenRefused": 30.0,
     "SignatureMismatch": 10.0,
     "ClusterInfoChanged": 10.0,
 }

@@ -22,7 +22,7 @@ from handfast.api import objects, resources, signing_requests, status
 from handfast.client import api, partial
 from handfast.client import transport as transports
 from handfast.pki import keys, requests
-from handfast.rules import certificate_wishes, node_claim, revocation
+from handfast.rules import certificate_wishes, node_claim, revocation, token_use
 from handfast.runtime import backoff, tasks
 from handfast.runtime import clock as clocks
 
@@ -42,12 +42,18 @@ _ANOTHER = "ask for another token: `handfast token create --print-join-command` 
 _REVOKED_HINT = (
     "let the node in again with `handfast node revoke NAME --undo` on a control plane, or give another --node-name"
 )
-_HINTS = {
+# The words of our own server's rules, which nobody else says. They are true of the next attempt, too.
+_FINAL_HINTS = {
     revocation.REVOKED: _REVOKED_HINT,
-    "TokenUsedUp": _ANOTHER,
-    "TokenExpired": _ANOTHER,
-    "TokenGone": _ANOTHER,
-    "TokenNotForThisNode": f"give a name that the token allows with --node-name; or {_ANOTHER}, with --node",
+    token_use.USED_UP: _ANOTHER,
+    token_use.EXPIRED: _ANOTHER,
+    token_use.GONE: _ANOTHER,
+    token_use.NOT_FOR_THIS_NODE: f"give a name that the token allows with --node-name; or {_ANOTHER}, with --node",
+    token_use.NOT_FROM_HERE: f"{_ANOTHER}, with --cidr and a network of this machine",
+}
+_FINAL = _DECIDED | _FINAL_HINTS.keys()
+_HINTS = {
+    **_FINAL_HINTS,
     "Unauthorized": f"the token was accepted a moment ago, and has expired or was deleted since; {_ANOTHER}",
     "Forbidden": "on a control plane, bind the ClusterRole system:node-bootstrapper to a group of the token",
 }
@@ -70,10 +76,15 @@ class _Event(msgspec.Struct):
 _events = msgspec.json.Decoder(_Event)
 
 
-def final(error: errors.HandfastError) -> errors.Refused | None:
-    """The refusal that whoever joins should be told at once; None: the next attempt may end otherwise.
+def is_final(refusal: errors.Refused) -> bool:
+    """Whether the next attempt cannot end otherwise; else it is believed after a while (`refusals`)."""
+    return refusal.reason in _FINAL
 
-    A server's 403 has the word of its own rule among the causes, where it has one. What a proxy answers counts for nothing.
+
+def refusal_of(error: errors.HandfastError) -> errors.Refused | None:
+    """The refusal that an error is, as whoever joins should be told; None: it is none.
+
+    A server's 403 has the word of its own rule among the causes, where it has one. What is no Status counts for nothing.
     """
     if isinstance(error, errors.Refused) and error.reason in _DECIDED:
         return error
@@ -82,7 +93,7 @@ def final(error: errors.HandfastError) -> errors.Refused | None:
     if error.code not in {401, 403}:
         return None
     words = [cause.reason for cause in error.causes if cause.reason]
-    word = words[0] if words else error.reason
+    word = next((word for word in words if word in _FINAL), words[0] if words else error.reason)
     return errors.Refused(f"the cluster refuses the request: {error.message}", reason=word, hint=_HINTS.get(word))
 
 
@@ -130,7 +141,7 @@ async def rehearse(client: api.Client, key: keys.PrivateKey, wanted: certificate
     except status.StatusError as error:
         # What is there already was taken before.
         if error.reason != "AlreadyExists":
-            raise final(error) or error from None
+            raise refusal_of(error) or error from None
 
 
 class _Asking:

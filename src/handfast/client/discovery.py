@@ -202,21 +202,20 @@ class Discovery:
     async def login(self, found: Found, token: tokens.Token, *, signs: bool) -> bool:
         """Does the cluster let the token in? False: it did not say. Asked over TLS that is verified with its CA."""
 
-        async def attempt(url: str) -> bool | errors.Refused:
+        async def attempt(url: str) -> bool:
             try:
                 answer = await self._patiently(url, _version(url), anonymous.Trust(found.info.ca), token)
             except anonymous.Troubled as troubled:
                 raise diagnosis.explain(troubled.trouble, url, troubled.detail, found.skew) from None
             if answer.code == 429:
                 raise diagnosis.busy(url)
-            # A refusal is an answer, and not waited over. Whoever is known may still be forbidden to read it, on a
-            # server with rules of its own.
-            return diagnosis.login(token, answer.code, answer.challenge, signs=signs) or answer.code in {200, 403}
+            refused = diagnosis.login(token, answer.code, answer.challenge, signs=signs)
+            if refused is not None:
+                raise diagnosis.with_clock(refused, found.skew)
+            # Whoever is known may still be forbidden to read it, on a server with rules of its own.
+            return answer.code in {200, 403}
 
-        answered = await self.until([found.server], attempt)
-        if isinstance(answered, errors.Refused):
-            raise diagnosis.with_clock(answered, found.skew)
-        return answered
+        return await self.until([found.server], attempt)
 
     async def _patiently(
         self, url: str, target: str, trust: anonymous.Trust | anonymous.Unverified, token: tokens.Token | None = None

@@ -59,8 +59,10 @@ class Outlook:
     refused: bool = False
     # This key will never be answered better: the next attempt has another one.
     key_is_spent: bool = False
-    # What a person who waits is told at once; None: the next attempt may end otherwise.
-    final: errors.Refused | None = None
+    # What a person who waits is told of it; None: nobody said no.
+    refusal: errors.Refused | None = None
+    # That refusal is true of the next attempt, too.
+    final: bool = False
     # The seconds for which whoever issues wants to be left alone.
     retry_after: float = 0.0
     # No failure: whoever waits does not want to wait any longer, and gets the error itself.
@@ -73,7 +75,7 @@ Judge = Callable[[errors.HandfastError], Outlook]
 def judge_plainly(error: errors.HandfastError) -> Outlook:
     """What is `Denied` is final, and everything else may pass."""
     if isinstance(error, Denied):
-        return Outlook(server_healthy=True, refused=True, key_is_spent=True, final=error)
+        return Outlook(server_healthy=True, refused=True, key_is_spent=True, refusal=error, final=True)
     return Outlook()
 
 

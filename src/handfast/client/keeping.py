@@ -30,7 +30,7 @@ from typing import Generic, Protocol, TypeVar
 import structlog
 
 from handfast import errors
-from handfast.client import issuance, timetable
+from handfast.client import issuance, refusals, timetable
 from handfast.pki import certificates, keys, names, pairs, rotation
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
@@ -95,7 +95,8 @@ class Keeper(Generic[W]):
         self._judge = judge
         self._times = timetable.Timetable(deadline or timetable.spread(name), clock, chance, look_seconds)
         self._pair: pairs.Pair | None = None
-        self._final: errors.Refused | None = None
+        # What the last failure says of the next attempt.
+        self._outlook = issuance.Outlook()
         self._forced = ""
         self._wake = asyncio.Event()
         self._listeners: list[Callable[[pairs.Pair], Awaitable[None]]] = []
@@ -169,31 +170,27 @@ class Keeper(Generic[W]):
     async def hold(self, seconds: float, *, patient: bool = True) -> pairs.Pair:
         """A usable pair, asked for if there is none; Unavailable after so many seconds.
 
-        Not `patient`: a final refusal ends it. Where there is a pair, that takes two in a row: with a pair that has expired,
-        and with another credential, certificates may be asked for in turns. An error that ends the waiting is raised at once.
+        Not `patient`: a refusal ends it, once it is believed (`refusals`). Where there is a pair there are two ways to ask:
+        with a pair that has expired, and with another credential, certificates may be asked for in turns. An error that ends
+        the waiting is raised at once.
         """
         end = self._clock.monotonic() + seconds
-        refusals: list[errors.Refused] = []
+        refused = refusals.Refusals(ways=1 if self._pair is None else 2)
         # An attempt is given what is left and no more, so that it can say itself what it waited for. One that has hardly any
         # time could say nothing that is not known.
         while not self.usable() and (left := end - self._clock.monotonic()) > (
             _SHORTEST_SECONDS if self.last_error else 0.0
         ):
             if wait := await self._attempt("there is no certificate that can be used", min(left, ATTEMPT_SECONDS)):
-                if not patient and self._refused(refusals):
-                    raise refusals[0]
-                await self._rest(min(wait, max(end - self._clock.monotonic(), 0.0)))
+                now = self._clock.monotonic()
+                if not patient:
+                    refused.note(self._outlook, now)
+                if (refusal := refused.believed(now)) is not None:
+                    raise refusal
+                await self._rest(min(wait, max(end - now, 0.0), refused.left(now)))
         if self._pair is None or not self.usable():
-            raise self._out_of_time(seconds)
+            raise refused.last() or self._out_of_time(seconds)
         return self._pair
-
-    def _refused(self, refusals: list[errors.Refused]) -> bool:
-        """Whether the last attempts were all refused for good, as often as it takes."""
-        if self._final is None:
-            refusals.clear()
-            return False
-        refusals.append(self._final)
-        return len(refusals) >= (1 if self._pair is None else 2)
 
     def _out_of_time(self, seconds: float) -> errors.Unavailable:
         last = self.last_error
@@ -262,7 +259,7 @@ class Keeper(Generic[W]):
     def _failed(self, error: errors.HandfastError, outlook: issuance.Outlook) -> None:
         self.renew_errors += 1
         self.server_healthy = outlook.server_healthy
-        self._final = outlook.final
+        self._outlook = outlook
         self.last_error = Failure(self._clock.now(), error.reason, error.message, error.hint)
         _log.warning("no certificate was obtained", name=self._name, reason=error.reason, error=error.message)
 

@@ -37,13 +37,15 @@ async def renew(
 
 def judge(error: errors.HandfastError) -> issuance.Outlook:
     """What an error says about the next request."""
+    refusal = requests.refusal_of(error)
     return issuance.Outlook(
         server_healthy=healthy_after(error),
         # 2. over, but not its key
         refused=error.reason in requests.REQUEST_IS_OVER,
         # 1. given up
         key_is_spent=error.reason in requests.KEY_IS_SPENT,
-        final=requests.final(error),
+        refusal=refusal,
+        final=refusal is not None and requests.is_final(refusal),
         retry_after=float(error.retry_after) if isinstance(error, status.StatusError) else 0.0,
         ends=isinstance(error, requests.NotWaitedFor),
     )

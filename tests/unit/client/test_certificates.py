@@ -383,17 +383,33 @@ def _forbidden(*causes):
 
 
 @pytest.mark.parametrize(
+    "error",
+    [
+        *(_forbidden(word) for word in ("TokenUsedUp", "TokenExpired", "TokenGone", "TokenNotFromHere", "Revoked")),
+        _forbidden("", "TokenNotForThisNode"),
+        _forbidden("WebhookSaysNo", "TokenUsedUp"),
+        *(errors.Refused("no", reason=word) for word in ("RequestDenied", "RequestFailed", "Revoked")),
+    ],
+)
+def test_what_waiting_does_not_mend(error):
+    found = certificates.refusal_of(error)
+    assert found is not None
+    assert certificates.is_final(found)
+    words = [cause.reason for cause in getattr(error, "causes", ())]
+    assert found.reason == (words[-1] if words else error.reason)
+    if words:
+        assert error.message in found.message
+        assert found.hint
+
+
+@pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (_forbidden("TokenUsedUp"), "TokenUsedUp"),
-        (_forbidden("", "TokenNotForThisNode"), "TokenNotForThisNode"),
-        (_forbidden("Revoked"), "Revoked"),
+        # Anybody says that: a proxy, or a server that does not know every role yet.
         (_forbidden(), "Forbidden"),
+        (_forbidden("WebhookSaysNo"), "WebhookSaysNo"),
         (status.StatusError("Unauthorized", "Unauthorized"), "Unauthorized"),
-        (errors.Refused("no", reason="RequestDenied"), "RequestDenied"),
-        (errors.Refused("no", reason="RequestFailed"), "RequestFailed"),
-        (errors.Refused("no", reason="Revoked"), "Revoked"),
-        # What the next attempt may find otherwise.
+        # No refusals at all.
         (errors.Refused("gone", reason="RequestDeleted"), None),
         (status.StatusError("TooManyRequests", "later"), None),
         (status.StatusError("InternalError", "oops"), None),
@@ -401,12 +417,13 @@ def _forbidden(*causes):
         (transport.UnexpectedAnswer("Forbidden", "a proxy's page", code=403), None),
     ],
 )
-def test_what_waiting_does_not_mend(error, reason):
-    found = certificates.final(error)
+def test_what_the_next_attempt_may_find_otherwise(error, reason):
+    found = certificates.refusal_of(error)
     assert (None if found is None else found.reason) == reason
-    if isinstance(error, status.StatusError) and found is not None:
+    if found is not None:
+        assert not certificates.is_final(found)
         assert error.message in found.message
-        assert found.hint
+        assert (found.hint is None) == (reason == "WebhookSaysNo")
 
 
 WAITING = {"type": "Waiting", "status": "True", "reason": "NodeIsAlive", "message": 'the Node "n1" is alive'}

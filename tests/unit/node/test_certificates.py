@@ -493,6 +493,80 @@ class TestHold:
             await manager.hold(300, patient=False)
         assert len(stage.server.asked) == 1
 
+    async def test_a_refusal_without_a_word_of_ours_may_pass(self, stage: Stage):
+        """A proxy's, or that of a server that has just started."""
+        bare = status.StatusError("Forbidden", "not you")
+        stage.server.script = [bare, status.StatusError("Unauthorized", "who?"), bare, bare]
+        manager = stage.manager()
+        manager.load()
+        holding = asyncio.create_task(manager.hold(300, patient=False))
+        await settle(20)
+        await stage.passes(29)
+        assert not holding.done()
+        await stage.passes(2)
+        await settle(20)
+        assert await holding == manager.current()
+        assert len(stage.server.asked) == 5
+
+    @pytest.mark.parametrize(("seconds", "ends"), [(300, 30), (10, 10)])
+    async def test_a_refusal_that_stays_is_told(self, stage: Stage, seconds: float, ends: float):
+        """After half a minute, or when the time is over: as a refusal, whatever was asked with how often."""
+        stage.server.script = [status.StatusError("Forbidden", "not you") for _ in range(99)]
+        manager = stage.manager()
+        manager.load()
+        holding = asyncio.create_task(manager.hold(seconds, patient=False))
+        await settle(20)
+        await stage.passes(ends - 1.5)
+        assert not holding.done()
+        await stage.passes(2)
+        await settle(20)
+        with pytest.raises(errors.Refused, match="the cluster refuses the request: not you") as caught:
+            await holding
+        assert caught.value.reason == "Forbidden"
+        assert "system:node-bootstrapper" in str(caught.value.hint)
+
+    async def test_refusals_count_from_the_last_answer_of_another_kind(self, stage: Stage):
+        bare, down = status.StatusError("Forbidden", "not you"), errors.Unavailable("down", reason="Unreachable")
+        stage.server.script = [bare, bare, bare, down, *[bare] * 99]
+        manager = stage.manager()
+        manager.load()
+        holding = asyncio.create_task(manager.hold(300, patient=False))
+        await settle(20)
+        # Asked after 2, 6, 14 (down), 30 seconds: half a minute from then.
+        await stage.passes(59)
+        assert not holding.done()
+        await stage.passes(2)
+        await settle(20)
+        with pytest.raises(errors.Refused, match="not you"):
+            await holding
+
+    async def test_a_final_word_is_told_rather_than_another_refusal(self, stage: Stage):
+        """Of two ways to ask, one is refused for good and the other without a word."""
+        stage.store.save(pairing.expired())
+        bare, denied = status.StatusError("Forbidden", "not you"), errors.Refused("never", reason="RequestDenied")
+        stage.server.script = [bare, denied] * 20
+        manager = stage.manager()
+        manager.load()
+        holding = asyncio.create_task(manager.hold(300, patient=False))
+        await settle(20)
+        await stage.passes(20)
+        assert not holding.done()
+        await stage.passes(20)
+        with pytest.raises(errors.Refused, match="never"):
+            await holding
+
+    async def test_an_agent_goes_on_asking_whoever_refuses(self, stage: Stage):
+        stage.server.script = [errors.Refused("never", reason="RequestDenied") for _ in range(99)]
+        manager = stage.manager()
+        manager.load()
+        holding = asyncio.create_task(manager.hold(60))
+        await settle(20)
+        await stage.passes(61)
+        await settle(20)
+        with pytest.raises(errors.Unavailable) as caught:
+            await holding
+        assert caught.value.reason == "BootstrapTimeout"
+
     async def test_an_expired_pair_is_another_way_to_ask(self, stage: Stage):
         """The bootstrap token and the pair are asked with in turns: one of them may be let in."""
         stage.store.save(pairing.expired())
