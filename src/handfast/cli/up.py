@@ -3,13 +3,14 @@
 
 What it prints in plain text is for a person at a terminal. Elsewhere it goes to the log of a service, which more people
 read than may join machines: there no token is printed. One that was made is written to a file for its owner alone, and
-the log names the file.
+the log names the file. The file is removed when the token has expired, which is looked at every hour, and at the next start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ import click
 from handfast import errors
 from handfast.assembly import config, endpoints, layout, up
 from handfast.cli import output, settings, signing_flags, token_input
+from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
 
@@ -37,6 +39,8 @@ class _Console:
         output.event(level, text, **fields)
 
     def prepared(self, printed: bytes) -> None:
+        if not self._lives(self.first):
+            self._remove_token()
         found = json.loads(printed)
         for path, verb in found["done"]:
             output.event("info", f"{verb} {self.place.root / path}")
@@ -63,6 +67,26 @@ class _Console:
             del self.first["joinCommand"]
         else:
             output.event("info", "the first token was made, and written to a file", path=str(path), mode="0600")
+
+    @staticmethod
+    def _lives(first: dict[str, Any]) -> bool:
+        """Whether a token was made at this start that has not expired."""
+        ends = first.get("expires")
+        return bool(first.get("token")) and not (
+            ends and datetime.datetime.fromisoformat(ends) <= clocks.SystemClock().now()
+        )
+
+    def _remove_token(self) -> None:
+        path = self.place.first_token
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            why = files.explain(error, "remove", path)
+            output.event("warning", f"the file of the first token is still there: {why.message}", reason=why.reason)
+        else:
+            output.event("info", "the file of the first token was removed", path=str(path))
 
     def ready(self, found: endpoints.Endpoints) -> None:
         # Whoever started it may have stopped reading. That is no reason to stop serving.
@@ -135,7 +159,7 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     The first start creates the data directory: a certificate authority, an administrator's kubeconfig, a configuration
     file and the store, with a first token, and prints the command by which machines join with it. Where the output is no
     terminal, and -o does not ask for it, no secret is printed: the token is in the file first-token of the directory,
-    which only its owner can read. Later starts go on from there, and make no token. Ctrl-C or SIGTERM stops it.
+    which only its owner can read, until it expires or the next start. Later starts go on from there, and make no token. Ctrl-C or SIGTERM stops it.
     """
     place = layout.Layout.at(directory)
     ttl = flags.pop("token_ttl")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast up`: what it says, and what it refuses before anything starts."""
 
+import datetime
 import io
 import json
 import os
@@ -12,7 +13,9 @@ import pytest
 from handfast.assembly import config, endpoints, layout, up
 from handfast.cli import main, output
 from handfast.cli import up as up_command
+from handfast.runtime import clock as clocks
 from handfast.runtime import files
+from tests.world.clock import MovableClock
 
 FREE = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 FOUND = endpoints.Endpoints(
@@ -189,6 +192,35 @@ class TestFirstToken:
         assert f"with the token that is in {path} here in FILE:\n\n  handfast join a:1 --token-file FILE\n" in out
         (line,) = [found for found in map(json.loads, err.splitlines()) if "path" in found]
         assert (line["event"], line["path"]) == ("the first token was made, and written to a file", str(path))
+
+    def test_the_file_goes_when_the_token_has_expired(self, started, tmp_path, capsys, monkeypatch):
+        path = tmp_path / "first-token"
+        assert run("--dir", tmp_path, *FREE) == 0
+        console = started[0][2]
+        for now, there in (("2029-12-31T23:59:59", True), ("2030-01-01T00:00:00", False), ("2030-01-02", False)):
+            clock = MovableClock(datetime.datetime.fromisoformat(now).replace(tzinfo=datetime.UTC))
+            monkeypatch.setattr(clocks, "SystemClock", lambda clock=clock: clock)
+            # As every hour.
+            console.prepared(b'{"done": [], "seconds": 1.0, "warning": null}')
+            assert path.exists() == there
+        assert capsys.readouterr().err.count("the file of the first token was removed") == 1
+
+    @pytest.mark.parametrize("expires", ["2030-01-01T00:00:00Z", None])
+    def test_the_file_goes_at_the_next_start(self, started, tmp_path, monkeypatch, expires):
+        path = tmp_path / "first-token"
+        monkeypatch.setitem(FIRST, "expires", expires)
+        assert run("--dir", tmp_path, *FREE) == 0
+        console = started[0][2]
+        console.prepared(b'{"done": [], "seconds": 1.0, "warning": null}')
+        assert path.exists()
+        monkeypatch.setitem(FIRST, "token", None)
+        assert run("--dir", tmp_path, *FREE) == 0
+        assert not path.exists()
+
+    def test_a_file_that_cannot_be_removed_is_told_of(self, started, tmp_path, capsys):
+        (tmp_path / "first-token").mkdir()
+        assert run("--dir", tmp_path, *FREE) == 0
+        assert "the file of the first token is still there" in capsys.readouterr().err
 
     def test_a_file_that_cannot_be_written(self, started, tmp_path, capsys):
         (tmp_path / "first-token").mkdir()
