@@ -20,6 +20,8 @@ import pytest
 from handfast import errors
 from handfast.assembly import controllers
 from handfast.client import api
+from handfast.controllers import csr_approver
+from handfast.rules import controller_rights
 from tests.scenarios import controlled as c
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
@@ -31,11 +33,13 @@ LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
 class Role:
     """One running role, and its health."""
 
-    def __init__(self, world: worlds.World, directory: pathlib.Path, **more: Any) -> None:
+    def __init__(
+        self, world: worlds.World, directory: pathlib.Path, *, source: pathlib.Path | None = None, **more: Any
+    ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         path = directory / "kubeconfig"
-        text = world.place.admin_kubeconfig.read_text().replace("https://127.0.0.1:6443", world.base)
+        text = (source or world.place.admin_kubeconfig).read_text().replace("https://127.0.0.1:6443", world.base)
         path.write_text(text)
         path.chmod(0o600)
         settings = {"leader_elect": False, "root_ca_pem": None, **more}
@@ -131,6 +135,38 @@ async def test_not_ready_while_the_api_server_is_silent(tmp_path: pathlib.Path, 
         await world.movable().advance(10.0)
         await story.eventually(role.ready)
         await role.stop()
+
+
+async def test_a_right_that_is_missing_is_told(tmp_path: pathlib.Path):
+    """Until it is granted; the approver, which can do without, works meanwhile."""
+    async with served(tmp_path) as (world, story):
+        roles = api.Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False)
+        role = await story.client.get(roles, "system:kube-controller-manager")
+        granted = [right.rule for right in controller_rights.RIGHTS[csr_approver.NAME]]
+        role["rules"] = [rule.document() for rule in granted if "leases" not in rule.resources]
+        role = await story.client.update(roles, role)
+        running = Role(
+            world,
+            tmp_path,
+            source=world.place.controllers_kubeconfig,
+            selection=controllers.Selection(names=[csr_approver.NAME]),
+        )
+
+        async def told() -> bool:
+            code, text = await running.get("/readyz")
+            missing = "[-]controllers failed: a right is missing: leases.coordination.k8s.io is forbidden: User "
+            return code == 500 and missing in text
+
+        await story.eventually(told)
+        role["rules"] = [rule.document() for rule in granted]
+        await story.client.update(roles, role)
+
+        async def ready() -> bool:
+            await story.clock.advance(30)
+            return await running.ready()
+
+        await story.eventually(ready)
+        await running.stop()
 
 
 async def test_only_what_was_asked_for(tmp_path: pathlib.Path):

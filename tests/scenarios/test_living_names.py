@@ -22,13 +22,14 @@ from handfast.client import api
 from handfast.client import certificates as requesting
 from handfast.controllers import csr_approver, csr_signer
 from handfast.pki import keys
-from handfast.rules import certificate_wishes
+from handfast.rules import certificate_wishes, controller_rights
 from tests.scenarios import callers, controlled, granting, up_world
 from tests.scenarios import certified as c
 from tests.scenarios.test_node_agent import CSRS, Machine
 
 pytestmark = pytest.mark.slow
 LEASES = api.Resource("coordination.k8s.io", "v1", "leases", True)
+CLUSTER_ROLES = api.Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False)
 WHERE = "kube-node-lease"
 BLIND = "system:bootstrappers:blind"
 
@@ -81,6 +82,42 @@ async def test_it_waits_until_the_lease_has_ended(tmp_path: pathlib.Path) -> Non
         assert set(await story.conditions("taken")) == {"Approved"}
         # Without a lock both copies may sign; one of the certificates is handed out.
         assert len(await story.ledger()) in {1, 2}
+
+
+async def forbid(story: c.Story, plural: str = "") -> None:
+    """Let the controllers do what the manifest for another API server grants, without one kind."""
+    rights = [right.rule for name in c.ALL for right in controller_rights.RIGHTS[name]]
+    role = await story.client.get(CLUSTER_ROLES, "system:kube-controller-manager")
+    role["rules"] = [rule.document() for rule in rights if plural not in rule.resources]
+    await story.client.update(CLUSTER_ROLES, role)
+
+
+async def test_without_the_right_to_read_leases_only_taken_names_wait(tmp_path: pathlib.Path) -> None:
+    """As with the manifest of an earlier release."""
+    async with c.told(tmp_path) as story:
+        await story.bind("nodeclient", c.JOINERS)
+        await story.bind("selfnodeclient", "system:nodes")
+        await forbid(story, "leases")
+        await story.client.create(controlled.NODES, {"metadata": {"name": "n1"}})
+        await renew(story)
+        async with c.running(story.world):
+            await story.ask(c.request("n1", name="taken"), story.joiner())
+            (event,) = await story.eventually(lambda: story.told("taken"), "told")
+            assert event[0] == "LeasesForbidden"
+            assert 'cannot get resource "leases"' in event[1]
+            # New names, and what the node asks for itself, go on.
+            await story.ask(c.request("n2", name="new"), story.joiner())
+            await story.issued("new")
+            await story.ask(c.request("n1", name="renewal"), story.node("n1"))
+            await story.issued("renewal")
+            assert await story.conditions("taken") == {}
+            await forbid(story)
+            await story.clock.advance(30)
+
+            async def told() -> bool:
+                return (await story.conditions("taken")).get("Waiting", ("", ""))[0] == "NodeIsAlive"
+
+            await story.eventually(told, "waiting")
 
 
 async def test_a_lease_that_is_deleted_is_waited_for_no_longer(tmp_path: pathlib.Path) -> None:

@@ -4,7 +4,7 @@
 It runs until it is cancelled and then drains. It handles no signals and configures no log: whoever runs it does. What
 each controller does is in its own module.
 
-It is ready when every controller has seen what there is, and the API server answers. One that hangs leaves its connections
+It is ready when every controller has seen what there is, the API server answers, and forbids nothing that is followed. One that hangs leaves its connections
 open, and a watch that is quiet may be quiet for minutes, so that it is also asked for nothing but an answer from time to time.
 """
 
@@ -137,6 +137,7 @@ class _Role:
         self._clock = clock
         self._builds = builds
         self._controllers: Sequence[loop.Controller[Any]] = ()
+        self._informers: cache.Informers | None = None
         self.lock: leader.Lock | None = None
         self._group: tasks.Group | None = None
         self._anew = False
@@ -159,7 +160,7 @@ class _Role:
         informers = cache.Informers(self._client, self._clock)
         context = loop.Context(client=self._client, informers=informers, clock=self._clock)
         controllers = [build(context) for build in self._builds()]
-        self._controllers = controllers
+        self._controllers, self._informers = controllers, informers
         try:
             async with tasks.Group("controllers") as group:
                 self._group = group
@@ -169,7 +170,7 @@ class _Role:
                 _log.info("controllers started", controllers=[controller.name for controller in controllers])
                 await group.wait()
         finally:
-            self._controllers, self._group = (), None
+            self._controllers, self._informers, self._group = (), None, None
 
     def not_ready(self) -> str | None:
         """What keeps the role from being ready; one that waits for its turn is ready."""
@@ -177,9 +178,12 @@ class _Role:
             trouble = self.lock.trouble
             return None if trouble is None else f"the lease cannot be taken: {trouble.reason}: {trouble.message}"
         waiting = [controller.name for controller in self._controllers if not controller.ready]
-        if waiting or not self._controllers:
-            return f"not synced: {', '.join(waiting) or 'nothing has started'}"
-        return None
+        found = [f"not synced: {', '.join(waiting)}"] if waiting else []
+        if self._informers is None:
+            found = ["not synced: nothing has started"]
+        elif refusals := self._informers.refusals():
+            found.append(f"a right is missing: {', '.join(refusals)}")
+        return "; ".join(found) or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ class Informer(Generic[V]):
         self._handlers: list[Handler[V]] = []
         self._unseen: set[partial.Key] | None = None
         self._synced = asyncio.Event()
+        self._answered = asyncio.Event()
+        # Why the server forbids to follow it now; empty while it does not. What is here is then what was known before.
+        self.refusal = ""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -70,7 +73,15 @@ class Informer(Generic[V]):
         """Until the first list is complete."""
         await self._synced.wait()
 
+    async def wait_answered(self) -> None:
+        """Until the first list is complete, or the server forbids it (`refusal`)."""
+        await self._answered.wait()
+
     # What the reflector calls.
+
+    def refused(self, refusal: str) -> None:
+        self.refusal = refusal
+        self._answered.set()
 
     def begin(self) -> None:
         self._unseen = set(self._items)
@@ -96,6 +107,7 @@ class Informer(Generic[V]):
         for key in gone:
             self._changed(key, self._items.pop(key), None)
         self._synced.set()
+        self._answered.set()
 
     def _changed(self, key: partial.Key, old: V | None, new: V | None) -> None:
         for name, function in self._functions.items():
@@ -124,15 +136,20 @@ class Following:
         self._name = name
         self._reflector = reflector
         self._task: asyncio.Task[None] | None = None
-        self._stopped = False
+        self.stopped = False
+
+    @property
+    def refusal(self) -> str:
+        """Why the server forbids it now; empty while it does not."""
+        return self._reflector.refusal
 
     def start(self, group: tasks.Group) -> None:
-        if self._task is None and not self._stopped:
+        if self._task is None and not self.stopped:
             self._task = group.start(self._reflector.run(), name=f"watch-{self._name}")
 
     def stop(self) -> None:
         """The sink hears no more."""
-        self._stopped = True
+        self.stopped = True
         if self._task is not None:
             self._task.cancel()
 
@@ -145,6 +162,7 @@ class Informers:
         self._clock = clock
         self._shared: dict[tuple[str, str, api.Scope, bool], Informer[Any]] = {}
         self._waiting: list[Following] = []
+        self._all: list[Following] = []
         self._group: tasks.Group | None = None
 
     def get(self, source: watch.Source[V], indexes: Mapping[str, Index[V]] | None = None) -> Informer[V]:
@@ -152,15 +170,23 @@ class Informers:
         key = (source.resource.group, source.resource.plural, source.scope, source.metadata)
         if key not in self._shared:
             self._shared[key] = Informer(source, indexes)
-            self.follow(source, self._shared[key])
+            self.follow(source, self._shared[key], self._shared[key].refused)
         found: Informer[V] = self._shared[key]
         if found.source.view is not source.view or not set(indexes or ()) <= found.indexes:
             raise errors.Misuse(f"{source.resource.plural} is already followed with another view or other indexes")
         return found
 
-    def follow(self, source: watch.Source[V], sink: watch.Sink[V]) -> Following:
-        """Feed `sink` from now on, or from `start` on if that is yet to come."""
-        following = Following(source.resource.plural, watch.Reflector(self._client, source, sink, clock=self._clock))
+    def refusals(self) -> tuple[str, ...]:
+        """What the server forbids to follow, in its words: rights that this process lacks."""
+        return tuple(dict.fromkeys(following.refusal for following in self._all if following.refusal))
+
+    def follow(
+        self, source: watch.Source[V], sink: watch.Sink[V], refused: Callable[[str], None] = lambda _: None
+    ) -> Following:
+        """Feed `sink` from now on, or from `start` on if that is yet to come; `refused` is told what the server forbids."""
+        reflector = watch.Reflector(self._client, source, sink, clock=self._clock, refused=refused)
+        following = Following(source.resource.plural, reflector)
+        self._all = [*(each for each in self._all if not each.stopped), following]
         if self._group is None:
             self._waiting.append(following)
         else:

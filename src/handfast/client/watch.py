@@ -11,7 +11,9 @@ It survives what watches meet every day:
 6. a bookmark with an object that could not exist, as kube-apiserver sends it (null where the kind requires something):
    nothing counts but its version;
 7. 403 for what is optional, and 404 for a kind that the server does not have: it is told of once, the sink learns that
-   nothing is known, and it is asked for again every ten minutes.
+   nothing is known, and it is asked for again every ten minutes;
+8. 403 for anything else: it is told of, what was known stays, and it is asked for again as after other errors. Whoever follows
+   is told as long as it lasts (`refused`), and can do what needs no look at it.
 
 It keeps no objects; that is the sink's (`cache`). What arrives in one read is handed over without a task, a
 suspension or a log line per event.
@@ -106,7 +108,11 @@ class Reflector(Generic[V]):
         *,
         clock: clocks.Clock,
         random: Callable[[], float] = randomness.random,
+        refused: Callable[[str], None] = lambda _: None,
     ) -> None:
+        # 8. Why the server forbids it now; empty while it does not.
+        self.refusal = ""
+        self._refused = refused
         self._client = client
         self._source = source
         self._sink = sink
@@ -145,6 +151,8 @@ class Reflector(Generic[V]):
             wait = max(wait, float(error.retry_after))
             if error.code in _WITHOUT and self._source.optional:
                 return self._without(error)
+            if error.code == 403:
+                self._note(error.message)
         # An unreachable server is told of once, by the transport.
         write: Any = _log.debug if error.reason in transports.NO_ANSWER else _log.warning
         write(
@@ -155,6 +163,12 @@ class Reflector(Generic[V]):
             wait=round(wait, 3),
         )
         return wait
+
+    def _note(self, refusal: str) -> None:
+        """8. What the server says of the right to follow this; empty: it lets us."""
+        if refusal != self.refusal:
+            self.refusal = refusal
+            self._refused(refusal)
 
     def _without(self, error: status.StatusError) -> float:
         """7: it may be meant, and is told of once."""
@@ -179,6 +193,7 @@ class Reflector(Generic[V]):
         except partial.UNREADABLE as error:
             raise errors.Unavailable(f"the list cannot be decoded: {error}", reason="BadAnswer") from error
         sink.end()
+        self._note("")
         self._version, self._told_without = version, False
 
     async def _watch(self) -> None:
@@ -198,6 +213,7 @@ class Reflector(Generic[V]):
         async with self._client.transport.stream(
             at, params=params, accept=accept, idle_seconds=life + _GRACE_SECONDS
         ) as body:
+            self._note("")
             opened = self._clock.monotonic()
             try:
                 await self._read(body)

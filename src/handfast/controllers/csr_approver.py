@@ -19,6 +19,8 @@ does not approve it leaves to people. It signs nothing (`csr_signer`).
 8. One in the name of a node that is alive, by somebody else, waits: with a condition on it, which is what the requester can
    read, beside the Event. It is judged again when the Lease can have ended, and when the Lease is deleted. The Lease is read
    from the server before anything is approved: the watch may be late. Off where `protect` is.
+9. Where Leases may not be read, as with rights that were granted for an earlier release, a request that 8 is about waits if there is
+   a Node of its name, with an Event that names the right. All others go on: new names, and what nodes ask for themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from dataclasses import dataclass, field
 import prometheus_client
 
 from handfast import errors
-from handfast.api import objects, signing_requests
+from handfast.api import objects, resources, signing_requests, status
 from handfast.client import api, certificate_reviews
 from handfast.controllers import certificate_requests, events, loop, node_leases, revoked
 from handfast.rules import (
@@ -50,6 +52,13 @@ RESERVED_NAME = "ReservedName"
 # 3.
 _WAITS_FOR_NODES = {kubelet_csr.ADDRESSES: NOT_ITS_ADDRESS, kubelet_csr.RESERVED: RESERVED_NAME}
 _MAY_CHANGE = frozenset({certificate_reviews.NOT_PERMITTED, *_WAITS_FOR_NODES.values()})
+# 9.
+LEASES_FORBIDDEN = "LeasesForbidden"
+_FORBIDDEN_SECONDS = 30.0
+_LEASES_HINT = (
+    "apply what `handfast serve controllers --print-manifest` prints, which has the right to get, list and watch Leases in "
+    f"{node_liveness.NAMESPACE}; or approve the request by hand"
+)
 # Kubernetes' own.
 SCHEDULE = backoff.Schedule(initial=0.2, cap=1000.0, jitter=0.1)
 # Each has a connection of its own while it asks.
@@ -171,7 +180,12 @@ class CsrApprover:
         name, node = item.metadata.name, facts.node_name
         # From here on a Lease that is deleted is told of.
         self._waiting.setdefault(node, set()).add(name)
-        pulse = await self._leases.read(self._client, node)
+        try:
+            pulse = await self._leases.read(self._client, node)
+        except status.StatusError as error:
+            if error.code != 403:
+                raise
+            return await self._without_leases(item, node, error)
         now, monotonic = self._clock.now(), self._clock.monotonic()
         check = node_claim.check(facts, pulse, now, monotonic)
         if pulse is not None and check.passed:
@@ -186,6 +200,18 @@ class CsrApprover:
         await self._say_it_waits(item, check.compared)
         await self._tell(item, asked, node_claim.NODE_IS_ALIVE, once=True)
         return pulse.left(now, monotonic)
+
+    async def _without_leases(
+        self, item: signing_requests.Request, node: str, error: status.StatusError
+    ) -> float | None:
+        """As `_wait_for_node`, where the Lease may not be read (9.)."""
+        name = item.metadata.name
+        if await self._client.find(resources.NODES, node) is None:
+            self._wait_no_more(node, name)
+            return None
+        text = f'there is a Node "{node}", and whether it is alive cannot be read: {error.message}'
+        await self._say(item, LEASES_FORBIDDEN, f"{text}; to change that: {_LEASES_HINT}")
+        return _FORBIDDEN_SECONDS
 
     async def _say_it_waits(self, item: signing_requests.Request, message: str) -> None:
         """On the request itself, once: a requester can read nothing else (8.)."""
@@ -227,6 +253,9 @@ class CsrApprover:
             more=asked.more,
         )
         text = f"{explanation.sentence}; to change that: {explanation.flip}"
+        await self._say(item, reason, text, once=once)
+
+    async def _say(self, item: signing_requests.Request, reason: str, text: str, *, once: bool = False) -> None:
         said = (item.metadata.uid, reason if once else text)
         if self._told.get(item.metadata.name) == said:
             return
@@ -276,5 +305,5 @@ def build(context: loop.Context, *, feed: certificate_requests.Feed, protect: bo
     controller.needs(requests)
     controller.needs(revocations)
     if leases is not None:
-        controller.needs(leases)
+        controller.uses(leases)
     return controller

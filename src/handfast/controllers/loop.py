@@ -57,6 +57,12 @@ class Syncing(Protocol):
     async def wait_synced(self) -> None: ...
 
 
+class Answering(Protocol):
+    """Something that is asked for before the first key is handled, and that may be forbidden."""
+
+    async def wait_answered(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What a controller may use: the API, what is followed of it, and the time."""
@@ -83,7 +89,7 @@ class Controller(Generic[K]):
         self._reconcile = reconcile
         self._clock = clock
         self._workers = workers
-        self._needs: list[Syncing] = []
+        self._needs: list[Callable[[], Awaitable[None]]] = []
         self._ready = False
         self._handled = RECONCILES.labels(name, "ok")
         self._seconds = SECONDS.labels(name)
@@ -105,7 +111,11 @@ class Controller(Generic[K]):
 
     def needs(self, other: Syncing) -> None:
         """Handle nothing before `other` has synced."""
-        self._needs.append(other)
+        self._needs.append(other.wait_synced)
+
+    def uses(self, other: Answering) -> None:
+        """Handle nothing before `other` has synced or was forbidden: then the handler does what can be done without."""
+        self._needs.append(other.wait_answered)
 
     @property
     def ready(self) -> bool:
@@ -114,8 +124,8 @@ class Controller(Generic[K]):
 
     async def run(self) -> None:
         """Handle keys until cancelled."""
-        for other in self._needs:
-            await other.wait_synced()
+        for come in self._needs:
+            await come()
         async with tasks.Group(self.name) as group:
             group.start(self.queue.run(), name="timer")
             for number in range(self._workers):

@@ -51,6 +51,9 @@ class NodeLeases:
     async def wait_synced(self) -> None:
         await self._informer.wait_synced()
 
+    async def wait_answered(self) -> None:
+        await self._informer.wait_answered()
+
     def pulse(self, node: str) -> node_liveness.Pulse | None:
         """What was last seen of a node's Lease; None: it has none, or none that was ever renewed."""
         return self._pulses.get(node)

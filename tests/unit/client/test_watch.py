@@ -26,6 +26,7 @@ class Following:
         self.informer = informer
         self.clock = clock
         self.changes: list[str] = []
+        self.refusals: list[str] = []
         informer.subscribe(self._changed)
 
     def _changed(self, old: partial.Partial | None, new: partial.Partial | None) -> None:
@@ -33,6 +34,10 @@ class Following:
         assert item is not None
         sign = "+" if old is None else "-" if new is None else "~"
         self.changes.append(sign + item.metadata.name)
+
+    def refused(self, refusal: str) -> None:
+        self.refusals.append(refusal)
+        self.informer.refused(refusal)
 
     def names(self) -> list[str]:
         return sorted(item.metadata.name for item in self.informer)
@@ -45,10 +50,11 @@ async def following(
     clock = MovableClock()
     async with scripted.client_of(server, clock) as client:
         informer = cache.Informer(source)
-        reflector = watch.Reflector(client, source, informer, clock=clock, random=lambda: 0.0)
+        follower = Following(informer, clock)
+        reflector = watch.Reflector(client, source, informer, clock=clock, random=lambda: 0.0, refused=follower.refused)
         task = asyncio.create_task(reflector.run())
         try:
-            yield Following(informer, clock)
+            yield follower
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -329,6 +335,36 @@ async def test_what_is_optional_is_done_without(code, reason, why):
             await asyncio.wait_for(follower.informer.wait_synced(), 5)
             assert await advance_until(server, follower.clock, 5) == pytest.approx(3 * 600)
         assert [(log["log_level"], log["event"]) for log in logs] == [("info", f"not followed, since it {why}")]
+
+
+async def test_what_becomes_forbidden_stays_known_and_is_told_of():
+    """First the watch is forbidden, then the list, then nothing any more."""
+    async with (
+        scripted.serving(
+            scripted.listing("10", scripted.thing("a", 9)),
+            scripted.status(403, "Forbidden"),
+            scripted.status(410, "Expired"),
+            scripted.status(403, "Forbidden"),
+            scripted.listing("20", scripted.thing("a", 9)),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server) as follower,
+    ):
+        await advance_until(server, follower.clock, 6)
+        assert follower.refusals == ["because Forbidden", ""]
+        assert follower.informer.refusal == ""
+        assert follower.changes == ["+a"]
+
+
+async def test_what_is_forbidden_from_the_start_is_an_answer():
+    async with (
+        scripted.serving(*(scripted.status(403, "Forbidden") for _ in range(3))) as server,
+        following(server) as follower,
+    ):
+        await advance_until(server, follower.clock, 2)
+        await asyncio.wait_for(follower.informer.wait_answered(), 5)
+        assert follower.informer.refusal
+        assert not follower.informer.synced
 
 
 async def test_what_is_forbidden_and_not_optional_is_asked_for_again_and_again():

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from handfast import errors
-from handfast.api import objects, signing_requests
+from handfast.api import objects, signing_requests, status
 from handfast.client import cache
 from handfast.controllers import csr_approver, events, loop, node_leases, revoked
 from handfast.pki import names
@@ -374,6 +374,60 @@ async def test_a_living_node_may_have_its_own_name(allowed: str, more: dict[str,
     world.add(**more)
     assert await world.approve() == "done"
     assert [kind for kind, _, _ in world.conditions()] == ["Approved"]
+
+
+def forbid_leases(_verb: str, plural: str, _name: str) -> None:
+    if plural == "leases":
+        raise status.forbidden("leases", "coordination.k8s.io", "n1", "no right")
+
+
+async def test_a_name_whose_lease_may_not_be_read_waits_if_it_has_a_node() -> None:
+    world = World("nodeclient")
+    world.client.before = forbid_leases
+    world.client.put("nodes", "n1")
+    world.add()
+    for _ in range(3):
+        assert await world.approve() == 30
+    assert world.conditions() == []
+    ((reason, text),) = world.events()
+    assert reason == "LeasesForbidden"
+    assert 'there is a Node "n1"' in text
+    assert "no right" in text
+    assert "--print-manifest" in text
+    # With the right it is judged as ever.
+    world.client.before = lambda *_: None
+    world.renew()
+    assert await world.approve() == 40
+    assert [kind for kind, _, _ in world.conditions()] == ["Waiting"]
+
+
+async def test_a_new_name_needs_no_right_to_read_leases() -> None:
+    world = World("nodeclient")
+    world.client.before = forbid_leases
+    world.add()
+    assert await world.approve() == "done"
+    assert [kind for kind, _, _ in world.conditions()] == ["Approved"]
+    assert world.handler.waiting_for("n1") == ()
+
+
+async def test_a_renewal_needs_no_right_to_read_leases() -> None:
+    world = World("selfnodeclient")
+    world.client.before = forbid_leases
+    world.client.put("nodes", "n1")
+    world.add(username=NODE, groups=["system:nodes"])
+    assert await world.approve() == "done"
+
+
+async def test_other_trouble_with_the_lease_is_the_loops_to_retry() -> None:
+    def fail(_verb: str, plural: str, _name: str) -> None:
+        if plural == "leases":
+            raise status.StatusError("InternalError", "oops")
+
+    world = World("nodeclient")
+    world.client.before = fail
+    world.add()
+    with pytest.raises(status.StatusError, match="oops"):
+        await world.handler.reconcile("x")
 
 
 async def test_where_living_nodes_are_not_protected() -> None:

@@ -275,7 +275,7 @@ class _Informers(cache.Informers):
         super().__init__(FakeClient(), MovableClock())
         self.followed: dict[str, cache.Following] = {}
 
-    def follow(self, source: Any, sink: Any) -> cache.Following:
+    def follow(self, source: Any, sink: Any, refused: Any = None) -> cache.Following:
         path = api.path(source.resource)
         self.followed[path] = cache.Following(source.resource.plural, sink)
         return self.followed[path]
@@ -301,11 +301,11 @@ async def test_custom_resources_are_followed_while_they_are_served():
     put(3, definition())
     assert api.path(widgets) not in informers.followed
     put(4, definition(version="v2"))
-    assert following._stopped
+    assert following.stopped
     newer = api.path(served.Served("example.dev", "v2", "widgets", True, "Widget"))
     assert newer in informers.followed
     definitions.remove(definitions.get("", "widgets.example.dev"))  # type: ignore[arg-type]
-    assert informers.followed[newer]._stopped
+    assert informers.followed[newer].stopped
     async with tasks.Group("test") as group:
         group.start(controller.run(), name="gc")
         await settle()
