@@ -120,6 +120,26 @@ async def test_without_the_right_to_read_leases_only_taken_names_wait(tmp_path: 
             await story.eventually(told, "waiting")
 
 
+async def test_without_the_right_to_read_revocations_nothing_is_approved(tmp_path: pathlib.Path) -> None:
+    """Whoever asks may be one that is revoked."""
+    async with c.told(tmp_path) as story:
+        await story.bind("nodeclient", c.JOINERS)
+        await forbid(story, "revocations")
+        async with c.running(story.world):
+            await story.ask(c.request("n2", name="new"), story.joiner())
+            (event,) = await story.eventually(lambda: story.told("new"), "told")
+            assert event[0] == "RevocationsForbidden"
+            assert 'cannot list resource "revocations"' in event[1]
+            assert await story.conditions("new") == {}
+            await forbid(story)
+
+            async def issued() -> bool:
+                await story.clock.advance(10)
+                return "certificate" in (await story.csr("new")).get("status", {})
+
+            await story.eventually(issued, "issued")
+
+
 async def test_a_lease_that_is_deleted_is_waited_for_no_longer(tmp_path: pathlib.Path) -> None:
     async with c.told(tmp_path) as story, c.running(story.world):
         await story.bind("nodeclient", c.JOINERS)

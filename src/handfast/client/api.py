@@ -125,6 +125,19 @@ class _MissingOk:
 MISSING_OK = _MissingOk()
 
 
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Resources(msgspec.Struct):
+    """An APIResourceList, as far as it is read."""
+
+    resources: list[_Named] = []
+
+
+_resources = msgspec.json.Decoder(_Resources)
+
+
 class Client:
     """The verbs, over one transport."""
 
@@ -146,6 +159,16 @@ class Client:
         with MISSING_OK:
             return await self.get(resource, name, namespace=namespace, metadata=metadata)
         return None
+
+    async def serves(self, resource: Addressable) -> bool:
+        """Whether the server has this kind, by its discovery document; where that cannot be read it is taken to have it."""
+        try:
+            body = await self.transport.request("GET", path(resource).rpartition("/")[0])
+            return resource.plural in {each.name for each in _resources.decode(body).resources}
+        except status.StatusError as error:
+            return error.code != 404
+        except (errors.Refused, errors.Unavailable, *partial.UNREADABLE):
+            return True
 
     async def view(
         self,

@@ -12,8 +12,9 @@ It survives what watches meet every day:
    nothing counts but its version;
 7. 403 for what is optional, and 404 for a kind that the server does not have: it is told of once, the sink learns that
    nothing is known, and it is asked for again every ten minutes;
-8. 403 for anything else: it is told of, what was known stays, and it is asked for again as after other errors. Whoever follows
-   is told as long as it lasts (`refused`), and can do what needs no look at it.
+8. 403 for anything else, also for a kind that is followed only where the server has it: it is told of, what was known stays, and it is asked for again as after other errors. Whoever follows
+   is told as long as it lasts (`refused`), and can do what needs no look at it. A server that asks for rights first says 403 of
+   a kind that it does not have, too: discovery, which everybody may read, tells the two apart.
 
 It keeps no objects; that is the sink's (`cache`). What arrives in one read is handed over without a task, a
 suspension or a log line per event.
@@ -74,7 +75,8 @@ class Sink(Protocol[V_contra]):
 class Source(Generic[V]):
     """What to follow and how to see it; `metadata` asks the server for nothing but metadata.
 
-    What is `optional` is done without where the server forbids it, or does not have it.
+    What is `optional` is done without where the server forbids it, or does not have it. What is followed `if_served` is done
+    without where the server does not have it, and not where it is forbidden.
     """
 
     resource: api.Addressable
@@ -82,6 +84,7 @@ class Source(Generic[V]):
     scope: api.Scope = api.EVERYTHING
     metadata: bool = False
     optional: bool = False
+    if_served: bool = False
 
 
 class _Event(msgspec.Struct, Generic[V], gc=False):
@@ -136,9 +139,17 @@ class Reflector(Generic[V]):
                 await self._watch()
                 wait = 0.0 if self._healthy else next(self._backoff)
             except (errors.Refused, errors.Unavailable) as error:
-                wait = self._after(error)
+                wait = self._after(await self._told_apart(error))
             if wait:
                 await self._clock.sleep(wait)
+
+    async def _told_apart(self, error: errors.HandfastError) -> errors.HandfastError:
+        """8. A 403 of a kind that the server does not have, as the 404 that it would be."""
+        resource = self._source.resource
+        forbidden = isinstance(error, status.StatusError) and error.code == 403
+        if not (forbidden and self._source.if_served) or await self._client.serves(resource):
+            return error
+        return status.not_found(resource.plural, resource.group, "")
 
     def _after(self, error: errors.HandfastError) -> float:
         """How long to wait after a failure, and whether to list anew."""
@@ -149,7 +160,7 @@ class Reflector(Generic[V]):
                 again, self._expired, self._version = self._expired, True, None
                 return wait if again else 0.0
             wait = max(wait, float(error.retry_after))
-            if error.code in _WITHOUT and self._source.optional:
+            if error.code in _WITHOUT and (self._source.optional or (self._source.if_served and error.code == 404)):
                 return self._without(error)
             if error.code == 403:
                 self._note(error.message)
@@ -179,6 +190,7 @@ class Reflector(Generic[V]):
             self._version = None
             self._sink.begin()
             self._sink.end()
+            self._note("")
         return _FORBIDDEN_SECONDS
 
     async def _list(self) -> None:

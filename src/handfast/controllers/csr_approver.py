@@ -15,7 +15,7 @@ does not approve it leaves to people. It signs nothing (`csr_signer`).
 5. Whatever keeps a request waiting is an Event on it and a metric: once, and again only when the reason is another one.
 6. Serving certificates are approved only where somebody was given the permission `selfnodeserver`; by default nobody is.
 7. A request in the name, or of the key, of whom a Revocation refuses is denied, with that reason: nothing that comes later
-   would make its certificate of use. It is the one thing that is denied.
+   would make its certificate of use. It is the one thing that is denied. Where Revocations may not be read, every request waits.
 8. One in the name of a node that is alive, by somebody else, waits: with a condition on it, which is what the requester can
    read, beside the Event. It is judged again when the Lease can have ended, and when the Lease is deleted. The Lease is read
    from the server before anything is approved: the watch may be late. Off where `protect` is.
@@ -165,7 +165,11 @@ class CsrApprover:
         # 7. nothing for whom a Revocation refuses
         if self._revocations is None:
             return False
-        verdict = self._revocations.index.judge_request(facts, self._clock.now())
+        try:
+            verdict = self._revocations.judge_request(facts, self._clock.now())
+        except revoked.RevocationsForbidden as error:
+            await self._say(item, error.reason, f"{error.message}; to change that: {error.hint}")
+            raise loop.NotYet(f'"{item.metadata.name}" cannot be approved now: {error.message}') from None
         if not isinstance(verdict, decision.Deny):
             return False
         await self._settle(item, signing_requests.DENIED, verdict.reason, verdict.sentence)
@@ -303,7 +307,7 @@ def build(context: loop.Context, *, feed: certificate_requests.Feed, protect: bo
 
     requests.subscribe(told, handler.gone)
     controller.needs(requests)
-    controller.needs(revocations)
+    controller.uses(revocations)
     if leases is not None:
         controller.uses(leases)
     return controller

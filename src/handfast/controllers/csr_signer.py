@@ -11,7 +11,8 @@ What each signer signs is `rules.signers`'; whether a request should be approved
 3. The certificate is in the ledger before it is handed out. Whoever is killed in between, or loses the race with another
    copy, leaves an entry whose certificate nobody has; never a certificate without an entry.
 4. One update of /status, which carries the version that was approved, hands it out. A lost race is a retry.
-5. Trouble with the CA or the ledger is no fault of the request: it is retried, and told of by an Event, once.
+5. Trouble with the CA or the ledger, or Revocations that may not be read, are no fault of the request: it is retried, and told
+   of by an Event, once.
 6. What the request had in its subject beside common name and organizations is not signed; an Event says what was left out.
 """
 
@@ -128,7 +129,7 @@ class CsrSigner:
         return signer.issue(request.public_key, signers.subject(facts), request.sans, profile, now, ttl)
 
     def _revoked(self, facts: kubelet_csr.Facts, now: datetime.datetime) -> decision.Decision | None:
-        return None if self._revocations is None else self._revocations.index.judge_request(facts, now)
+        return None if self._revocations is None else self._revocations.judge_request(facts, now)
 
     async def _fail(
         self, item: signing_requests.Request, message: str, now: datetime.datetime, reason: str = signers.FAILURE
@@ -202,5 +203,5 @@ def build(
 
     requests.subscribe(told, handler.gone)
     controller.needs(requests)
-    controller.needs(revocations)
+    controller.uses(revocations)
     return controller

@@ -221,6 +221,6 @@ def build(context: loop.Context) -> loop.Controller[str]:
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock)
     controller.watches(nodes, lambda node: [node.metadata.name])
     controller.needs(leases)
-    controller.needs(revocations)
+    controller.uses(revocations)
     controller.queue.add(OURSELVES)
     return controller

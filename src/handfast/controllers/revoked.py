@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Revocations, followed: whom one of them refuses at this instant. `rules.revocation` decides.
 
-It refuses nobody itself. Where the API server is another there may be no such kind, and nobody is revoked: it is optional.
+It refuses nobody itself. Where the API server is another there may be no such kind, and nobody is revoked.
+
+1. Where the kind is there and may not be read, what was known counts, and of all others nothing is known: a decision that needs
+   it waits (`RevocationsForbidden`). It is followed again within half a minute of the right being granted.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from typing import Any
 
 import msgspec
 
+from handfast import errors
 from handfast.api import handfast_kinds
 from handfast.client import cache, partial, watch
 from handfast.controllers import loop
-from handfast.rules import revocation
+from handfast.rules import decision, kubelet_csr, revocation
 
 
 class Revocation(msgspec.Struct, frozen=True, gc=False):
@@ -25,7 +29,13 @@ class Revocation(msgspec.Struct, frozen=True, gc=False):
     spec: dict[str, Any] = {}
 
 
-SOURCE = watch.Source(resource=handfast_kinds.REVOCATION, view=Revocation, optional=True)
+SOURCE = watch.Source(resource=handfast_kinds.REVOCATION, view=Revocation, if_served=True)
+
+
+class RevocationsForbidden(errors.Unavailable):
+    """Whether somebody is revoked cannot be read, for want of a right."""
+
+    reason = "RevocationsForbidden"
 
 
 class Revoked:
@@ -37,8 +47,19 @@ class Revoked:
         self._told = told
         informer.subscribe(self._changed)
 
-    async def wait_synced(self) -> None:
-        await self._informer.wait_synced()
+    async def wait_answered(self) -> None:
+        await self._informer.wait_answered()
+
+    def judge_request(self, facts: kubelet_csr.Facts, now: datetime.datetime) -> decision.Decision:
+        """Whether one of them refuses this request; RevocationsForbidden where that cannot be known (1.)."""
+        verdict = self.index.judge_request(facts, now)
+        if self._informer.refusal and not isinstance(verdict, decision.Deny):
+            raise RevocationsForbidden(
+                f"whether it is revoked cannot be read: {self._informer.refusal}",
+                hint="apply what `handfast serve controllers --print-manifest` prints, which has the right to list and watch "
+                "Revocations",
+            )
+        return verdict
 
     def next_end(self, node: str, now: datetime.datetime) -> float | None:
         """In how many seconds the Revocation of a node ends by itself; None: not by itself, or it has none."""

@@ -337,6 +337,58 @@ async def test_what_is_optional_is_done_without(code, reason, why):
         assert [(log["log_level"], log["event"]) for log in logs] == [("info", f"not followed, since it {why}")]
 
 
+RESOURCES = {"kind": "APIResourceList", "resources": [{"name": THINGS.plural}, {"name": "others"}]}
+
+
+@pytest.mark.parametrize(
+    "discovered",
+    [
+        pytest.param(scripted.answer(200, {**RESOURCES, "resources": [{"name": "others"}]}), id="not in the group"),
+        pytest.param(scripted.answer(200, {"kind": "APIResourceList"}), id="an empty group"),
+        pytest.param(scripted.status(404, "NotFound"), id="no such group"),
+    ],
+)
+async def test_a_kind_that_the_server_has_not_is_done_without_also_where_rights_are_asked_for_first(discovered):
+    source = watch.Source(resource=THINGS, view=partial.Partial, if_served=True)
+    async with (
+        scripted.serving(
+            scripted.status(403, "Forbidden"), discovered, scripted.status(404, "NotFound"), scripted.listing("10")
+        ) as server,
+        following(server, source) as follower,
+    ):
+        await advance_until(server, follower.clock, 2)
+        await asyncio.wait_for(follower.informer.wait_synced(), 5)
+        assert follower.refusals == []
+        # Asked for again every ten minutes, and in the server's own words when it has them.
+        assert await advance_until(server, follower.clock, 4) == pytest.approx(2 * 600)
+        assert server.requests[1].path == "/apis/example.dev/v1"
+
+
+@pytest.mark.parametrize(
+    "discovered",
+    [
+        pytest.param(scripted.answer(200, RESOURCES), id="it is there"),
+        pytest.param(scripted.status(403, "Forbidden"), id="that is forbidden, too"),
+        pytest.param(scripted.status(500, "InternalError"), id="that fails"),
+        pytest.param(scripted.answer(200, {"resources": 5}), id="nothing that can be read"),
+    ],
+)
+async def test_a_kind_that_is_there_and_forbidden_is_not_done_without(discovered):
+    source = watch.Source(resource=THINGS, view=partial.Partial, if_served=True)
+    async with (
+        scripted.serving(
+            scripted.listing("10", scripted.thing("a", 9)),
+            scripted.status(403, "Forbidden"),
+            discovered,
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server, source) as follower,
+    ):
+        assert await advance_until(server, follower.clock, 4) < 10
+        assert follower.refusals == ["because Forbidden", ""]
+        assert follower.changes == ["+a"]
+
+
 async def test_what_becomes_forbidden_stays_known_and_is_told_of():
     """First the watch is forbidden, then the list, then nothing any more."""
     async with (

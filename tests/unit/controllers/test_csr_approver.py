@@ -456,6 +456,24 @@ async def test_a_revoked_name_or_key_is_denied(spec: dict[str, Any]) -> None:
     assert world.asked() == []
 
 
+async def test_while_revocations_may_not_be_read_every_request_waits() -> None:
+    world = World("nodeclient")
+    world.revoke("known", node="n2")
+    world.revoked.refused("revocations is forbidden: no right")
+    world.add()
+    assert [await world.approve() for _ in range(3)] == ["again"] * 3
+    assert world.conditions() == []
+    ((reason, text),) = world.events()
+    assert (reason, "no right" in text, "--print-manifest" in text) == ("RevocationsForbidden", True, True)
+    # What was known counts.
+    world.add("y", common_name="system:node:n2")
+    await world.approve("y")
+    assert [kind for kind, _, _ in world.conditions("y")] == ["Denied"]
+    world.revoked.refused("")
+    assert await world.approve() == "done"
+    assert [kind for kind, _, _ in world.conditions()] == ["Approved"]
+
+
 async def test_a_revocation_that_is_undone_denies_nobody() -> None:
     world = World("nodeclient")
     world.revoke("gone", node="n1")

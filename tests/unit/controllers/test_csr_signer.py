@@ -274,3 +274,17 @@ async def test_nothing_is_signed_in_a_revoked_name(tmp_path: pathlib.Path) -> No
     (failed,) = [row for row in world.conditions() if row[0] == "Failed"]
     assert failed[1:] == ("Revoked", 'user "system:node:n1" is refused by Revocation "gone"')
     assert (world.book.entries, world.stored()["status"].get("certificate")) == ([], None)
+
+
+async def test_nothing_is_signed_while_revocations_may_not_be_read(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.revoked.refused("revocations is forbidden: no right")
+    world.add("x", "Approved")
+    for _ in range(2):
+        with pytest.raises(revoked.RevocationsForbidden, match="no right"):
+            await world.handler.reconcile("x")
+    assert [reason for reason, _ in world.events()] == ["RevocationsForbidden"]
+    assert (world.book.entries, world.stored()["status"].get("certificate")) == ([], None)
+    world.revoked.refused("")
+    await world.handler.reconcile("x")
+    assert world.stored()["status"]["certificate"]
