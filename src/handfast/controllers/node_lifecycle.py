@@ -37,6 +37,8 @@ MONITOR: Final = 5.0
 _LATE: Final = 3 * MONITOR
 _ANSWER: Final = 5.0
 _SET: Final = 2.0
+# Each has a connection of its own while it writes: one slow write delays no other node.
+WORKERS: Final = 8
 # The key by which the controller looks after itself: no Node has this name.
 OURSELVES: Final = ""
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -110,6 +112,7 @@ class NodeLifecycle:
             return await self._look_at_ourselves()
         node = self._nodes.get("", name)
         if node is None:
+            self.silent.discard(name)
             return None
         document, now = _plain(node), self._clock.now()
         left = await self._left(name, document)
@@ -218,7 +221,7 @@ def build(context: loop.Context) -> loop.Controller[str]:
     leases = node_leases.follow(context, of_lease)
     revocations = revoked.follow(context, of_revocations)
     handler = NodeLifecycle(context, nodes, leases, revocations)
-    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock)
+    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=WORKERS)
     controller.watches(nodes, lambda node: [node.metadata.name])
     controller.needs(leases)
     controller.uses(revocations)

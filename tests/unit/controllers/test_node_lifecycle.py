@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import copy
 import datetime
 from typing import Any
@@ -15,7 +17,7 @@ from handfast.api import objects, status
 from handfast.client import cache
 from handfast.controllers import loop, node_leases, node_lifecycle, revoked
 from tests.unit.controllers.fake_api import FakeClient
-from tests.world.clock import MovableClock
+from tests.world.clock import MovableClock, settle
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 
@@ -203,6 +205,40 @@ async def test_while_the_server_does_not_answer_nobody_dies(world: World) -> Non
     await world.live(5)
     await world.look()
     assert world.ready()[0] == "Unknown"
+
+
+async def test_a_slow_write_delays_no_other_node() -> None:
+    world, slow = World(), asyncio.Event()
+    patch = world.client.patch
+
+    async def patched(resource: Any, name: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        if name == "n1":
+            await slow.wait()
+        return await patch(resource, name, *rest, **more)
+
+    world.client.patch = patched  # type: ignore[method-assign]
+    followed = {informer.source.resource.plural: informer for informer in (world.nodes, world.leases, world.revoked)}
+
+    class Informers(cache.Informers):
+        def get(self, source: Any, indexes: Any = None) -> Any:
+            return followed[source.resource.plural]
+
+    informers = Informers(world.client, world.clock)
+    controller = node_lifecycle.build(loop.Context(client=world.client, informers=informers, clock=world.clock))
+    running = asyncio.create_task(controller.run())
+    try:
+        for name in ("n1", "n2"):
+            world.post(name)
+            world.revoke(f"gone-{name}", node=name)
+        await settle(50)
+        assert (world.ready("n1"), world.ready("n2")) == (("True", "K"), ("False", "NodeRevoked"))
+        slow.set()
+        await settle(50)
+        assert world.ready("n1") == ("False", "NodeRevoked")
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
