@@ -55,8 +55,10 @@ class Recorder:
         self._clock = clock
         self._component = component
 
-    async def record(self, regarding: Regarding, reason: str, message: str, *, severity: str = NORMAL) -> None:
-        """Write or count one Event."""
+    async def record(
+        self, regarding: Regarding, reason: str, message: str, *, severity: str = NORMAL
+    ) -> errors.HandfastError | None:
+        """Write or count one Event; what went wrong, where it was not written."""
         # Events about cluster-scoped objects lie in the namespace `default`, as Kubernetes has it.
         namespace = regarding.namespace or "default"
         said = repr((self._component, regarding.kind, regarding.uid, severity, reason, message))
@@ -79,6 +81,8 @@ class Recorder:
                 await self._client.update(resources.EVENTS, found)
         except (errors.Refused, errors.Unavailable) as error:
             _log.info("event not written", about=regarding.name, what=reason, error=error.message)
+            return error
+        return None
 
     def _document(self, regarding: Regarding, reason: str, message: str, severity: str) -> dict[str, Any]:
         now = objects.timestamp(self._clock.now())

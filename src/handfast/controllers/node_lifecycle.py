@@ -12,6 +12,9 @@ silent nodes, so that this runs only where it is named (`--controllers`); `handf
    begins anew with every start of the controller, too.
 4. Each write carries the version that it was decided of. Of several copies one writes, and that one tells of it.
 5. A Revocation that comes, changes, goes or ends has every Node looked at: at once.
+6. A server that answers may still take no writes: its disk is full, or it is overloaded. So nobody is called silent before writes
+   were seen to be taken for 20 seconds: renewals of other nodes, or what this controller writes. Where no other node renews, it
+   writes an Event on the silent one for that, and again every `MONITOR` seconds.
 """
 
 from __future__ import annotations
@@ -23,10 +26,10 @@ import prometheus_client
 import structlog
 
 from handfast import errors
-from handfast.api import resources
+from handfast.api import resources, status
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import events, loop, node_leases, revoked
-from handfast.rules import node_lifecycle
+from handfast.rules import node_lifecycle, node_liveness
 
 NAME = "node-lifecycle-controller"
 # As in kube-controller-manager: --node-monitor-grace-period, --node-startup-grace-period, --node-monitor-period.
@@ -39,6 +42,8 @@ _ANSWER: Final = 5.0
 _SET: Final = 2.0
 # Each has a connection of its own while it writes: one slow write delays no other node.
 WORKERS: Final = 8
+# 6.
+NOT_RENEWED: Final = "LeaseNotRenewed"
 # The key by which the controller looks after itself: no Node has this name.
 OURSELVES: Final = ""
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -95,6 +100,9 @@ class NodeLifecycle:
         # Since when everybody is given a grace (3.); and when this was last looked at, by both clocks.
         self._anew = self._clock.monotonic()
         self._looked = (self._clock.monotonic(), self._clock.now().timestamp())
+        # Writes that were seen to be taken, and when one was last tried for that (6.).
+        self._writes: node_liveness.Writes | None = None
+        self._tried = -MONITOR
         # Nodes without a timer: they are silent, and stay so until they are heard of.
         self.silent: set[str] = set()
         nodes.subscribe(self._note)
@@ -106,6 +114,26 @@ class NodeLifecycle:
             self.silent.discard(name)
         elif old is None or node_lifecycle.heartbeat(_plain(old)) != node_lifecycle.heartbeat(_plain(new)):
             self._posted[name] = self._clock.monotonic()
+            if old is not None:
+                self._saw_write()
+
+    def of_lease(self, name: str) -> bool:
+        """A Lease has come, changed or gone; whether its Node is to be looked at: others have a timer, which looks (1.)."""
+        pulse = self._leases.pulse(name)
+        if pulse is not None and pulse.beat:
+            self._saw_write()
+        return name in self.silent
+
+    def _saw_write(self) -> None:
+        self._writes = node_liveness.saw_write(self._writes, self._clock.monotonic())
+
+    def _wrote(self, error: errors.HandfastError | None) -> None:
+        """6. What came of a write of ours. One that was refused for what it is says nothing of others: they count as taken."""
+        code = error.code if isinstance(error, status.StatusError) else 0
+        if isinstance(error, errors.Unavailable) or code == 429 or code >= 500:
+            self._writes = None
+        else:
+            self._saw_write()
 
     async def reconcile(self, name: str) -> float | None:
         if name == OURSELVES:
@@ -115,7 +143,7 @@ class NodeLifecycle:
             self.silent.discard(name)
             return None
         document, now = _plain(node), self._clock.now()
-        left = await self._left(name, document)
+        left = await self._left(node, document)
         found = self._revocations.index.of_node(name, now)
         change = node_lifecycle.judge(document, found, now, silent=left <= 0)
         await self._write(node, change)
@@ -127,22 +155,46 @@ class NodeLifecycle:
         again = [seconds for seconds in (left if left > 0 else None, ends) if seconds is not None]
         return min(again, default=None)
 
-    async def _left(self, name: str, document: Any) -> float:
+    async def _left(self, node: Node, document: Any) -> float:
         """For how many seconds the node is not called silent yet (1.)."""
+        name = node.metadata.name
         grace = GRACE if node_lifecycle.ready(document) is not None else STARTUP_GRACE
         self._notice_absence()
         left = self._heard(name) + grace - self._clock.monotonic()
         if left <= 0 and name not in self.silent:
+            # 6. could it have renewed?
+            if not await self._writes_proven(node, document):
+                return MONITOR
             # 2. the watch may be late
             await self._leases.read(self._client, name)
             left = self._heard(name) + grace - self._clock.monotonic()
         return left
+
+    async def _writes_proven(self, node: Node, document: Any) -> bool:
+        """Whether a node that was not heard of can be called silent (6.); one whose Node says so already can."""
+        name, now = node.metadata.name, self._clock.monotonic()
+        if self._writes is not None and self._writes.prove(now):
+            return True
+        if not node_lifecycle.judge(document, None, self._clock.now(), silent=True).conditions:
+            return True
+        if now - self._tried >= MONITOR:
+            self._tried = now
+            message = f"Node {name} does not renew its Lease: it is called Unknown unless it is heard of now"
+            self._wrote(await self._recorder.record(_about(node), NOT_RENEWED, message))
+        return False
 
     def _heard(self, name: str) -> float:
         pulse = self._leases.pulse(name)
         return max(self._anew, self._posted.get(name, 0.0), 0.0 if pulse is None else pulse.at)
 
     async def _write(self, node: Node, change: node_lifecycle.Change) -> None:
+        try:
+            await self._patch(node, change)
+        except errors.HandfastError as error:
+            self._wrote(error)
+            raise
+
+    async def _patch(self, node: Node, change: node_lifecycle.Change) -> None:
         # 4. at the version that it was decided of
         meta = node.metadata
         version = meta.resource_version
@@ -168,7 +220,7 @@ class NodeLifecycle:
             return
         MARKED.labels(found["reason"]).inc()
         _log.info("a node is not ready", node=meta.name, status=found["status"], reason=found["reason"])
-        about = events.Regarding(api_version="v1", kind="Node", name=meta.name, uid=meta.uid)
+        about = _about(node)
         if change.lost:
             message = f"Node {meta.name} status is now: {node_lifecycle.NOT_READY_EVENT}"
             await self._recorder.record(about, node_lifecycle.NOT_READY_EVENT, message)
@@ -182,7 +234,7 @@ class NodeLifecycle:
             await self._client.transport.request("GET", "/livez", seconds=_ANSWER)
         except (errors.Refused, errors.Unavailable) as error:
             _log.debug("the API server does not answer", reason=error.reason, error=error.message)
-            self._anew = self._clock.monotonic()
+            self._anew, self._writes = self._clock.monotonic(), None
         self._looked = (self._clock.monotonic(), self._clock.now().timestamp())
         return MONITOR
 
@@ -194,6 +246,10 @@ class NodeLifecycle:
         if passed > _LATE or abs(wall - before_wall - passed) > _SET:
             self._anew, self._looked = monotonic, (monotonic, wall)
             _log.info("this process was away, or a clock was set: every node is given its grace anew")
+
+
+def _about(node: Node) -> events.Regarding:
+    return events.Regarding(api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid)
 
 
 def _plain(node: Node) -> Any:
@@ -209,8 +265,7 @@ def build(context: loop.Context) -> loop.Controller[str]:
     nodes = context.informers.get(SOURCE)
 
     def of_lease(name: str) -> None:
-        # Others have a timer, which looks when it rings (1.).
-        if name in handler.silent:
+        if handler.of_lease(name):
             controller.queue.add(name)
 
     def of_revocations() -> None:

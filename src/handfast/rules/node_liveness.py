@@ -13,13 +13,16 @@ elsewhere: who may have the node's name (`node_claim`), what its Node says (`nod
 5. A Lease without a renewal, or none at all, is nobody's.
 6. Who wants to give a node's name away believes that its Lease has ended when they have found it so for 20 seconds, look after
    look without a gap. Where the API server was away, nobody could renew: every living node has done so by then.
+7. Who wants to call a node silent has seen for 20 seconds that writes are taken, whosever. A server that answers and takes none,
+   on a full disk or overloaded, makes every node silent.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/test_node_liveness.py |
 |---|---|---|---|---|
 | a node that is dead | a Lease that says a year, or was renewed tomorrow | count as alive for ever | 1, 4 | test_how_long_a_lease_counts |
 | who wants a living node's name | that node's clock, which is behind | find it dead | 2 | test_a_renewal_that_was_seen |
 | … | our clock, set ahead | find every node dead | 2 | test_a_renewal_that_was_seen |
-| … | an API server that was away for a minute, or controllers that start | be judged before the nodes are back | 6 | test_a_lease_has_ended_when_it_was_found_so_for_a_while |
+| nobody | an API server that took no writes for an hour | have every node called silent | 7 | test_writes_are_proven_when_they_were_seen_for_a_while |
+| who wants a living node's name | an API server that was away for a minute, or controllers that start | be judged before the nodes are back | 6 | test_a_lease_has_ended_when_it_was_found_so_for_a_while |
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ SECONDS: Final = (40, 300)
 SILENT_SECONDS: Final = 20.0
 LOOK_AGAIN_SECONDS: Final = 4.0
 _GAP_SECONDS: Final = 8.0
+# 7. One node's renewals alone are seen without such a gap.
+_WRITES_GAP_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,25 @@ class Silence:
     def left(self) -> float:
         """For how many seconds more it has to be found so; none or less: it is believed."""
         return SILENT_SECONDS - (self.last - self.since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writes:
+    """Writes that the API server was seen to take (7.): since when without a gap, and the last; on the monotonic clock."""
+
+    since: float
+    last: float
+
+    def prove(self, monotonic: float) -> bool:
+        """Whether every living node could have renewed its Lease in this time, and could still."""
+        return self.last - self.since >= SILENT_SECONDS and monotonic - self.last <= _WRITES_GAP_SECONDS
+
+
+def saw_write(before: Writes | None, monotonic: float) -> Writes:
+    """One more write that was taken, `before` being what was seen of them."""
+    if before is None or monotonic - before.last > _WRITES_GAP_SECONDS:
+        return Writes(since=monotonic, last=monotonic)
+    return Writes(since=before.since, last=monotonic)
 
 
 def found_silent(pulse: Pulse, before: Silence | None, monotonic: float) -> Silence:

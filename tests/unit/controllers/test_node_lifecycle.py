@@ -70,9 +70,16 @@ class World:
         self.revoked = cache.Informer(revoked.SOURCE)
         for informer in (self.nodes, self.leases, self.revoked):
             informer.end()
+        # Whether each Lease that changed had its Node looked at.
+        self.queued: list[bool] = []
         context = loop.Context(client=self.client, informers=cache.Informers(self.client, self.clock), clock=self.clock)
         self.handler = node_lifecycle.NodeLifecycle(
-            context, self.nodes, node_leases.NodeLeases(self.leases, self.clock), revoked.Revoked(self.revoked)
+            context,
+            self.nodes,
+            node_leases.NodeLeases(
+                self.leases, self.clock, lambda name: self.queued.append(self.handler.of_lease(name))
+            ),
+            revoked.Revoked(self.revoked),
         )
 
     def post(self, name: str = "n1", word: str = "True", *, taints: Any = None) -> None:
@@ -135,23 +142,26 @@ def world() -> World:
 
 async def test_a_node_that_falls_silent(world: World) -> None:
     assert await world.look() == 50
-    await world.live(45)
+    await world.live(45, "n2")
     assert await world.look() == 5
     assert world.ready() == ("True", "K")
-    await world.live(5)
+    await world.live(5, "n2")
     # No timer any more: it is silent until it is heard of.
     assert await world.look() is None
     assert world.handler.silent == {"n1"}
     assert world.ready() == ("Unknown", "NodeStatusUnknown")
     assert world.taints() == [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")]
     assert world.events() == [("Normal", "NodeNotReady", "Node n1 status is now: NodeNotReady")]
+    world.queued.clear()
     calls = len(world.client.calls)
-    await world.live(100)
+    await world.live(100, "n2")
     assert await world.look() is None
     assert len(world.client.calls) == calls
     # It comes back: its own word counts, and the taints go.
     world.post(taints=world.client.objects["nodes", "", "n1"]["spec"]["taints"])
     world.renew()
+    # Of a Lease that is renewed only a silent node is looked at.
+    assert world.queued == [False] * 20 + [True]
     assert await world.look() == 50
     assert (world.ready(), world.taints(), world.handler.silent) == (("True", "K"), [], set())
 
@@ -174,9 +184,9 @@ async def test_a_node_without_a_lease_is_heard_by_what_it_posts() -> None:
 async def test_a_node_that_never_posted() -> None:
     world = World()
     world.post(word="")
-    await world.live(55)
+    await world.live(55, "n2")
     assert await world.look() == 5
-    await world.live(5)
+    await world.live(5, "n2")
     assert await world.look() is None
     assert world.ready() == ("Unknown", "NodeStatusNeverUpdated")
     # It was never ready, so that nothing was lost.
@@ -185,9 +195,9 @@ async def test_a_node_that_never_posted() -> None:
 
 async def test_the_server_is_asked_before_a_node_is_called_silent(world: World) -> None:
     """The watch may be late."""
-    await world.live(45)
+    await world.live(45, "n2")
     world.renew(tell=False)
-    await world.live(5)
+    await world.live(5, "n2")
     assert await world.look() == 50
     assert world.ready() == ("True", "K")
 
@@ -199,12 +209,94 @@ async def test_while_the_server_does_not_answer_nobody_dies(world: World) -> Non
     assert await world.look() == 50
     world.client.transport.trouble = None
     # Nodes need a moment, too, to find it again.
-    await world.live(45)
+    await world.live(45, "n2")
     assert await world.look() == 5
     assert world.ready() == ("True", "K")
-    await world.live(5)
+    await world.live(5, "n2")
     await world.look()
     assert world.ready()[0] == "Unknown"
+
+
+async def waits(world: World, *renewed: str) -> None:
+    """Time passes, and the node is looked at when its timer rings."""
+    for _ in range(4):
+        assert await world.look() == 5
+        assert world.ready() == ("True", "K")
+        await world.live(5, *renewed)
+
+
+async def test_a_lone_node_is_called_silent_when_writes_were_taken_for_a_while(world: World) -> None:
+    """Nobody else renews, so that the controller writes itself: an Event."""
+    await world.live(50)
+    # Once in five seconds, however often it is looked at.
+    assert await world.look() == 5
+    await waits(world)
+    (event,) = world.events()
+    assert event[:2] == ("Normal", "LeaseNotRenewed")
+    assert [call[:2] for call in world.client.calls] == [("create", "events"), *[("update", "events")] * 3]
+    assert await world.look() == 5
+    assert await world.look() is None
+    assert world.ready() == ("Unknown", "NodeStatusUnknown")
+    # A start finds what was said, and asks nothing.
+    again, calls = World(world.client, world.clock), len(world.client.calls)
+    again.follow()
+    again.leases.put(msgspec.convert(world.client.objects["leases", "kube-node-lease", "n1"], node_leases.Lease))
+    await again.live(50)
+    assert await again.look() is None
+    assert len(again.client.calls) == calls
+
+
+REFUSALS = [
+    status.StatusError("ServiceUnavailable", "no space left for this write"),
+    status.StatusError("TooManyRequests", "later", retry_after=1),
+    errors.Unavailable("reset", reason="Unreachable"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda error: str(error.reason))
+async def test_while_the_server_takes_no_writes_nobody_dies(world: World, refusal: errors.HandfastError) -> None:
+    """A full disk: it answers, and neither nodes nor this controller can write. Then nodes need a moment."""
+
+    def refuse(verb: str, *_: str) -> None:
+        if verb in {"create", "update", "patch"}:
+            raise refusal
+
+    world.client.before = refuse
+    await world.live(600)
+    await waits(world)
+    world.client.before = lambda *_: None
+    await waits(world)
+    world.renew()
+    assert await world.look() == 50
+    assert world.ready() == ("True", "K")
+
+
+async def test_a_write_that_fails_begins_the_wait_anew(world: World) -> None:
+    await world.live(50, "n2")
+
+    def refuse(verb: str, *_: str) -> None:
+        if verb == "patch":
+            raise REFUSALS[0]
+
+    world.client.before = refuse
+    with pytest.raises(status.StatusError, match="no space left"):
+        await world.look()
+    world.client.before = lambda *_: None
+    await waits(world, "n2")
+
+
+async def test_an_event_that_is_forbidden_keeps_nobody_alive(world: World) -> None:
+    """It says nothing of other writes, and there is no other way to find out."""
+
+    def refuse(_verb: str, plural: str, _name: str) -> None:
+        if plural == "events":
+            raise status.forbidden("events", "", "", "no")
+
+    world.client.before = refuse
+    await world.live(50)
+    await waits(world)
+    assert await world.look() == 5
+    assert await world.look() is None
 
 
 async def test_a_slow_write_delays_no_other_node() -> None:
@@ -298,7 +390,8 @@ async def test_of_two_copies_one_writes(world: World) -> None:
     other.follow()
     other.leases.put(msgspec.convert(world.client.objects["leases", "kube-node-lease", "n1"], node_leases.Lease))
     for _ in range(10):
-        await world.live(5)
+        await world.live(5, "n2")
+        other.renew("n2")
         await other.handler.reconcile(node_lifecycle.OURSELVES)
     await world.look()
     with pytest.raises(errors.Refused) as caught:

@@ -82,6 +82,23 @@ def test_a_lease_that_says_nothing(document: Any):
     assert not node_liveness.is_fresh(document, NOW)
 
 
+def test_writes_are_proven_when_they_were_seen_for_a_while():
+    writes = node_liveness.saw_write(None, 100.0)
+    assert not writes.prove(100.0)
+    # One write says nothing of the time after it.
+    assert not writes.prove(114.0)
+    for at in (110.0, 119.0):
+        writes = node_liveness.saw_write(writes, at)
+        assert not writes.prove(at)
+    writes = node_liveness.saw_write(writes, 120.0)
+    assert writes.prove(120.0)
+    assert writes.prove(135.0)
+    # They have stopped, and begin anew.
+    assert not writes.prove(135.1)
+    writes = node_liveness.saw_write(writes, 136.0)
+    assert writes == node_liveness.Writes(since=136.0, last=136.0)
+
+
 def test_a_lease_has_ended_when_it_was_found_so_for_a_while():
     ended = pulse(lease(100))
     silence = node_liveness.found_silent(ended, None, 1000.0)
