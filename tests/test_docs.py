@@ -153,11 +153,12 @@ def stations() -> list[tuple[str, str]]:
     """The rows of the pipeline's docstring: what comes before the name of a module, and that name."""
     lines = source_text.docstring(text(SOURCE / "apiserver" / "pipeline.py")).splitlines()
     rows = [line.split() for line in lines if line.startswith("    ")]
+    modules = {path.stem for room in ("apiserver", "serving") for path in (SOURCE / room).glob("*.py")}
     found = []
     for words in rows:
         # A station can be called as its module is.
         start = 2 if words[0].isdigit() else 1
-        place = next(i for i in range(start, len(words)) if (SOURCE / "apiserver" / f"{words[i]}.py").is_file())
+        place = next(i for i in range(start, len(words)) if words[i] in modules)
         found.append((" ".join(words[:place]), words[place]))
     return found
 
@@ -320,7 +321,7 @@ MISSING: dict[str, Callable[[], bool]] = {
         "podcertificaterequests", "clustertrustbundles"
     ),
     "There is no backup command yet": lambda: unknown("handfast store") is None,
-    "HTTP/1.1 only": lambda: '["http/1.1"]' not in text(SOURCE / "apiserver" / "listener.py"),
+    "HTTP/1.1 only": lambda: '["http/1.1"]' not in text(SOURCE / "serving" / "listener.py"),
 }
 
 

@@ -20,8 +20,8 @@ EVERY = 0.001
 # What every request goes through says nothing.
 _TRUNK = (
     "web_protocol.py",
-    "apiserver/connection.py",
-    "apiserver/listener.py",
+    "serving/connection.py",
+    "serving/listener.py",
     "apiserver/pipeline.py",
     "apiserver/resources.py",
 )

@@ -34,8 +34,9 @@ import msgspec
 from aiohttp import hdrs
 
 from handfast.api import status
-from handfast.apiserver import admission, authz, call, identity, limits, request
+from handfast.apiserver import admission, authz, call, identity, request
 from handfast.runtime import clock as clock_module
+from handfast.serving import buckets
 from handfast.telemetry import rotating
 
 REDACTED: Final = "<redacted>"
@@ -156,7 +157,7 @@ class AuditLog:
         self._users: dict[int, tuple[identity.User, msgspec.Raw]] = {}
         self._targets: dict[tuple[str, str, bool], tuple[msgspec.Raw, msgspec.Raw | None]] = {}
         self._lines: dict[tuple[Hashable, ...], tuple[identity.User, list[bytes]]] = {}
-        self._limited = limits.Buckets(_LIMITED_PER_SECOND, _LIMITED_BURST)
+        self._limited = buckets.Buckets(_LIMITED_PER_SECOND, _LIMITED_BURST)
         # Requests over their rate limit that had no line since the last one that had.
         self.unwritten = 0
 

@@ -36,9 +36,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from handfast.apiserver import identity, node_recovery, request, token_limits
-from handfast.apiserver import peer as peer_module
 from handfast.pki import bundles, chains
 from handfast.rules import decision, networks, user_names
+from handfast.serving import peer as peer_module
 
 _REMEMBERED = 4096
 # Bounds what is looked at, before anything is hashed or parsed.

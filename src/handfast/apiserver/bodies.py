@@ -21,8 +21,8 @@ import aiohttp
 from aiohttp import web
 
 from handfast.api import decode, kinds, objects, status, structs, structural
+from handfast.apiserver import flows, request
 from handfast.apiserver import limits as limits_module
-from handfast.apiserver import request
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 
@@ -63,7 +63,7 @@ async def read(
     user: str,
     *,
     largest: tuple[int, str] = (0, ""),
-    charge: limits_module.Charge | None = None,
+    charge: flows.Charge | None = None,
 ) -> bytes:
     """The whole body, or 413 as soon as it is known to be too long; `largest` is the kind's own limit, and its name."""
     limit = min(limits.body_bytes, largest[0] or limits.body_bytes)
@@ -129,7 +129,7 @@ def _unreadable(error: BaseException) -> status.StatusError:
     return status.bad_request(f"the body cannot be read: {error}")
 
 
-def _require_room(size: int, limit: int, kind: str, charge: limits_module.Charge | None) -> None:
+def _require_room(size: int, limit: int, kind: str, charge: flows.Charge | None) -> None:
     """So many bytes of a body, as far as is known by now, are within the limit, and paid for."""
     if size > limit:
         whose = f" for the kind {kind}" if kind else ""

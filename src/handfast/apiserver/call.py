@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from handfast.api import bounds, kinds
-from handfast.apiserver import identity, limits, request
+from handfast.apiserver import flows, identity, request
 from handfast.runtime import aside as aside_module
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Call(msgspec.Struct):
     # Who really asks, when the request is made in somebody else's name.
     impersonator: identity.User | None = None
     # What it pays in bytes, where its sender has such a budget.
-    charge: limits.Charge | None = None
+    charge: flows.Charge | None = None
     kind: kinds.Kind | None = None
     decision: str = ""
     # When the caller was last judged, and how much had been taken from callers by then: see `standing`.

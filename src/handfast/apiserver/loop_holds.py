@@ -16,8 +16,9 @@ from typing import Final
 
 import structlog
 
-from handfast.apiserver import audit_log, call, limits
+from handfast.apiserver import audit_log, call
 from handfast.runtime import clock as clock_module
+from handfast.serving import buckets
 from handfast.telemetry import metrics as metrics_module
 
 # No request takes so long on a quiet machine, since what each may ask is bounded: one that does is a fault to be found.
@@ -36,7 +37,7 @@ class LoopHolds:
     def __init__(self, metrics: metrics_module.ApiServerMetrics, clock: clock_module.Clock) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._lines = limits.Buckets(LINES_PER_SECOND, LINES_PER_SECOND)
+        self._lines = buckets.Buckets(LINES_PER_SECOND, LINES_PER_SECOND)
         # Lines that were one too many since the last one that was not.
         self._unwritten = 0
         # Whether a request has been named since the loop was last measured.
@@ -53,7 +54,7 @@ class LoopHolds:
             id=asked.id,
             method=audit_log.clean(asked.http.method, _NAME_LENGTH),
             # From the request line: where parsing it took the time, there is nothing else yet.
-            path=audit_log.request_uri(asked.http._message.path.partition("?")[0]),
+            path=audit_log.request_uri(asked.http.raw_path.partition("?")[0]),
             user=audit_log.clean(asked.user.name, _NAME_LENGTH),
             source=asked.source,
             **({} if acting is None else {"impersonator": audit_log.clean(acting.name, _NAME_LENGTH)}),

@@ -40,7 +40,7 @@ import structlog
 
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, signing_requests
-from handfast.apiserver import admission, identity, peer, replica, request, states
+from handfast.apiserver import admission, identity, replica, request, states
 from handfast.pki import bundles, certificates, chains
 from handfast.rules import (
     decision,
@@ -50,6 +50,7 @@ from handfast.rules import (
     node_recovery,
     user_names,
 )
+from handfast.serving import peer
 
 _log = structlog.get_logger("handfast.node_recovery")
 

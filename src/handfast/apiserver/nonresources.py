@@ -8,7 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from handfast.api import status
-from handfast.apiserver import answers, call, discovery, identity, openid
+from handfast.apiserver import call, discovery, identity, openid
+from handfast.serving import answers
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
 

@@ -4,10 +4,10 @@
     connection   listener     gate, TLS
     HTTP         connection   one request after another
     around all of it audit    writes down every outcome
-    1 rate limit limits       no credential, or a bad one: per source
+    1 rate limit flows        no credential, or a bad one: per source
     2 authenticate authn      who is asking
     3 impersonate impersonation in whose name
-    4 rate limit limits       everyone else: per user, renewals before joins; joins and nodes pay by the byte at 7 and 10
+    4 rate limit flows        everyone else: per user, renewals before joins; joins and nodes pay by the byte at 7 and 10
     5 authorise  authz        may they
     6 resource   resources    which kind, which verb …
     7 decode     bodies         … what they sent
@@ -37,11 +37,11 @@ from aiohttp import web
 from handfast import errors
 from handfast.api import kinds, status
 from handfast.apiserver import (
-    answers,
     audit,
     authn,
     authz,
     call,
+    flows,
     identity,
     impersonation,
     limits,
@@ -51,10 +51,11 @@ from handfast.apiserver import (
     resources,
     standing,
 )
-from handfast.apiserver import connection as connection_module
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.runtime import loop_time
+from handfast.serving import answers
+from handfast.serving import connection as connection_module
 
 _encode = msgspec.json.Encoder().encode
 # Characters of one warning, and of all of an answer: clients refuse long headers.
@@ -91,7 +92,7 @@ class Pipeline:
         self._holds = holds
         self._limits = limits_
         self._clock = clock
-        self._flows = limits.Flows(limits_)
+        self._flows = flows.Flows(limits_)
         self._ids = itertools.count(1)
         self._boot = secrets.token_hex(4)
 
@@ -142,7 +143,7 @@ class Pipeline:
         authorization = http.headers.get("Authorization")
         # 1 rate limit: those who present nothing
         if not peer.chain and authorization is None:
-            _require(self._flows.stranger(peer.address, http._message.path, started), _STRANGER)
+            _require(self._flows.stranger(peer.address, http.raw_path, started), _STRANGER)
         elif (
             authorization is not None
             and not self._limits.lifted
@@ -184,7 +185,7 @@ class Pipeline:
     ) -> None:
         """Find out who asks. Only the path is read before that: a query costs time, and nobody is known yet."""
         http, peer = asked.http, connection.peer
-        path, question, _ = http._message.path.partition("?")
+        path, question, _ = http.raw_path.partition("?")
         asked.info = request.parse(http.method, path)
         try:
             asked.user = self._authenticator.authenticate(peer, authorization, self._clock.now(), asked.info)
@@ -197,7 +198,7 @@ class Pipeline:
             # The connections of those who are known are not what a source's rate is for: see `gate`.
             connection.proved(asked.user.name)
         if question:
-            asked.info = request.parse(http.method, http._message.path)
+            asked.info = request.parse(http.method, http.raw_path)
 
     async def _in_time(self, work: Awaitable[answers.Response]) -> answers.Response:
         """A write may take so long and no longer, whatever it waits for; it may have been carried out all the same."""

@@ -25,9 +25,10 @@ from aiohttp import web
 
 from handfast import errors
 from handfast.api import kinds, objects, status
-from handfast.apiserver import answers, encode, options, request, sending, states, storage, turns, watch
-from handfast.apiserver import connection as connection_module
+from handfast.apiserver import encode, options, request, states, storage, turns, watch
 from handfast.runtime import clock as clock_module
+from handfast.serving import answers, sending
+from handfast.serving import connection as connection_module
 from handfast.store import protocol
 
 CHUNK = 256 << 10

@@ -16,7 +16,6 @@ import msgspec
 
 from handfast.api import bounds, decode, definitions, kinds, objects, status, structs, structural
 from handfast.apiserver import (
-    answers,
     bodies,
     call,
     customs,
@@ -35,9 +34,10 @@ from handfast.apiserver import (
     workloads,
     writes,
 )
-from handfast.apiserver import connection as connection_module
 from handfast.runtime import aside as aside_module
 from handfast.runtime import clock as clock_module
+from handfast.serving import answers
+from handfast.serving import connection as connection_module
 
 _encode = msgspec.json.Encoder().encode
 Answer = Awaitable[answers.Response]

@@ -38,9 +38,9 @@ import msgspec
 
 from handfast.apiserver import authn, authz, identity, impersonation, policy, replica, states
 from handfast.apiserver import call as call_module
-from handfast.apiserver import connection as connection_module
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
+from handfast.serving import connection as connection_module
 
 # Most writes are over long before; a caller's end is seen at most so late.
 JUDGED_AGAIN_AFTER: Final = 0.1

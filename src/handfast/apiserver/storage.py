@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from handfast.api import bounds, kinds, objects, status
-from handfast.apiserver import envelope, limits, replica, states
+from handfast.apiserver import envelope, flows, replica, states
 from handfast.store import protocol
 
 # What etcd would refuse with its default limits (1.5 MiB a request), and so what Kubernetes cannot hold.
@@ -122,7 +122,7 @@ class Storage:
         is_removing = old is not None and "deletionTimestamp" in metadata and _removes(metadata, len(payload), old)
         return Prepared(namespace, name, payload, key, value, old, is_removing=is_removing)
 
-    async def write(self, prepared: Prepared, charge: limits.Charge | None = None) -> states.Item:
+    async def write(self, prepared: Prepared, charge: flows.Charge | None = None) -> states.Item:
         """The object as it is stored now, paid for by `charge`; the old item itself if nothing changed.
 
         Mismatch if somebody was faster.

@@ -23,11 +23,12 @@ import structlog
 from aiohttp import web
 
 from handfast.api import kinds, status
-from handfast.apiserver import bonds, encode, identity, options, replica, sending, states, turns
+from handfast.apiserver import bonds, encode, identity, options, replica, states, turns
 from handfast.apiserver import collection as collection_module
-from handfast.apiserver import connection as connection_module
 from handfast.runtime import clock as clock_module
 from handfast.runtime import tasks
+from handfast.serving import connection as connection_module
+from handfast.serving import sending
 
 _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger("handfast.watch")

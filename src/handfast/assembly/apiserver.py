@@ -32,7 +32,6 @@ from handfast.apiserver import (
     envelope,
     first_objects,
     limits,
-    listener,
     loop_holds,
     nonresources,
     patches,
@@ -52,6 +51,7 @@ from handfast.pki import seal
 from handfast.rules import networks
 from handfast.runtime import aside, collector, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clock_module
+from handfast.serving import listener
 from handfast.store import protocol, sqlite, sqlite_space
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module

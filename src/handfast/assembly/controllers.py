@@ -53,7 +53,8 @@ from handfast.pki import jwt, keys
 from handfast.rules import controller_rights, networks
 from handfast.runtime import clock as clocks
 from handfast.runtime import collector, files, loop_time, proxied, tasks
-from handfast.telemetry import admin, health, metrics
+from handfast.serving import admin
+from handfast.telemetry import health, metrics
 
 Build = Callable[[loop.Context], loop.Controller[Any]]
 

@@ -20,13 +20,13 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from handfast import errors
-from handfast.apiserver import listener as listener_module
 from handfast.assembly import datadir, layout
 from handfast.assembly import guard as guard_module
 from handfast.assembly import own_certificates as own
 from handfast.pki import bundles, certificates, keys, pem
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, following, tasks
+from handfast.serving import listener as listener_module
 
 _log = structlog.get_logger("handfast.served_files")
 

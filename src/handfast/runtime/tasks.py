@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Supervised tasks: they start here, in `crowd` where nobody waits for them one by one, or in `apiserver.connection`, which
+"""Supervised tasks: they start here, in `crowd` where nobody waits for them one by one, or in `serving.connection`, which
 holds its own.
 
 Only `assembly.supervisor`, which runs processes, has an asyncio.TaskGroup instead: there, the first error cancels all at

@@ -10,9 +10,10 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from handfast.apiserver import authn, identity, peer
+from handfast.apiserver import authn, identity
 from handfast.pki import bundles, certificates
 from handfast.rules import networks
+from handfast.serving import peer
 from tests.unit.pki.making import ANY, CLIENT, DAY, NOW, SERVER, Made, ca, leaf
 
 ROOT = ca("the client CA")

@@ -20,7 +20,6 @@ from handfast.apiserver import (
     envelope,
     identity,
     node_recovery,
-    peer,
     replica,
     request,
     revocations,
@@ -29,6 +28,7 @@ from handfast.apiserver import (
 from handfast.pki import bundles, certificates, keys, names, requests
 from handfast.rules import decision, ledger, ledger_entries
 from handfast.rules import node_recovery as rules
+from handfast.serving import peer
 from handfast.store import protocol
 from tests.unit.apiserver.test_authn import subject
 from tests.unit.pki.making import CLIENT, DAY, NOW, SERVER, Made, ca, leaf

@@ -16,9 +16,10 @@ from aiohttp.test_utils import make_mocked_request
 
 from handfast import errors
 from handfast.api import status
-from handfast.apiserver import answers, audit, authn, call, identity, limits, loop_holds, peer, pipeline, standing
+from handfast.apiserver import audit, authn, call, identity, limits, loop_holds, pipeline, standing
 from handfast.pki import bundles
 from handfast.rules import access, decision
+from handfast.serving import answers, peer
 from handfast.telemetry import metrics
 from tests.unit.pki.making import NOW, ca
 from tests.world import leftovers

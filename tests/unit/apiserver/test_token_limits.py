@@ -20,7 +20,6 @@ from handfast.apiserver import (
     bootstrap_tokens,
     envelope,
     identity,
-    peer,
     replica,
     states,
     storage,
@@ -31,6 +30,7 @@ from handfast.bootstrap import tokens
 from handfast.pki import bundles, keys, names, requests
 from handfast.rules import networks, token_use
 from handfast.runtime import tasks
+from handfast.serving import peer
 from handfast.store import protocol, sqlite
 from tests.unit.apiserver import admission_world
 from tests.world import clock as clocks

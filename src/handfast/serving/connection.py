@@ -36,10 +36,10 @@ from typing import Any, cast
 import structlog
 from aiohttp import http_parser, http_writer, streams, web, web_protocol
 
-from handfast.apiserver import answers
-from handfast.apiserver import limits as limits_module
-from handfast.apiserver import peer as peer_module
-from handfast.apiserver import unread as unread_module
+from handfast.serving import answers
+from handfast.serving import limits as limits_module
+from handfast.serving import peer as peer_module
+from handfast.serving import unread as unread_module
 
 # _ssl.ENCODING_DER
 _DER = 2

@@ -14,7 +14,7 @@
 6. Who shows a good credential pays nothing: its connection is given back to the rate of its source, as often as one user
    may (`connections_per_second`, by name). Only connections that end without one use the rate up.
 7. A source where somebody did so has a second, larger rate behind the first, for as long as that connection is open and
-   a while longer (`PROVEN_SECONDS`). Before TLS nobody can tell its nodes from the strangers behind the same address, so
+   a while longer (`rates.PROVEN_SECONDS`). Before TLS nobody can tell its nodes from the strangers behind the same address, so
    strangers use it up too; but it takes a flood of several times the first rate before anybody else behind there waits for it.
 8. Where all places of a source are taken, or all there are, whoever comes within the rate gets that of the connection that
    is let in for longest without a good credential: first of its own source, else of all. What strangers hold open, by
@@ -22,8 +22,9 @@
    at once and 400 a second: strangers need more than 6 seconds to push out whoever came before them, and more than 3 where
    1,000 connections of nodes are open; showing a credential takes a fraction of one. Those silent after TLS leave after 5
    seconds (`first_head_seconds`): at 400 a second they are 2,000. Whoever has shown one makes room for nobody.
+9. Where `local_connections` says so, this machine itself has so many places beside all others, and takes none of theirs.
 
-| who | holding | tries | stopped by | shown in tests/unit/apiserver/test_gate.py |
+| who | holding | tries | stopped by | shown in tests/unit/serving/test_gate.py |
 |---|---|---|---|---|
 | anyone on the network | nothing | open connections faster than we can answer | 1 | test_rate |
 | anyone on the network | nothing | fill the place where others wait | 1: it is bounded by source, and needed only over one's rate | test_the_wait_is_bounded |
@@ -33,6 +34,7 @@
 | many at once | no credential | push out connections of those who are known | 8: they make room for nobody | test_who_is_known_makes_no_room |
 | a stranger | an address whose nodes keep their connections | wait until the second rate ends | 7: it does not while one is open | test_a_kept_connection_keeps_the_second_rate |
 | a stranger | no credential, or a bad one | the second rate | 7: a credential that is accepted | test_strangers_behind_the_same_address |
+| strangers | many machines | keep this machine from asking itself | 9 | test_this_machine_has_places_of_its_own |
 | anyone on the network | nothing | keep all connections open | 1: the share of one source | test_share_of_connections |
 | anyone on the network | nothing | hold every handshake slot with silent connections | 2 | test_silence_holds_no_slot |
 | anyone on the network | nothing | hold every slot with half a ClientHello | 3 | test_share_of_slots |
@@ -43,83 +45,28 @@
 Whose connection it is, where a balancer passes it on, is found out before any of this (`runtime.proxied`): until then it
 counts for no client, only for the total.
 
-It knows nothing of TLS or HTTP: who starts a handshake says when it has ended.
+Rates (1, 6, 7) are counted in `rates`, the turns of handshakes (3, 4) in `handshakes`. It knows nothing of TLS or HTTP: who
+starts a handshake says when it has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import socket
 import struct
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import OrderedDict
 
-import structlog
-
-from handfast.apiserver import limits as limits_module
 from handfast.rules import networks
 from handfast.runtime import clock as clock_module
 from handfast.runtime import proxied as proxied_module
+from handfast.serving import handshakes, peer, rates
+from handfast.serving import limits as limits_module
+from handfast.serving import visitor as visitors
 
-# Where a connection is.
-_NEW, _HEADER, _WAITING, _SILENT, _READY, _SHAKING, _OPEN, _GONE = range(8)
-# How long a good credential speaks for its source after its connection has ended.
-PROVEN_SECONDS = 600.0
 # No timer is shorter: what is due a moment early would otherwise be looked at again and again.
 _SHORTEST_WAIT = 0.001
-# Sources for which one does; the one not heard of for longest is forgotten.
-_PROVEN_SOURCES = 10_000
-_log = structlog.get_logger("handfast.gate")
-
-
-class _Source:
-    """What one source has here."""
-
-    __slots__ = ("name", "present", "proven", "shaking", "strangers", "timer", "waiting")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        # Connections, whatever the stage, and those of them that hold a handshake slot.
-        self.present = 0
-        self.shaking = 0
-        # Those of them on which a good credential was shown, and those let in without one, the oldest first.
-        self.proven = 0
-        self.strangers: OrderedDict[Visitor, None] = OrderedDict()
-        # Those that are over its rate, and when the next one is let in.
-        self.waiting: deque[Visitor] = deque()
-        self.timer: asyncio.TimerHandle | None = None
-
-
-class Visitor:
-    """One connection, from the moment it is accepted until it is gone."""
-
-    __slots__ = (
-        *("_paid", "_proven", "_reading", "_source", "_stage", "_timer"),
-        *("address", "give_up", "proxied", "sock", "source"),
-    )
-
-    def __init__(self, sock: socket.socket, address: str) -> None:
-        self.sock = sock
-        # Where it is from; `proxied`: by the word of a balancer.
-        self.address = address
-        self.proxied = False
-        # By what it is counted: whoever has one IPv6 address has the other 2⁶⁴ of its network.
-        self.source = networks.neighbourhood(address)
-        self._reading: proxied_module.Reading | None = None
-        self._source: _Source | None = None
-        self._stage = _NEW
-        self._timer: asyncio.TimerHandle | None = None
-        # The rate it was let in by, until it is given back.
-        self._paid: limits_module.Buckets | None = None
-        # Whether a good credential was shown on it.
-        self._proven = False
-        # Ends it, once its handshake has begun: the socket is TLS's then.
-        self.give_up: Callable[[], None] = sock.close
-
-
-Start = Callable[[Visitor], None]
+Visitor = visitors.Visitor
 
 
 class Gate:
@@ -129,29 +76,21 @@ class Gate:
         self,
         limits: limits_module.Limits,
         clock: clock_module.Clock,
-        start: Start,
+        start: handshakes.Start,
         proxied: proxied_module.Proxied | None = None,
     ) -> None:
         self._limits = limits
         self.proxied = proxied or proxied_module.Proxied()
-        self._clock = clock
-        self._start = start
         self._loop = asyncio.get_running_loop()
-        self._rates = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
-        self._more = limits_module.Buckets(limits.proven_per_second, limits.proven_burst)
-        self._given_back = limits_module.Buckets(limits.connections_per_second, limits.connections_burst)
-        # Sources with no such connection left: until when they still have the second rate.
-        self._proven: OrderedDict[str, float] = OrderedDict()
+        self._rates = rates.Rates(limits, clock)
+        self._handshakes = handshakes.Handshakes(limits, start, self._drop)
         self._strangers: OrderedDict[Visitor, None] = OrderedDict()
         self._waiting = 0
-        self._sources: dict[str, _Source] = {}
+        self._sources: dict[str, visitors.Source] = {}
+        # Connections, but for this machine's where it has places of its own.
         self._total = 0
         self._headers: set[Visitor] = set()
         self._silent: set[Visitor] = set()
-        self._ready: OrderedDict[_Source, deque[Visitor]] = OrderedDict()
-        self._slots_taken = 0
-        # In this round of the event loop.
-        self._begun = 0
         self.refused = 0
 
     @property
@@ -162,7 +101,7 @@ class Gate:
     @property
     def counts(self) -> tuple[int, int, int]:
         """Connections, the handshake slots they hold, and the sources they are from."""
-        return self._total, self._slots_taken, len(self._sources)
+        return self._total, self._handshakes.slots_taken, len(self._sources)
 
     def enter(self, sock: socket.socket, address: str) -> None:
         """Take a fresh connection in, have it wait, or reset it."""
@@ -175,15 +114,15 @@ class Gate:
             return
         # Not among the balancer's own, which are counted as those of any other source.
         visitor.source = f"by way of {address}"
-        visitor._stage = _HEADER
+        visitor.stage = visitors.HEADER
         self._headers.add(visitor)
         self._count(visitor)
         then, end = functools.partial(self._passed_on, visitor), functools.partial(self._drop, visitor)
-        visitor._reading = self.proxied.read(sock, address, then, end)
+        visitor.reading = self.proxied.read(sock, address, then, end)
 
     def _passed_on(self, visitor: Visitor, client: str) -> None:
         """Its header is off: from now on it is the client's."""
-        source, visitor._source = visitor._source, None
+        source, visitor.counted = visitor.counted, None
         self._headers.discard(visitor)
         if source is None:
             return
@@ -196,95 +135,96 @@ class Gate:
         # 1. over its rate it waits, or is turned away
         if not self._limits.lifted:
             known = self._sources.get(visitor.source)
-            wait = self._pay(visitor) if known is None or not known.waiting else 1.0
+            wait = self._rates.pay(visitor, known) if known is None or not known.waiting else 1.0
             if wait > 0.0:
                 self._make_wait(visitor, wait)
                 return
-            if not self._has_place(known):
-                if visitor._paid is not None:
-                    visitor._paid.give_back(visitor.source)
+            if not self._has_place(known, local=self._is_local(visitor, known)):
+                self._rates.give_back(visitor)
                 self._refuse(visitor.sock)
                 return
         self._let(visitor, self._count(visitor))
 
     def proved(self, visitor: Visitor, user: str) -> None:
         """Somebody showed a good credential on this connection."""
-        paid, visitor._paid = visitor._paid, None
         # 6. once for each connection
-        if paid is None:
+        if not self._rates.prove(visitor, user):
             return
-        now = self._clock.monotonic()
-        if self._given_back.wait(user, now) == 0.0:
-            paid.give_back(visitor.source)
-        source = visitor._source
+        source = visitor.counted
         # 7. whoever is known there opens the second rate, while it is here
         if source is None:
-            self._remember(visitor.source)
+            self._rates.remember(visitor.source)
             return
-        visitor._proven = True
+        visitor.proven = True
         source.proven += 1
         # 8. and makes room for nobody
         self._is_no_stranger(visitor, source)
 
     def shaken(self, visitor: Visitor) -> None:
         """A handshake has ended, well or not: its slot is free."""
-        if visitor._stage == _SHAKING:
-            visitor._stage = _OPEN
-            self._free_slot(visitor)
+        if visitor.stage == visitors.SHAKING:
+            visitor.stage = visitors.OPEN
+            self._handshakes.release(visitor.counted)
+            self._handshakes.pump()
 
     def left(self, visitor: Visitor) -> None:
         """A connection is gone, at whatever stage."""
-        stage, visitor._stage = visitor._stage, _GONE
-        source, visitor._source = visitor._source, None
+        stage, visitor.stage = visitor.stage, visitors.GONE
+        source, visitor.counted = visitor.counted, None
         # 5. it leaves once
         if source is None:
             return
         # The connection knows its visitor: the two would be a cycle, which only the collector finds.
         visitor.give_up = visitor.sock.close
         self._is_no_stranger(visitor, source)
-        if visitor._proven:
+        if visitor.proven:
             source.proven -= 1
             # 7. for a while longer
             if not source.proven:
-                self._remember(source.name)
-        if stage == _SILENT:
+                self._rates.remember(source.name)
+        if stage == visitors.SILENT:
             self._heard(visitor)
-        elif stage == _READY:
-            self._unqueue(visitor, source)
-        elif stage == _WAITING:
+        elif stage == visitors.READY:
+            self._handshakes.unqueue(visitor, source)
+        elif stage == visitors.WAITING:
             self._waiting -= 1
-        elif stage == _HEADER:
+        elif stage == visitors.HEADER:
             self._headers.discard(visitor)
-            if visitor._reading is not None:
-                visitor._reading.cancel()
-        elif stage == _SHAKING:
-            source.shaking -= 1
-            self._slots_taken -= 1
+            if visitor.reading is not None:
+                visitor.reading.cancel()
+        elif stage == visitors.SHAKING:
+            self._handshakes.release(source)
         self._uncount(source)
-        if stage == _SHAKING:
-            self._pump()
+        if stage == visitors.SHAKING:
+            self._handshakes.pump()
 
     def close(self) -> None:
         """Turn away everyone who waits."""
-        waiting = [*self._headers, *self._silent, *itertools.chain.from_iterable(self._ready.values())]
-        self._ready.clear()
+        waiting = [*self._headers, *self._silent, *self._handshakes.close()]
         for source in self._sources.values():
             waiting.extend(source.waiting)
             source.waiting.clear()
         for visitor in waiting:
             self._drop(visitor)
 
-    def _count(self, visitor: Visitor) -> _Source:
+    def _count(self, visitor: Visitor) -> visitors.Source:
         source = self._sources.get(visitor.source)
         if source is None:
-            source = self._sources[visitor.source] = _Source(visitor.source)
-        visitor._source = source
+            local = self._is_local(visitor, None)
+            source = self._sources[visitor.source] = visitors.Source(visitor.source, local=local)
+        visitor.counted = source
         source.present += 1
-        self._total += 1
+        self._total += not source.local
         return source
 
-    def _uncount(self, source: _Source) -> None:
-        self._total -= 1
+    def _is_local(self, visitor: Visitor, known: visitors.Source | None) -> bool:
+        """9. Whether it takes one of the places of this machine itself."""
+        if not self._limits.local_connections or visitor.stage == visitors.HEADER:
+            return False
+        return known.local if known is not None else peer.is_loopback(visitor.address)
+
+    def _uncount(self, source: visitors.Source) -> None:
+        self._total -= not source.local
         source.present -= 1
         if not source.present:
             del self._sources[source.name]
@@ -295,12 +235,12 @@ class Gate:
         self.refused += 1
         reset(sock)
 
-    def _has_place(self, source: _Source | None = None) -> bool:
+    def _has_place(self, source: visitors.Source | None = None, *, local: bool = False) -> bool:
         """Whether there is one for somebody who is let in now; if need be, the oldest stranger makes room for it."""
         # 8. first of its own source, else of all
-        if source is not None and source.present >= self._limits.connections_per_source:
+        if source is not None and self._is_full(source):
             strangers = source.strangers
-        elif self._total >= self._limits.connections:
+        elif not local and self._total >= self._limits.connections:
             strangers = self._strangers
         else:
             return True
@@ -313,57 +253,36 @@ class Gate:
         give_up()
         return True
 
-    def _is_no_stranger(self, visitor: Visitor, source: _Source) -> None:
+    def _is_full(self, source: visitors.Source) -> bool:
+        limits = self._limits
+        # 9. this machine's are counted by themselves
+        return source.present >= (limits.local_connections if source.local else limits.connections_per_source)
+
+    def _is_no_stranger(self, visitor: Visitor, source: visitors.Source) -> None:
         source.strangers.pop(visitor, None)
         self._strangers.pop(visitor, None)
-
-    def _remember(self, name: str) -> None:
-        """7. Somebody was known there until now."""
-        self._proven.pop(name, None)
-        self._proven[name] = self._clock.monotonic() + PROVEN_SECONDS
-        if len(self._proven) > _PROVEN_SOURCES:
-            self._proven.popitem(last=False)
-
-    def _pay(self, visitor: Visitor) -> float:
-        """0.0 if a rate of its source lets it in now, else the seconds until one may."""
-        now = self._clock.monotonic()
-        wait = self._rates.wait(visitor.source, now)
-        if wait == 0.0:
-            visitor._paid = self._rates
-        elif self._is_proven(visitor.source, now):
-            more = self._more.wait(visitor.source, now)
-            if more == 0.0:
-                visitor._paid = self._more
-            wait = min(wait, more)
-        return wait
-
-    def _is_proven(self, name: str, now: float) -> bool:
-        source = self._sources.get(name)
-        return (source is not None and source.proven > 0) or self._proven.get(name, now) > now
 
     def _make_wait(self, visitor: Visitor, seconds: float) -> None:
         """1. Behind the others of its source, if its turn comes soon enough."""
         limits, known = self._limits, self._sources.get(visitor.source)
-        rate = limits.connections_per_second
-        if self._is_proven(visitor.source, self._clock.monotonic()):
-            rate += limits.proven_per_second
+        rate = self._rates.per_second(visitor.source, known)
         ahead = 0 if known is None else len(known.waiting)
-        full = known is not None and known.present >= limits.connections_per_source
+        full = known is not None and self._is_full(known)
         # 8. for who is over the rate nobody makes room
-        if full or self._total >= limits.connections:
+        if full or (self._total >= limits.connections and not self._is_local(visitor, known)):
             self._refuse(visitor.sock)
             return
         if self._waiting >= limits.connections_waiting or ahead + 1 > limits.waiting_seconds * rate:
             self._refuse(visitor.sock)
             return
         source = self._count(visitor)
-        visitor._stage = _WAITING
+        visitor.stage = visitors.WAITING
         self._waiting += 1
         source.waiting.append(visitor)
         if source.timer is None:
             source.timer = self._loop.call_later(max(seconds, _SHORTEST_WAIT), self._let_in, source)
 
-    def _let_in(self, source: _Source) -> None:
+    def _let_in(self, source: visitors.Source) -> None:
         """Those of a source whose turn has come."""
         source.timer = None
         while source.waiting:
@@ -373,20 +292,22 @@ class Gate:
                 source.waiting.popleft()
                 self._drop(visitor)
                 continue
-            wait = self._pay(visitor)
+            wait = self._rates.pay(visitor, source)
             if wait > 0.0:
                 source.timer = self._loop.call_later(max(wait, _SHORTEST_WAIT), self._let_in, source)
                 return
             source.waiting.popleft()
             self._waiting -= 1
             # It waits no more: whatever ends it now, it is not counted down for that again.
-            visitor._stage = _NEW
+            visitor.stage = visitors.NEW
             self._let(visitor, source)
 
-    def _let(self, visitor: Visitor, source: _Source) -> None:
+    def _let(self, visitor: Visitor, source: visitors.Source) -> None:
         """In, as a stranger: it has shown nothing yet."""
         source.strangers[visitor] = None
-        self._strangers[visitor] = None
+        # 9. whoever is here makes room for nobody from elsewhere: that would free no place of theirs
+        if not source.local:
+            self._strangers[visitor] = None
         self._listen(visitor)
 
     def _listen(self, visitor: Visitor) -> None:
@@ -395,9 +316,9 @@ class Gate:
         if data is not None:
             self._spoken(visitor, data)
             return
-        visitor._stage = _SILENT
+        visitor.stage = visitors.SILENT
         self._silent.add(visitor)
-        visitor._timer = self._loop.call_later(self._limits.silence_seconds, self._drop, visitor)
+        visitor.timer = self._loop.call_later(self._limits.silence_seconds, self._drop, visitor)
         self._loop.add_reader(visitor.sock.fileno(), self._spoke, visitor)
 
     def _spoke(self, visitor: Visitor) -> None:
@@ -409,89 +330,18 @@ class Gate:
         if self.proxied.is_forged(data, visitor.address, proxied=visitor.proxied):
             self._drop(visitor)
         else:
-            self._queue(visitor)
+            self._handshakes.queue(visitor)
 
     def _heard(self, visitor: Visitor) -> None:
         """Stop waiting for its first octet."""
         self._silent.discard(visitor)
-        if visitor._timer is not None:
-            visitor._timer.cancel()
+        if visitor.timer is not None:
+            visitor.timer.cancel()
         self._loop.remove_reader(visitor.sock.fileno())
 
     def _drop(self, visitor: Visitor) -> None:
         self.left(visitor)
         visitor.sock.close()
-
-    def _queue(self, visitor: Visitor) -> None:
-        source = visitor._source
-        if source is None:
-            return
-        # 3. sources take turns; mostly nobody waits, and then there is no turn to keep
-        if not self._ready and self._has_room() and self._may_begin(source):
-            self._begin(visitor, source)
-            return
-        visitor._stage = _READY
-        self._ready.setdefault(source, deque()).append(visitor)
-        self._pump()
-
-    def _unqueue(self, visitor: Visitor, source: _Source) -> None:
-        ready = self._ready.get(source)
-        if ready is not None:
-            ready.remove(visitor)
-            if not ready:
-                del self._ready[source]
-
-    def _pump(self) -> None:
-        """Start as many handshakes as there are slots, and as one round may have: one for each source in turn."""
-        # 3. sources take turns
-        started = True
-        while started and self._has_room():
-            started = False
-            for source in tuple(self._ready):
-                if not self._has_room():
-                    return
-                # Who could not be begun has had others begin in their place: the queue may be shorter than it was.
-                if source not in self._ready or not self._may_begin(source):
-                    continue
-                started = True
-                waiting = self._ready.pop(source)
-                visitor = waiting.popleft()
-                if waiting:
-                    # To the end of the line.
-                    self._ready[source] = waiting
-                self._begin(visitor, source)
-
-    def _begin(self, visitor: Visitor, source: _Source) -> None:
-        if not self._begun:
-            self._loop.call_soon(self._next_round)
-        self._begun += 1
-        self._slots_taken += 1
-        source.shaking += 1
-        visitor._stage = _SHAKING
-        try:
-            self._start(visitor)
-        except Exception as error:  # noqa: BLE001  it is told to the log, and its slot is free again
-            _log.error("a handshake could not begin", source=visitor.source, exc_info=error)
-            self._drop(visitor)
-
-    def _free_slot(self, visitor: Visitor) -> None:
-        self._slots_taken -= 1
-        if visitor._source is not None:
-            visitor._source.shaking -= 1
-        self._pump()
-
-    def _next_round(self) -> None:
-        self._begun = 0
-        self._pump()
-
-    def _has_room(self) -> bool:
-        # 4. few begin in one round; what is over goes on in the next
-        if self._begun >= self._limits.handshakes_per_round:
-            return False
-        return self._slots_taken < self._limits.handshakes_in_flight
-
-    def _may_begin(self, source: _Source) -> bool:
-        return self._limits.lifted or source.shaking < self._limits.handshakes_per_source
 
 
 def reset(sock: socket.socket) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from handfast.apiserver import gate, limits
 from handfast.rules import networks
 from handfast.runtime import proxied
+from handfast.serving import gate, limits
+from handfast.serving import rates as rates_module
 from tests.world.clock import MovableClock
 
 
@@ -163,7 +164,7 @@ async def test_strangers_behind_the_same_address(doors: list[Door]) -> None:
     assert [is_closed(door.connect("b")) for _ in range(3)] == [False, False, True]
     for visitor in door.shaking:
         door.gate.left(visitor)
-    await door.clock.advance(gate.PROVEN_SECONDS)
+    await door.clock.advance(rates_module.PROVEN_SECONDS)
     assert [is_closed(door.connect("a")) for _ in range(3)] == [False, False, True]
 
 
@@ -177,10 +178,10 @@ async def test_a_kept_connection_keeps_the_second_rate(doors: list[Door]) -> Non
     # What it gave back is used up; it asks on and on over this one.
     assert not is_closed(door.connect("a"))
     for _ in range(3):
-        await door.clock.advance(2 * gate.PROVEN_SECONDS)
+        await door.clock.advance(2 * rates_module.PROVEN_SECONDS)
         assert [is_closed(door.connect("a")) for _ in range(3)] == [False, True, True]
     door.gate.left(node)
-    await door.clock.advance(gate.PROVEN_SECONDS - 1.0)
+    await door.clock.advance(rates_module.PROVEN_SECONDS - 1.0)
     door.connect("a")
     assert not is_closed(door.peers[-1])
     await door.clock.advance(1.0)
@@ -203,7 +204,7 @@ async def test_who_is_good_is_not_good_without_end(doors: list[Door]) -> None:
 
 
 async def test_who_is_good_is_remembered_within_bounds(doors: list[Door], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "_PROVEN_SOURCES", 2)
+    monkeypatch.setattr(rates_module, "PROVEN_SOURCES", 2)
     door = Door(connections_burst=1, waiting_seconds=0.0, handshakes_per_round=64)
     doors.append(door)
     for source in ("a", "b", "c"):
@@ -280,6 +281,23 @@ def test_the_arithmetic_of_the_docstring() -> None:
     assert (bounds.connections_per_source - at_once) / rate > 6
     assert (bounds.connections_per_source - 1000 - at_once) / rate > 3
     assert rate * bounds.first_head_seconds == 2000 < bounds.connections_per_source
+
+
+async def test_this_machine_has_places_of_its_own(doors: list[Door]) -> None:
+    """However many come from elsewhere; and it takes none of theirs."""
+    door = Door(connections=2, local_connections=1, handshakes_per_round=64)
+    doors.append(door)
+    away = [door.connect(source) for source in ("192.0.2.1", "192.0.2.2")]
+    here = door.connect("127.0.0.1")
+    assert door.gate.counts == (2, 3, 3)
+    # Whoever comes from elsewhere has the place of the oldest from elsewhere, and nobody's from here.
+    away.append(door.connect("192.0.2.3"))
+    assert [is_closed(peer) for peer in (*away, here)] == [True, False, False, False]
+    again = door.connect("127.0.0.1")
+    assert [is_closed(peer) for peer in (*away[1:], here, again)] == [False, False, True, False]
+    for visitor in door.shaking:
+        door.gate.left(visitor)
+    assert door.gate.counts == (0, 0, 0)
 
 
 async def test_silence_holds_no_slot(doors: list[Door]) -> None:

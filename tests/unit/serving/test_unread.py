@@ -12,9 +12,9 @@ import structlog
 from aiohttp import web
 
 from handfast.api import status
-from handfast.apiserver import answers, limits, unread
+from handfast.serving import answers, limits, unread
 from tests.scenarios import wire
-from tests.unit.apiserver.doors import Opener, client
+from tests.unit.serving.doors import Opener, client
 from tests.world.clock import MovableClock
 
 MIB = 1 << 20

@@ -17,8 +17,9 @@ from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from handfast.apiserver import connection, limits, listener, pipeline
+from handfast.apiserver import pipeline
 from handfast.runtime import tls
+from handfast.serving import connection, limits, listener
 from tests.scenarios import wire
 from tests.unit.pki.making import SERVER, Made, ca, leaf
 from tests.world.clock import START, MovableClock

@@ -26,12 +26,12 @@ from typing import Any, cast
 import structlog
 from aiohttp import web
 
-from handfast.apiserver import connection as connection_module
-from handfast.apiserver import gate, tls_alert
-from handfast.apiserver import limits as limits_module
-from handfast.apiserver import unread as unread_module
 from handfast.runtime import clock as clock_module
 from handfast.runtime import proxied as proxied_module
+from handfast.serving import connection as connection_module
+from handfast.serving import gate, tls_alert
+from handfast.serving import limits as limits_module
+from handfast.serving import unread as unread_module
 
 # X509_V_FLAG_NO_CHECK_TIME: `ssl` does not name it. Times are compared on every request instead.
 _NO_CHECK_TIME = 0x200000

@@ -11,9 +11,9 @@ import uvloop
 
 from handfast import errors
 from handfast.api import status
-from handfast.apiserver import tls_alert
 from handfast.client import connection, transport
 from handfast.pki import authority, keys, names, profiles
+from handfast.serving import tls_alert
 from tests.world import tls_cluster
 from tests.world.clock import MovableClock
 

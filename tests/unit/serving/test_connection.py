@@ -14,9 +14,9 @@ import pytest
 import structlog
 from aiohttp import web
 
-from handfast.apiserver import answers, connection, limits, sending
+from handfast.serving import answers, connection, limits, sending
 from tests.scenarios import wire
-from tests.unit.apiserver.doors import LIFTED, Held, Opener, client, tell
+from tests.unit.serving.doors import LIFTED, Held, Opener, client, tell
 from tests.world import leftovers
 
 

@@ -40,9 +40,9 @@ from typing import Protocol
 import structlog
 
 from handfast.api import status
-from handfast.apiserver import limits as limits_module
 from handfast.runtime import clock as clock_module
 from handfast.runtime import memory
+from handfast.serving import limits as limits_module
 
 # 1. So much may be written to a connection before it is looked at.
 LOOK_BYTES = 16 << 10

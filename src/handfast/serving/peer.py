@@ -8,6 +8,7 @@ Python's `ssl` fills in the chain (`connection`), and the socket the address, or
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from dataclasses import dataclass, field
 
 
@@ -29,3 +30,12 @@ class Peer:
             digest.update(len(certificate).to_bytes(4, "big"))
             digest.update(certificate)
         return cls(chain, address, via, digest.digest())
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own; what is no address is not."""
+    try:
+        host = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    return bool((getattr(host, "ipv4_mapped", None) or host).is_loopback)

@@ -13,7 +13,8 @@ import pytest
 
 from handfast.rules import networks
 from handfast.runtime import proxied
-from handfast.telemetry import admin, health
+from handfast.serving import admin
+from handfast.telemetry import health
 
 
 @contextlib.asynccontextmanager

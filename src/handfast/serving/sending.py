@@ -12,7 +12,7 @@ from typing import cast
 
 from aiohttp import web
 
-from handfast.apiserver import connection as connection_module
+from handfast.serving import connection as connection_module
 
 
 async def send(http: web.BaseRequest, response: web.StreamResponse, part: bytes, seconds: float) -> None:

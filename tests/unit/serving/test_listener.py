@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from handfast.apiserver import connection, limits
+from handfast.serving import connection, limits
 from tests.scenarios import wire
-from tests.unit.apiserver.doors import (
+from tests.unit.pki.making import CLIENT, SERVER, leaf
+from tests.unit.serving.doors import (
     FOREIGN,
     LIFTED,
     MIDDLE,
@@ -32,7 +33,6 @@ from tests.unit.apiserver.doors import (
     seen_by,
     tell,
 )
-from tests.unit.pki.making import CLIENT, SERVER, leaf
 
 
 class TestTls:

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from tests.unit.apiserver import doors
+from tests.unit.serving import doors
 
 
 @pytest.fixture

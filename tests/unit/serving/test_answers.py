@@ -11,7 +11,7 @@ import pytest
 from aiohttp import test_utils, web
 
 from handfast import errors
-from handfast.apiserver import answers
+from handfast.serving import answers
 
 
 def asked(
