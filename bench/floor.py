@@ -24,7 +24,7 @@ import uvloop
 from aiohttp import web
 
 from handfast.apiserver import limits, watch
-from handfast.serving import listener
+from handfast.serving import server_tls
 
 _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private", "Audit-Id": "00000000-1"}
 
@@ -68,7 +68,7 @@ class Floor:
 async def serve(certificate: str, key: str, client_ca: str, body: bytes) -> None:
     """Serve on a free port, print it, go on until SIGTERM."""
     loop = asyncio.get_running_loop()
-    context = listener.server_context(certificate, key, pathlib.Path(client_ca).read_text())
+    context = server_tls.server_context(certificate, key, pathlib.Path(client_ca).read_text())
     handler = web.Server(
         Floor(body).handle,
         handler_cancellation=True,

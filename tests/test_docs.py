@@ -321,7 +321,7 @@ MISSING: dict[str, Callable[[], bool]] = {
         "podcertificaterequests", "clustertrustbundles"
     ),
     "There is no backup command yet": lambda: unknown("handfast store") is None,
-    "HTTP/1.1 only": lambda: '["http/1.1"]' not in text(SOURCE / "serving" / "listener.py"),
+    "HTTP/1.1 only": lambda: '["http/1.1"]' not in text(SOURCE / "serving" / "server_tls.py"),
 }
 
 

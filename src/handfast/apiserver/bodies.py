@@ -23,6 +23,7 @@ from aiohttp import web
 from handfast.api import decode, kinds, objects, status, structs, structural
 from handfast.apiserver import flows, request
 from handfast.apiserver import limits as limits_module
+from handfast.serving import aiohttp_parts
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 
@@ -80,7 +81,7 @@ async def read(
         )
     if http.content.is_eof():
         # It arrived with the head, as small bodies do: no need to wait, nor for a timer.
-        body = _arrived(http.content)
+        body = aiohttp_parts.arrived(http.content)
         _require_room(len(body), limit, largest[1], charge)
         return body
     if "Expect" in http.headers:
@@ -105,13 +106,6 @@ async def read(
     finally:
         room.give_back(user, taken)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _arrived(content: aiohttp.StreamReader) -> bytes:
-    """A body that is all there. To read it would each time have the parser start again on what may follow."""
-    if content._protocol._reading_paused:
-        return content.read_nowait()
-    return b"".join(content._buffer)
 
 
 async def _invite(http: web.BaseRequest) -> None:

@@ -27,6 +27,7 @@ from handfast.pki import bundles, certificates, keys, pem
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, following, tasks
 from handfast.serving import listener as listener_module
+from handfast.serving import server_tls
 
 _log = structlog.get_logger("handfast.served_files")
 
@@ -54,7 +55,7 @@ class ServedFiles:
         """The server's TLS to begin with."""
         self._require_files()
         try:
-            return listener_module.server_context(str(self._pair[0]), str(self._pair[1]), client_cas.decode())
+            return server_tls.server_context(str(self._pair[0]), str(self._pair[1]), client_cas.decode())
         except (OSError, ssl.SSLError) as error:
             raise self._unusable(error) from None
 

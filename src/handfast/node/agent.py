@@ -51,6 +51,7 @@ from handfast.rules import networks
 from handfast.runtime import clock as clocks
 from handfast.runtime import proxied as proxied_module
 from handfast.runtime import tasks
+from handfast.serving import server_tls
 from handfast.telemetry import health, proxy_refusals
 
 GRACE: Final = 300.0
@@ -104,7 +105,7 @@ class Agent:
         self.serving = self._serving_manager(chance)
         self._self_signed = serving.SelfSigned(places.directory, self._hosts(), clock)
         current = self._self_signed.current if self.serving is None else self.serving.current
-        self._secure = serving.ServingTLS(current, clock, self.identity.connection().ca_pem)
+        self._secure = server_tls.ServerTLS(current, clock, self.identity.connection().ca_pem)
         client = self.identity.client
         self.pods = pods.Pods(client, places.node, clock)
         self.registration = registration.Registration(client, self._machine, clock, self._not_ready)
@@ -142,8 +143,8 @@ class Agent:
 
     async def run(self) -> None:
         """Until cancelled; an error says why there is no point in going on."""
-        doors = endpoint.Endpoint(self.health, self.metrics, self._proxied)
-        await doors.start(self._listener, self._secure.context)
+        doors = endpoint.Endpoint(self.health, self.metrics, self._clock, self._proxied)
+        await doors.start(self._listener, self._secure)
         try:
             async with tasks.Group("node") as group:
                 # 1.

@@ -1,26 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The certificate of the node's own HTTPS endpoint: issued by the cluster and rotated, or self-signed, as the kubelet has
-it; and the TLS that looks for it at every handshake.
+it.
 
-What is answered there is in `endpoint`. It asks for no certificate itself: `certificates` does, with what
-`wanted` says here.
+TLS looks for it at every handshake (`serving.server_tls`). What is answered there is in `endpoint`. It asks for
+no certificate itself: `certificates` does, with what `wanted` says here.
 
 1. With rotation the certificate names the node's addresses as its Node has them; without an address nothing is asked
-   for. Until the first one is there handshakes fail, with one line in the log each minute at most.
+   for. Until the first one is there handshakes fail.
 2. Without rotation it is `kubelet.crt` and `kubelet.key` in the certificate directory, made where they are not there,
    and made anew when they cannot be used, name other hosts, or have a third of their life left. Where they cannot be
    written, on a full disk for instance, the pair serves from memory: health and metrics are wanted then most of all.
-3. A certificate that has changed counts from the next handshake on. Connections that are open stay so.
-4. A client's certificate is asked for and not required. One that is shown has to be of the cluster's CA, as it is known
-   now: a CA that is retired counts until the next handshake (`trust`).
 """
 
 from __future__ import annotations
 
 import ipaddress
 import pathlib
-import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -29,14 +25,12 @@ from handfast import errors
 from handfast.pki import authority, keys, names, pairs, pem, profiles, rotation
 from handfast.rules import certificate_wishes
 from handfast.runtime import clock as clocks
-from handfast.runtime import files, tls
+from handfast.runtime import files
 
 CERTIFICATE: Final = "kubelet.crt"
 KEY: Final = "kubelet.key"
 _MAX_BYTES: Final = 1 << 20
 _TELL_SECONDS: Final = 60.0
-
-Current = Callable[[], pairs.Pair | None]
 
 _log = structlog.get_logger("handfast.node")
 
@@ -121,52 +115,3 @@ class SelfSigned:
         issued = issuer.issue(key.public, subject, self._hosts, profiles.KUBELET_SERVING, now, left)
         chain = issued.pem + pem.certificates_to_pem([issuer.certificate.der])
         return pairs.join(chain, key)
-
-
-class ServingTLS:
-    """3. and 4.: a context that takes the pair of the moment."""
-
-    def __init__(self, current: Current, clock: clocks.Clock, client_ca: bytes | None) -> None:
-        self._current = current
-        self._clock = clock
-        self._client_ca = client_ca
-        self._served: tuple[pairs.Pair, ssl.SSLContext] | None = None
-        self._told: float | None = None
-        self.context = self._context()
-        self.context.sni_callback = self._choose
-
-    def trust(self, client_ca: bytes | None) -> None:
-        """Let in clients of this CA from now on, and of no other; without one no certificate is asked for."""
-        self._client_ca = client_ca
-        self._served = None
-        # Whether to ask is decided before the callback runs, whom to believe after it.
-        self.context.verify_mode = ssl.CERT_NONE if client_ca is None else ssl.CERT_OPTIONAL
-
-    def _context(self) -> ssl.SSLContext:
-        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        made.minimum_version = ssl.TLSVersion.TLSv1_2
-        made.set_alpn_protocols(["http/1.1"])
-        # A session that is resumed would go on with an old certificate, and shows no client's.
-        made.num_tickets = 0
-        made.options |= ssl.OP_NO_TICKET
-        if self._client_ca is not None:
-            made.verify_mode = ssl.CERT_OPTIONAL
-            # A CA may be an intermediate one, trusted without its root.
-            made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-            made.load_verify_locations(cadata=self._client_ca.decode("ascii"))
-        return made
-
-    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
-        found = self._current()
-        if found is None:
-            now = self._clock.monotonic()
-            if self._told is None or now - self._told >= _TELL_SECONDS:
-                self._told = now
-                _log.warning("no serving certificate available for the node; a TLS handshake failed")
-            return int(ssl.ALERT_DESCRIPTION_INTERNAL_ERROR)
-        if self._served is None or self._served[0] is not found:
-            fresh = self._context()
-            tls.load_pair(fresh, found.certificate_pem, found.key_pem)
-            self._served = (found, fresh)
-        connection.context = self._served[1]
-        return None

@@ -15,10 +15,12 @@ import functools
 import http as statuses
 from collections.abc import Iterable, Mapping
 
-from aiohttp import HttpVersion10, HttpVersion11, helpers, web
+from aiohttp import HttpVersion10, HttpVersion11, web
 
 from handfast import errors
+from handfast.serving import aiohttp_parts
 
+TEXT: Mapping[str, str] = {"Content-Type": "text/plain; charset=utf-8"}
 JSON: Mapping[str, str] = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 _BODILESS = frozenset({204, 304})
 _BREAKS = frozenset("\r\n\0")
@@ -64,7 +66,7 @@ class Answer:
         if http.method == "HEAD" or self.status in _BODILESS:
             body = b""
         known = _JSON_LINES if self.headers is JSON else _lines(self.headers.items())
-        date = helpers.rfc822_formatted_time().encode()
+        date = aiohttp_parts.date().encode()
         start = _start(self.status, 1 if http.version >= HttpVersion11 else 0)
         return b"%b%b%b%b%bDate: %b\r\n\r\n%b" % (start, known, _lines(self.added), length, connection, date, body)
 
@@ -81,13 +83,26 @@ class Answer:
 Response = Answer | web.StreamResponse
 
 
+def text(code: int, content: str) -> Answer:
+    """An answer for people."""
+    return Answer(content.encode(), status=code, headers=TEXT)
+
+
+def refusal(code: int, message: str) -> Answer:
+    """What a service answers to what is no request, or when its handler failed."""
+    return text(code, f"{code} {message or _phrase(code)}\n")
+
+
 @functools.lru_cache
 def _start(code: int, minor: int) -> bytes:
+    return f"HTTP/1.{minor} {code} {_phrase(code)}\r\n".encode()
+
+
+def _phrase(code: int) -> str:
     try:
-        phrase = statuses.HTTPStatus(code).phrase
+        return statuses.HTTPStatus(code).phrase
     except ValueError:
-        phrase = ""
-    return f"HTTP/1.{minor} {code} {phrase}\r\n".encode()
+        return ""
 
 
 def _line(name: str, value: str) -> bytes:

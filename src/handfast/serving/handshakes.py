@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose handshake is next: the part of `gate` that shares out the work of TLS. Its numbers are those of the gate.
+"""Whose handshake is next: the part of `gate` that shares out the work of TLS.
 
-3. Handshake slots go round the sources in turn, and no source holds more than its share of them.
-4. Few handshakes begin in one round of the event loop.
+1. Handshake slots go round the sources in turn, and no source holds more than its share of them.
+2. Few handshakes begin in one round of the event loop.
 
 It speaks no TLS: `start` begins a handshake, and whoever did so says when it has ended.
 """
@@ -42,7 +42,7 @@ class Handshakes:
         source = visitor.counted
         if source is None:
             return
-        # 3. sources take turns; mostly nobody waits, and then there is no turn to keep
+        # 1. sources take turns; mostly nobody waits, and then there is no turn to keep
         if not self._ready and self._has_room() and self._may_begin(source):
             self._begin(visitor, source)
             return
@@ -72,7 +72,7 @@ class Handshakes:
 
     def pump(self) -> None:
         """Start as many handshakes as there are slots, and as one round may have: one for each source in turn."""
-        # 3. sources take turns
+        # 1. sources take turns
         started = True
         while started and self._has_room():
             started = False
@@ -108,7 +108,7 @@ class Handshakes:
         self.pump()
 
     def _has_room(self) -> bool:
-        # 4. few begin in one round; what is over goes on in the next
+        # 2. few begin in one round; what is over goes on in the next
         if self._begun >= self._limits.handshakes_per_round:
             return False
         return self.slots_taken < self._limits.handshakes_in_flight

@@ -5,11 +5,11 @@
 1. Who may connect, and whose handshake is next, is decided before TLS costs anything: `gate`. Few are taken in at once, and
    where the kernel can (Linux), it keeps those that say nothing for a second.
 2. Each handshake has a deadline.
-3. Client certificates are asked for, not required. A chain of a CA this server has ever trusted passes the handshake
-   even if expired or no longer trusted, so that it is answered with a 401 instead of a dropped handshake; `authn` judges it.
-   What TLS itself turns away (another CA, another purpose) is told to the client by an alert (`tls_alert`), and to the log.
-4. Session tickets are off: a session resumed from one carries no chain. (TLS 1.2 may still find a session by its number
-   in this server's memory; that one has kept its chain.)
+3. Client certificates are asked for, not required. Where the service judges them itself, as the API server does, a chain of a
+   CA it has ever trusted passes the handshake even if expired or no longer trusted, so that it is answered with a 401 instead
+   of a dropped handshake. What TLS itself turns away (another CA, another purpose) is told to the client by an alert
+   (`tls_alert`), and to the log.
+4. Without a context it is plain HTTP: for loopback only.
 
 HTTP is `connection`'s. It authenticates nobody.
 """
@@ -29,14 +29,15 @@ from aiohttp import web
 from handfast.runtime import clock as clock_module
 from handfast.runtime import proxied as proxied_module
 from handfast.serving import connection as connection_module
-from handfast.serving import gate, tls_alert
+from handfast.serving import gate, server_tls, tls_alert
 from handfast.serving import limits as limits_module
 from handfast.serving import unread as unread_module
 
-# X509_V_FLAG_NO_CHECK_TIME: `ssl` does not name it. Times are compared on every request instead.
-_NO_CHECK_TIME = 0x200000
 # Connections taken in one round of the event loop: in a flood nearly all are reset, and others wait meanwhile.
 _ACCEPTED_AT_ONCE = 16
+# How long nobody is taken in when there is no file descriptor for them.
+PAUSE_SECONDS = 0.1
+_SHUTDOWN_SECONDS = 2.0
 # X509_V_ERR_…: why OpenSSL refused a client's chain, in the words of `pki.chains`.
 _VERIFY_REASONS = {
     **dict.fromkeys((2, 7, 18, 19, 20, 21), "UnknownAuthority"),
@@ -47,22 +48,6 @@ _VERIFY_REASONS = {
     68: "WeakSignature",
 }
 _log = structlog.get_logger("handfast.listener")
-
-
-def server_context(certificate_file: str, key_file: str, client_cas: str) -> ssl.SSLContext:
-    """The server's TLS: its own pair, and every CA whose client certificates pass the handshake (PEM text)."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate_file, key_file)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.load_verify_locations(cadata=client_cas)
-    # A CA may be an intermediate one, trusted without its root.
-    context.verify_flags |= ssl.VerifyFlags(_NO_CHECK_TIME) | ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.num_tickets = 0
-    context.options |= ssl.OP_NO_TICKET
-    context.set_alpn_protocols(["http/1.1"])
-    context.sslobject_class = tls_alert.Handshake
-    return context
 
 
 def _accept_when_spoken_to(sock: socket.socket) -> None:
@@ -99,21 +84,7 @@ class _Server(web.Server):
         self._unread = unread
 
     def __call__(self) -> connection_module.Connection:
-        return connection_module.Connection(
-            self,
-            self._limits,
-            self._on_error,
-            self._unread,
-            loop=self._loop,
-            access_log=None,
-            keepalive_timeout=self._limits.idle_seconds,
-            max_field_size=self._limits.header_bytes,
-            max_line_size=self._limits.header_bytes,
-            lingering_time=connection_module.LINGERING_SECONDS,
-            auto_decompress=False,
-            # Set once on the listening socket, from which accepted ones have it.
-            tcp_keepalive=False,
-        )
+        return connection_module.Connection(self, self._limits, self._on_error, self._unread)
 
 
 class Listener:
@@ -122,7 +93,7 @@ class Listener:
     def __init__(
         self,
         sock: socket.socket,
-        context: ssl.SSLContext,
+        context: ssl.SSLContext | None,
         handler: connection_module.Handler,
         on_error: connection_module.ErrorHandler,
         limits: limits_module.Limits,
@@ -136,21 +107,30 @@ class Listener:
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         _accept_when_spoken_to(self._socket)
-        self._context = context
         self._limits = limits
+        # How a connection is taken in; without a context it is plain.
+        self._tls: dict[str, Any] = {}
+        if context is not None:
+            self._tls = {
+                "ssl": context,
+                "ssl_handshake_timeout": limits.handshake_seconds,
+                "ssl_shutdown_timeout": _SHUTDOWN_SECONDS,
+            }
         self.unread = unread_module.Unread(limits, clock)
         self._server = _Server(handler, limits, on_error, self.unread)
         self._begun: dict[connection_module.Connection, gate.Visitor] = {}
         self._loop = asyncio.get_running_loop()
         self._gate = gate.Gate(limits, clock, self._begin, proxied)
         self._paused = False
+        self._resuming: asyncio.TimerHandle | None = None
+        self._via = "tls" if self._tls else "plain"
 
     def start(self) -> None:
         self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def trust(self, client_cas: str) -> None:
         """Let chains of these CAs (PEM) through the handshake of new connections; it is never taken back."""
-        self._context.load_verify_locations(cadata=client_cas)
+        self._tls["ssl"].load_verify_locations(cadata=client_cas)
 
     def renew(self, certificate_file: str, key_file: str) -> None:
         """Serve new connections with another pair; where it cannot be used, ssl.SSLError, and the old one stays.
@@ -158,12 +138,12 @@ class Listener:
         A context of its own: a pair that is replaced in place stays beside the new one where the kinds of key differ,
         and is half gone where the new one does not fit together.
         """
-        known = "".join(map(ssl.DER_cert_to_PEM_cert, self._context.get_ca_certs(binary_form=True)))
-        self._context = server_context(certificate_file, key_file, known)
+        known = "".join(map(ssl.DER_cert_to_PEM_cert, self._tls["ssl"].get_ca_certs(binary_form=True)))
+        self._tls["ssl"] = server_tls.server_context(certificate_file, key_file, known)
 
     @property
     def connections(self) -> int:
-        return len(self._server._connections)
+        return len(self._server.connections)
 
     @property
     def headers_refused(self) -> Mapping[str, int]:
@@ -177,6 +157,8 @@ class Listener:
     async def stop(self, grace: float) -> None:
         """Stop accepting, let requests in flight end for `grace` seconds, then close."""
         self._pause()
+        if self._resuming is not None:
+            self._resuming.cancel()
         self._socket.close()
         self._gate.close()
         self._server.pre_shutdown()
@@ -198,7 +180,7 @@ class Listener:
             except OSError:
                 # Out of file descriptors: wait for a connection to end instead of spinning.
                 self._pause()
-                self._loop.call_later(0.1, self._resume)
+                self._resuming = self._loop.call_later(PAUSE_SECONDS, self._resume)
                 return
             sock = _Accepted(self._family, socket.SOCK_STREAM, fileno=descriptor)
             sock.family = self._family
@@ -207,7 +189,7 @@ class Listener:
 
     def _begin(self, visitor: gate.Visitor) -> None:
         connection = self._server()
-        connection.address, connection.via = visitor.address, "proxy" if visitor.proxied else "tls"
+        connection.address, connection.via = visitor.address, "proxy" if visitor.proxied else self._via
         # From here on, whenever the connection ends: it may be gone before the handshake is known to have ended.
         connection.on_lost = functools.partial(self._gate.left, visitor)
         connection.on_proved = functools.partial(self._gate.proved, visitor)
@@ -227,13 +209,7 @@ class Listener:
         """One task for the whole life of a connection: its handshake, then its requests."""
         refused = tls_alert.follow()
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: connection,
-                visitor.sock,
-                ssl=self._context,
-                ssl_handshake_timeout=self._limits.handshake_seconds,
-                ssl_shutdown_timeout=2.0,
-            )
+            await self._loop.connect_accepted_socket(lambda: connection, visitor.sock, **self._tls)
         except (OSError, TimeoutError):
             # Any other failed handshake is the peer's affair. No station will see this certificate, so nobody else could
             # tell the operator.

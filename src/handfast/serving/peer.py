@@ -2,7 +2,7 @@
 """Who is at the other end of a connection, as transport knows it: the only thing authentication sees of TLS.
 
 Python's `ssl` fills in the chain (`connection`), and the socket the address, or a balancer's PROXY header (`gate`): `via` is
-"tls" or "proxy". It judges nothing.
+"tls", "proxy", or "plain" where there is no TLS. It judges nothing.
 """
 
 from __future__ import annotations

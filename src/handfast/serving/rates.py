@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast connections of one source are let in: the part of `gate` that counts by time. Its numbers are those of the gate.
+"""How fast connections of one source are let in: the part of `gate` that counts by time.
 
 1. A source has a rate of new connections.
-6. Who shows a good credential pays nothing: its connection is given back to the rate of its source, as often as one user may.
-7. A source where somebody did so has a second rate behind the first, while that connection is open and a while longer.
+2. Who shows a good credential pays nothing: its connection is given back to the rate of its source, as often as one user may.
+3. A source where somebody did so has a second rate behind the first, while that connection is open and a while longer.
 
 Who waits for a rate, and who is turned away, is `gate`'s to say.
 """
@@ -55,7 +55,7 @@ class Rates:
 
     def prove(self, visitor: visitors.Visitor, user: str) -> bool:
         """Somebody showed a good credential on this connection; False if that is known."""
-        # 6. once for each connection
+        # 2. once for each connection
         paid, visitor.paid = visitor.paid, None
         if paid is None:
             return False
@@ -64,7 +64,7 @@ class Rates:
         return True
 
     def remember(self, name: str) -> None:
-        """7. Somebody was known there until now."""
+        """3. Somebody was known there until now."""
         self._remembered.pop(name, None)
         self._remembered[name] = self._clock.monotonic() + PROVEN_SECONDS
         if len(self._remembered) > PROVEN_SOURCES:

@@ -37,7 +37,7 @@ from handfast.rules import (
     webhooks,
 )
 from handfast.runtime import proxied
-from handfast.serving import buckets, connection, rates
+from handfast.serving import aiohttp_parts, buckets, rates
 from handfast.store import sqlite_space
 from handfast.telemetry import rotating
 
@@ -102,7 +102,7 @@ FIXED = {
     "space of the store's file system that is for deletes only": (
         f"{_bytes(sqlite_space.MARGIN)}, and {_bytes(sqlite_space.RESERVE)} of which nobody else can take any"
     ),
-    "what is read and thrown away of a refused body": f"{connection.LINGERING_SECONDS:g} s",
+    "what is read and thrown away of a refused body": f"{aiohttp_parts.LINGERING_SECONDS:g} s",
     "certificates in a client's chain": str(chains.MAX_CHAIN),
     "certificates on a path to a CA": str(chains.MAX_DEPTH),
     "chains whose verdict is remembered": str(authn._REMEMBERED),

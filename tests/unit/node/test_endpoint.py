@@ -18,6 +18,8 @@ from prometheus_client import core
 from handfast.node import endpoint, serving
 from handfast.rules import networks
 from handfast.runtime import proxied
+from handfast.serving import listener as listener_module
+from handfast.serving import peer, server_tls
 from handfast.telemetry import health
 from tests.world.clock import MovableClock
 
@@ -25,22 +27,11 @@ METRICS = core.CollectorRegistry()
 HERE, AWAY = "127.0.0.1", "192.0.2.1"
 
 
-class Connection:
-    """A connection as the server sees it."""
-
-    def __init__(self, certificate=None):
-        self._known = {"peercert": certificate}
-
-    def get_extra_info(self, name):
-        return self._known[name]
-
-
-async def ask(path, host=HERE, certificate=None, method="GET"):
+async def ask(path, host=HERE, certificate=(), method="GET"):
     request = test_utils.make_mocked_request(method, path)
-    request._protocol.transport = cast("asyncio.Transport", Connection(certificate))
-    cast("Any", request._protocol).client = host or ""
+    cast("Any", request._protocol).peer = peer.Peer.of(certificate, host or "", "tls")
     checks = {"good": lambda: None, "bad": lambda: "because"}
-    return await endpoint.Endpoint(health.Health(ready=checks), METRICS).answer(request)
+    return await endpoint.Endpoint(health.Health(ready=checks), METRICS, MovableClock()).answer(request)
 
 
 @pytest.mark.parametrize(
@@ -66,47 +57,49 @@ async def test_it_is_read_only():
 
 
 async def test_verbose():
-    assert "[+]ping ok" in (await ask("/livez?verbose")).text
+    assert "[+]ping ok" in (await ask("/livez?verbose")).body.decode()
 
 
 @pytest.mark.parametrize(
     ("host", "certificate", "trusted"),
     [
-        (HERE, None, True),
-        ("::1", None, True),
-        ("::ffff:127.0.0.1", None, True),
-        (AWAY, None, False),
-        ("2001:db8::1%eth0", None, False),
-        ("not an address", None, False),
-        (None, None, False),
-        (AWAY, {"subject": ()}, True),
+        (HERE, (), True),
+        ("::1", (), True),
+        ("::ffff:127.0.0.1", (), True),
+        (AWAY, (), False),
+        ("2001:db8::1%eth0", (), False),
+        ("not an address", (), False),
+        (None, (), False),
+        (AWAY, (b"a certificate",), True),
     ],
 )
 async def test_who_is_told_why(host, certificate, trusted):
-    text = (await ask("/readyz", host, certificate)).text
+    text = (await ask("/readyz", host, certificate)).body.decode()
     assert ("because" in text) is trusted
     assert (health.WITHHELD in text) is not trusted
-    assert ("because" in (await ask("/readyz/bad", host, certificate)).text) is trusted
+    assert ("because" in (await ask("/readyz/bad", host, certificate)).body.decode()) is trusted
     assert (await ask("/metrics", host, certificate)).status == (200 if trusted else 403)
 
 
 def test_a_connection_that_is_gone_is_not_trusted():
-    assert not endpoint._is_trusted(None, HERE)
+    assert not endpoint.is_trusted(peer.Peer((), "", "none"))
 
 
 @contextlib.asynccontextmanager
 async def served(
     tmp_path: pathlib.Path, ca: bytes | None = None, balancers: str = "none"
-) -> AsyncIterator[tuple[endpoint._Door, int]]:
+) -> AsyncIterator[tuple[listener_module.Listener, int]]:
     """The door, and its port."""
     clock = MovableClock()
     own = serving.SelfSigned(tmp_path, serving.sans("n", (HERE,)), clock)
-    doors = endpoint.Endpoint(health.Health(), METRICS, proxied.Proxied(networks.Networks.parse(balancers)))
+    named = proxied.Proxied(networks.Networks.parse(balancers))
+    doors = endpoint.Endpoint(health.Health(), METRICS, clock, named)
     with socket.create_server((HERE, 0)) as listener:
-        await doors.start(listener, serving.ServingTLS(own.current, clock, ca).context)
+        await doors.start(listener, server_tls.ServerTLS(own.current, clock, ca))
         try:
-            assert doors._door is not None
-            yield doors._door, listener.getsockname()[1]
+            assert doors.service is not None
+            assert doors.service.listener is not None
+            yield doors.service.listener, listener.getsockname()[1]
         finally:
             await doors.stop()
 
@@ -165,55 +158,70 @@ async def test_behind_a_balancer_on_this_machine(tmp_path):
         assert b" 200 " in await proxied_answer(port, HERE, b"", "/metrics")
 
 
+BALANCER = "127.0.0.2"
+
+
+@contextlib.asynccontextmanager
+async def connected_from(port: int, client: str) -> AsyncIterator[asyncio.StreamReader]:
+    """A connection of `client`, by way of a balancer, whose handshake is over."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(HERE, port, local_addr=(BALANCER, 0))
+    writer.write(f"PROXY TCP4 {client} 192.0.2.99 1 2\r\n".encode())
+    await writer.start_tls(context)
+    try:
+        yield reader
+    finally:
+        writer.transport.abort()
+
+
+async def nobody(door: listener_module.Listener) -> None:
+    """Until nobody is counted any more."""
+    async with asyncio.timeout(5):
+        while door._gate.counts != (0, 0, 0):
+            await asyncio.sleep(0.01)
+
+
 class TestCrowds:
     async def test_this_machine_has_its_own(self, tmp_path, monkeypatch):
         """However many come from elsewhere; and it has no more than that."""
         monkeypatch.setattr(endpoint, "MAX_LOCAL", 1)
-        async with served(tmp_path) as (door, port):
-            door._sources.update(
-                {f"192.0.2.{number}": {cast("Any", number)} for number in range(endpoint.MAX_CONNECTIONS)}
-            )
-            assert not door._has_room(AWAY)
+        monkeypatch.setattr(endpoint, "MAX_CONNECTIONS", 1)
+        async with served(tmp_path, balancers=f"{BALANCER}/32") as (_, port), connected_from(port, AWAY) as away:
             assert await healthy(port)
-            async with asyncio.timeout(5):
-                while HERE in door._sources:
-                    await asyncio.sleep(0.01)
-            async with connected(port), connected(port, tls=False) as (reader, _):
-                assert await read(reader) == b""
+            async with connected(port) as (first, _), connected(port):
+                assert await read(first) == b""
+            # Whoever is elsewhere is still there, until somebody else from elsewhere comes.
+            assert not away.at_eof()
+            async with connected_from(port, "192.0.2.2"):
+                assert await read(away) == b""
 
-    async def test_one_machine_does_not_take_all(self, tmp_path):
-        async with served(tmp_path) as (door, _):
-            for number in range(endpoint.MAX_PER_SOURCE):
-                assert door._has_room(AWAY)
-                door._sources.setdefault(AWAY, set()).add(cast("Any", number))
-            assert not door._has_room(AWAY)
-            assert door._has_room("192.0.2.2")
-            # One that ends in two ways ends once.
-            door._left(AWAY, cast("Any", 0))
-            door._left(AWAY, cast("Any", 0))
-            assert door._has_room(AWAY)
-            assert len(door._sources[AWAY]) == endpoint.MAX_PER_SOURCE - 1
+    async def test_one_machine_does_not_take_all(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(endpoint, "MAX_PER_SOURCE", 2)
+        async with contextlib.AsyncExitStack() as stack:
+            door, port = await stack.enter_async_context(served(tmp_path, balancers=f"{BALANCER}/32"))
+            other = await stack.enter_async_context(connected_from(port, "192.0.2.2"))
+            first, second, third = [await stack.enter_async_context(connected_from(port, AWAY)) for _ in range(3)]
+            assert await read(first) == b""
+            assert door._gate.counts[0] == 3
+            assert not any(one.at_eof() for one in (other, second, third))
 
     async def test_what_failed_is_not_counted(self, tmp_path):
         async with served(tmp_path) as (door, port):
             async with connected(port, tls=False) as (reader, writer):
                 writer.write(b"no TLS\r\n\r\n")
                 await read(reader)
-            async with asyncio.timeout(5):
-                while door._sources:
-                    await asyncio.sleep(0.01)
+            await nobody(door)
 
     @pytest.mark.parametrize("tls", [False, True])
     @pytest.mark.parametrize("start", [b"", b"\x16", b"GET /livez HTTP/1.1\r\nHost: "])
     async def test_silence_ends(self, tmp_path, monkeypatch, tls, start):
-        monkeypatch.setattr(endpoint, "STRANGER_SECONDS", 0.05)
-        monkeypatch.setattr(endpoint, "_HANDSHAKE_SECONDS", 0.05)
+        for name in ("STRANGER_SECONDS", "_HANDSHAKE_SECONDS", "_SILENCE_SECONDS"):
+            monkeypatch.setattr(endpoint, name, 0.05)
         async with served(tmp_path) as (door, port), connected(port, tls=tls) as (reader, writer):
             writer.write(start)
             await read(reader)
-            async with asyncio.timeout(5):
-                while door._sources:
-                    await asyncio.sleep(0.01)
+            await nobody(door)
 
     async def test_whoever_goes_on_asking_stays(self, tmp_path, monkeypatch):
         monkeypatch.setattr(endpoint, "STRANGER_SECONDS", 0.2)
@@ -225,29 +233,28 @@ class TestCrowds:
                 await asyncio.sleep(0.05)
             assert await read(reader) == b""
 
-    async def test_out_of_file_descriptors(self, tmp_path, monkeypatch):
+    async def test_out_of_file_descriptors(self, tmp_path):
         async with served(tmp_path) as (door, port):
-            plain = door._listener
+            plain = door._accept_one
 
-            class Full:
-                def accept(self):
-                    door._listener = plain
-                    raise OSError(24, "too many open files")
+            def full() -> Any:
+                door._accept_one = plain
+                raise OSError(24, "too many open files")
 
-                def fileno(self):
-                    return plain.fileno()
-
-            door._listener = cast("socket.socket", Full())
+            door._accept_one = full
             assert await healthy(port)
 
     async def test_stopped_while_somebody_is_silent(self, tmp_path):
-        async with served(tmp_path) as (door, port), connected(port, tls=False):
+        async with served(tmp_path) as (door, port), connected(port, tls=False) as (reader, writer):
+            # Half a handshake.
+            writer.write(b"\x16")
             async with asyncio.timeout(5):
                 while not door._begun:
                     await asyncio.sleep(0.01)
-            await door.stop()
-            assert not door._sources
+            await door.stop(0.1)
+            assert door._gate.counts == (0, 0, 0)
+            assert await read(reader) == b""
 
 
 async def test_stopped_before_it_started():
-    await endpoint.Endpoint(health.Health(), METRICS).stop()
+    await endpoint.Endpoint(health.Health(), METRICS, MovableClock()).stop()

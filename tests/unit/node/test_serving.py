@@ -21,6 +21,7 @@ from handfast.node import endpoint, serving
 from handfast.pki import certificates as x509
 from handfast.pki import keys, names, pairs, pem, profiles
 from handfast.runtime import files, tls
+from handfast.serving import server_tls
 from handfast.telemetry import health
 from tests.world.clock import MovableClock
 from tests.world.tls_cluster import Authority
@@ -140,10 +141,10 @@ def issued(ca, *, client=False, days=1):
 @contextlib.asynccontextmanager
 async def served(current, ca, clock, wrong=None):
     """The endpoint, and its port."""
-    made = serving.ServingTLS(current, clock, ca.pem if ca else None)
-    doors = endpoint.Endpoint(health.Health(live={"lease": lambda: wrong}), core.CollectorRegistry())
+    made = server_tls.ServerTLS(current, clock, ca.pem if ca else None)
+    doors = endpoint.Endpoint(health.Health(live={"lease": lambda: wrong}), core.CollectorRegistry(), clock)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        await doors.start(listener, made.context)
+        await doors.start(listener, made)
         try:
             yield listener.getsockname()[1]
         finally:
@@ -215,7 +216,7 @@ class TestTLS:
         ca, other = Authority(), Authority("other")
         pair = issued(ca)
         shown = {name: issued(one, client=True) for name, one in (("old", ca), ("new", other))}
-        made = serving.ServingTLS(lambda: pair, MovableClock(), None)
+        made = server_tls.ServerTLS(lambda: pair, MovableClock(), None)
 
         async def let_in(port):
             found = set()
@@ -226,9 +227,9 @@ class TestTLS:
                         found.add(name)
             return found
 
-        doors = endpoint.Endpoint(health.Health(), core.CollectorRegistry())
+        doors = endpoint.Endpoint(health.Health(), core.CollectorRegistry(), MovableClock())
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            await doors.start(listener, made.context)
+            await doors.start(listener, made)
             port = listener.getsockname()[1]
             # Nobody is asked for a certificate.
             assert await let_in(port) == {"old", "new"}

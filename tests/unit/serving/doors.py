@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 
 from handfast.apiserver import pipeline
 from handfast.runtime import tls
-from handfast.serving import connection, limits, listener
+from handfast.serving import connection, limits, listener, server_tls
 from tests.scenarios import wire
 from tests.unit.pki.making import SERVER, Made, ca, leaf
 from tests.world.clock import START, MovableClock
@@ -88,7 +88,7 @@ def opener(directory: pathlib.Path) -> Opener:
 
     @contextlib.asynccontextmanager
     async def opened(bounds: limits.Limits = LIFTED, handler: connection.Handler = tell) -> AsyncIterator[Door]:
-        context = listener.server_context(str(directory / "tls.crt"), str(directory / "tls.key"), ROOT.pem.decode())
+        context = server_tls.server_context(str(directory / "tls.crt"), str(directory / "tls.key"), ROOT.pem.decode())
         sock = socket.create_server(("127.0.0.1", 0))
         port = sock.getsockname()[1]
         made = listener.Listener(sock, context, handler, pipeline.protocol_error, bounds, MovableClock())

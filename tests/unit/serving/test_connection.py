@@ -14,7 +14,7 @@ import pytest
 import structlog
 from aiohttp import web
 
-from handfast.serving import answers, connection, limits, sending
+from handfast.serving import aiohttp_parts, answers, connection, limits, sending
 from tests.scenarios import wire
 from tests.unit.serving.doors import LIFTED, Held, Opener, client, tell
 from tests.world import leftovers
@@ -166,7 +166,7 @@ class TestRequests:
 
     async def test_a_body_that_breaks_off_ends_the_connection(self, door: Opener, monkeypatch: Any) -> None:
         """3."""
-        monkeypatch.setattr(connection, "LINGERING_SECONDS", 60.0)
+        monkeypatch.setattr(aiohttp_parts, "LINGERING_SECONDS", 60.0)
         with structlog.testing.capture_logs() as lines:
             async with door() as opened, opened.line(client()) as line, asyncio.timeout(5):
                 await line.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
@@ -177,7 +177,7 @@ class TestRequests:
 
     async def test_a_body_that_does_not_end_ends_the_connection(self, door: Opener, monkeypatch: Any) -> None:
         """3."""
-        monkeypatch.setattr(connection, "LINGERING_SECONDS", 0.05)
+        monkeypatch.setattr(aiohttp_parts, "LINGERING_SECONDS", 0.05)
         async with door() as opened, opened.line(client()) as line:
             await line.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nx")
             assert (await line.reply()).status == 200
