@@ -20,6 +20,7 @@ EVERY = 0.001
 # What every request goes through says nothing.
 _TRUNK = (
     "web_protocol.py",
+    "serving/aiohttp_parts.py",
     "serving/connection.py",
     "serving/listener.py",
     "apiserver/pipeline.py",

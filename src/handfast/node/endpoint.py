@@ -8,7 +8,7 @@ shows is in `serving`. It runs nothing and changes nothing: there is no way in b
    no metrics.
 2. Handshakes have a deadline. Of other machines there are at most `MAX_CONNECTIONS`, of each at most `MAX_PER_SOURCE`,
    counted before TLS costs anything. This machine has `MAX_LOCAL` of its own. Who comes when all are taken has the place of
-   the one that is there for longest without a certificate.
+   the one that is there for longest without a certificate. More than a hundred of one source in a second wait.
    Behind a balancer that was named the client counts, and a PROXY header of anybody else is refused (`runtime.proxied`).
 3. A connection on which no request arrives for `STRANGER_SECONDS`, with a certificate `CERTIFIED_SECONDS`, is ended. So is
    one that is slow to send its head, or does not read what it is answered, after `STRANGER_SECONDS`.
@@ -31,7 +31,8 @@ from prometheus_client import core
 from handfast.node import certificate_metrics
 from handfast.runtime import clock as clocks
 from handfast.runtime import proxied as proxied_module
-from handfast.serving import answers, limits, peer, probes, server_tls, service
+from handfast.serving import answers, limits, probes, server_tls, service
+from handfast.serving import peer as peer_module
 from handfast.telemetry import health as health_module
 
 MAX_CONNECTIONS: Final = 100
@@ -45,7 +46,7 @@ _CLOSING_SECONDS: Final = 1.0
 
 
 def _limits() -> limits.Limits:
-    """2. and 3."""
+    """How many connections there are (2.), and for how long (3.)."""
     return limits.Limits(
         connections=MAX_CONNECTIONS,
         connections_per_source=MAX_PER_SOURCE,
@@ -86,16 +87,16 @@ class Endpoint:
 
     async def answer(self, http: service.Request) -> answers.Answer:
         """One request."""
-        found = service.peer_of(http)
-        if found.chain:
+        peer = service.peer_of(http)
+        if peer.chain:
             # 2. whoever has shown a certificate of the cluster makes room for nobody
-            service.proved(http, found.chain_hash.hex())
-        return self._probes.answer(http, trusted=is_trusted(found))
+            service.proved(http, peer.chain_hash.hex())
+        return self._probes.answer(http, trusted=is_trusted(peer))
 
 
-def is_trusted(found: peer.Peer) -> bool:
+def is_trusted(peer: peer_module.Peer) -> bool:
     """1. By a certificate that TLS let pass, or because it is this machine.
 
     Not the transport's address: behind a balancer that is the balancer's, which may be on this machine.
     """
-    return bool(found.chain) or peer.is_loopback(found.address)
+    return bool(peer.chain) or peer_module.is_loopback(peer.address)

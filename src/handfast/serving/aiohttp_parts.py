@@ -111,7 +111,7 @@ class RequestLoop(web.RequestHandler):
             task.cancel()
             await asyncio.wait((task,))
 
-    def made(self, transport: asyncio.Transport, *, stranger: bool) -> None:
+    def establish(self, transport: asyncio.Transport, *, stranger: bool) -> None:
         """The connection is there; strangers have less time for their first head, and between requests."""
         # What aiohttp's own does, but for TCP_NODELAY, a timer until the first request, and a task.
         if stranger:

@@ -10,7 +10,7 @@
 6. What no request can be made of is answered with 400 or 431, and the connection ends.
 7. A connection that is gone leaves no cycle of references: the collector looks for old ones hardly ever.
 
-| who | holding | tries | stopped by | shown in tests/unit/apiserver/test_connection.py |
+| who | holding | tries | stopped by | shown in tests/unit/serving/test_connection.py |
 |---|---|---|---|---|
 | anyone on the network | nothing | keep a connection with half a head | 1 | test_a_head_that_does_not_end |
 | anyone on the network | nothing | keep a connection with a handshake, and nothing after it | 1: less time for the first head | test_strangers_have_less_time_for_their_first_head |
@@ -107,7 +107,7 @@ class Connection(aiohttp_parts.RequestLoop):
 
     def _made(self, transport: asyncio.BaseTransport) -> None:
         self.peer = peer_module.Peer.of(_chain(transport), self.address, self.via)
-        self.made(cast("asyncio.Transport", transport), stranger=not self.peer.chain)
+        self.establish(cast("asyncio.Transport", transport), stranger=not self.peer.chain)
 
     def source(self) -> str:
         return self.peer.address

@@ -117,17 +117,17 @@ class ServerTLS:
         return made
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
-        found = self._current()
-        if found is None:
+        pair = self._current()
+        if pair is None:
             # 2. not in each handshake
             now = self._clock.monotonic()
             if self._told is None or now - self._told >= _TELL_SECONDS:
                 self._told = now
                 _log.warning("no serving certificate available; a TLS handshake failed")
             return int(ssl.ALERT_DESCRIPTION_INTERNAL_ERROR)
-        if self._served is None or self._served[0] is not found:
+        if self._served is None or self._served[0] is not pair:
             fresh = self._context()
-            tls.load_pair(fresh, found.certificate_pem, found.key_pem)
-            self._served = (found, fresh)
+            tls.load_pair(fresh, pair.certificate_pem, pair.key_pem)
+            self._served = (pair, fresh)
         connection.context = self._served[1]
         return None

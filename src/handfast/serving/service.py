@@ -117,12 +117,12 @@ class Service:
 class ServiceMetrics:
     """For a registry: the connections of a service, read when somebody scrapes."""
 
-    def __init__(self, name: str, served: Service) -> None:
+    def __init__(self, name: str, service: Service) -> None:
         self._name = name
-        self._served = served
+        self._service = service
 
     def collect(self) -> Iterator[core.Metric]:
-        listener = self._served.listener
+        listener = self._service.listener
         if listener is None:
             return
         gauges = (

@@ -14,7 +14,7 @@
 With 429 alone those who do not read would keep those who do from getting an answer. Whoever goes on reading, however
 slowly, gets all of it.
 
-| who | holding | tries | stopped by | shown in tests/unit/apiserver/test_unread.py |
+| who | holding | tries | stopped by | shown in tests/unit/serving/test_unread.py |
 |---|---|---|---|---|
 | whoever may read much | a credential | fill the memory with answers nobody reads | 2 | test_over_its_share_a_user_is_refused |
 | whoever may read much | a credential | keep others from their answers, reading none | 2 | test_what_is_not_read_makes_room_for_others |
