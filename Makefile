@@ -2,7 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Two stamps of one environment: what `make up` needs, and with the tools of developers on top.
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= $(shell nproc)
 # More than two cores' worth: scenarios wait for processes more than they compute.
 TEST_WORKERS ?= 3
@@ -13,14 +16,22 @@ TEST_WORKERS ?= 3
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): requirements-dev.lock pyproject.toml
+$(RUNTIME): requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Handfast needs Python 3.11 or newer, found " + sys.version.split()[0])'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@test -x $(BIN)/python || { echo "Creating a Python environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "Installing what Handfast needs into $(VENV), from requirements.lock"
+	@$(PIP) --require-hashes -r requirements.lock -r requirements-build.lock
+	@echo "Installing Handfast into $(VENV), from this directory"
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-up: $(STAMP) ## Start the control plane here (data in ./handfast-data); Ctrl-C stops it
+$(STAMP): $(RUNTIME) requirements-dev.lock
+	@echo "Installing the tools of developers into $(VENV), from requirements-dev.lock"
+	@$(PIP) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+up: $(RUNTIME) ## Start the control plane here (data in ./handfast-data); Ctrl-C stops it
+	@echo "Starting Handfast"
 	@exec $(BIN)/handfast up
 
 deps: ## Install the Debian packages that tests use as real peers (needs root)
@@ -66,9 +77,12 @@ fix: $(STAMP) ## Let ruff fix and format what it can
 bench: $(STAMP) ## Measure server CPU per operation against the floor, and gate on the ratios
 	$(BIN)/python -m bench
 
+COMPILE = $(BIN)/pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe
+
 lock: $(STAMP) ## Make the lock files anew from pyproject.toml
-	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe -o requirements.lock pyproject.toml
-	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+	$(COMPILE) -o requirements.lock pyproject.toml
+	$(COMPILE) --build-deps-for editable --only-build-deps -o requirements-build.lock pyproject.toml
+	$(COMPILE) --extra dev -c requirements.lock -c requirements-build.lock -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

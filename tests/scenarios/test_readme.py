@@ -78,13 +78,13 @@ def checkout(tmp_path: pathlib.Path) -> pathlib.Path:
     """
     place = tmp_path / "checkout"
     (place / ".venv" / "bin").mkdir(parents=True)
-    for name in ("Makefile", "pyproject.toml", "requirements-dev.lock"):
+    for name in ("Makefile", "pyproject.toml", "requirements.lock", "requirements-build.lock"):
         shutil.copy(ROOT / name, place)
     command = place / ".venv" / "bin" / "handfast"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m handfast "$@"\n')
     command.chmod(0o755)
     # Last, so that it is newer than what it depends upon.
-    (place / ".venv" / ".installed").touch()
+    (place / ".venv" / ".runtime").touch()
     return place
 
 
