@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where things listen: HOST:PORT as people write it, the socket bound to it, and `endpoints.json`, which tells others.
 
-A port that is taken is found out here, before anything starts. It does not accept connections.
+A port that is taken is found out here, before anything starts. One that nobody named gives way to the next that is free.
+It does not accept connections.
 
 The file names processes that run. It is written when a child has started or ended, and removed by `up` when it ends, by its
 children when `up` was killed, and by the next `up` when all of them were. Whoever finds it after such an end of everything,
@@ -21,10 +22,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from handfast import errors
-from handfast.runtime import files
+from handfast.runtime import files, routes
 
 FILE_NAME = "endpoints.json"
 _BACKLOG = 1024
+# How many ports are tried, one after the other, before the kernel is left to choose.
+_NEIGHBOURS = 16
+_IN_USE = "AddressInUse"
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?\Z")
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
@@ -105,6 +109,34 @@ def listen(address: Address, flag: str) -> socket.socket:
     raise _explain(last, address, flag) from last
 
 
+def listen_near(address: Address, flag: str) -> socket.socket:
+    """As `listen`, on the next free port where that of `address` is taken, and at last on any that is free."""
+    for port in range(address.port, min(address.port + _NEIGHBOURS, 65536)):
+        try:
+            return listen(Address(address.host, port), flag)
+        except errors.Refused as refused:
+            if refused.reason != _IN_USE:
+                raise
+    return listen(Address(address.host, 0), flag)
+
+
+def outward(address: Address) -> tuple[Address, ...]:
+    """How others reach a server that listens on every address of this machine; empty where it listens on one, or is alone."""
+    if address.host not in _WILDCARDS:
+        return ()
+    four, six = routes.ANYWHERE
+    source = routes.source(six if ":" in address.host else four)
+    return (Address(source, address.port),) if source and not is_loopback(source) else ()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine itself gets there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _resolve(address: Address, flag: str) -> list[Any]:
     try:
         return list(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
@@ -121,7 +153,7 @@ def _explain(error: OSError | None, address: Address, flag: str) -> errors.Handf
     if code == errno.EADDRINUSE:
         return errors.Refused(
             f"cannot listen on {address}: another process has this port",
-            reason="AddressInUse",
+            reason=_IN_USE,
             hint=f"choose another port with {flag} HOST:PORT; port 0 picks a free one",
         )
     if code in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:

@@ -25,8 +25,8 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 def servers(listen: endpoints.Address, advertise: Sequence[endpoints.Address]) -> tuple[str, ...]:
-    """Where newcomers are told to go: what is advertised, else where the server listens."""
-    return tuple(address.url("https") for address in (advertise or (listen,)))
+    """Where newcomers are told to go: what is advertised, else where the server listens, by an address for other machines."""
+    return tuple(address.url("https") for address in (advertise or endpoints.outward(listen) or (listen,)))
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,7 @@
 """`handfast up`, put together: one directory, one socket, one child that prepares and the roles that serve.
 
 The order is chosen so that what can be wrong is found out before anything starts: the directory and its owner, the
-configuration, the ports; then keys and certificates, in a child of their own, so that the supervisor never loads the
+configuration, the ports (where nobody named one and it is taken, another is chosen and told); then keys and certificates, in a child of their own, so that the supervisor never loads the
 crypto library. That child runs again every hour, and when the first certificate is due to be renewed: whoever uses a
 file notices that it has changed. The objects that a new cluster needs to be joined are made by another such child, `handfast init`, over
 the API, while the controllers start. It does not keep the children running: see `supervisor`.
@@ -16,8 +16,9 @@ import functools
 import json
 import os
 import pathlib
+import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -55,10 +56,11 @@ class FirstToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the configuration says to one role alone, as its flags."""
+    """What the configuration says to one role alone, as its flags; and the flags of ports that nobody named."""
 
     apiserver: Sequence[str] = ()
     controllers: Sequence[str] = ()
+    unnamed: Collection[str] = ()
 
 
 NOTHING_MORE: Final = Told()
@@ -102,16 +104,23 @@ class _Running:
 
 @dataclass(slots=True)
 class _Readiness:
-    """Asks the API server, trusting the directory's CA, which exists only once the directory is prepared."""
+    """Asks the API server, trusting the directory's CA, which exists only once the directory is prepared.
+
+    Once it answers, the controllers are next, and the port that was `held` for them is let go.
+    """
 
     address: endpoints.Address
     certificate: pathlib.Path
+    held: socket.socket
     context: ssl.SSLContext | None = field(default=None)
 
     async def __call__(self) -> bool:
         if self.context is None:
             self.context = tls.client_context(files.read(self.certificate, limit=1 << 20))
-        return await supervisor.answers(self.address, "/readyz", self.context)
+        ready = await supervisor.answers(self.address, "/readyz", self.context)
+        if ready:
+            self.held.close()
+        return ready
 
 
 @dataclass(slots=True)
@@ -187,6 +196,17 @@ def _controllers(
     )
 
 
+def _listen(flag: str, address: endpoints.Address, unnamed: Collection[str], console: Console) -> socket.socket:
+    """A socket for `address`; one that nobody named may be another, which is told."""
+    if flag not in unnamed:
+        return endpoints.listen(address, flag)
+    sock = endpoints.listen_near(address, flag)
+    port = endpoints.bound(sock, address).port
+    if port != address.port:
+        console.event("warning", f"port {address.port} is taken, so that port {port} is used; {flag} names another")
+    return sock
+
+
 async def run(
     place: layout.Layout,
     lock: files.DirectoryLock,
@@ -200,17 +220,20 @@ async def run(
     """Serve until a signal stops it. The directory is locked and the configuration is good; ports are found out here."""
     # The directory is ours, so that whoever wrote this is dead.
     endpoints.remove(place.root)
-    with endpoints.listen(chosen.listen, "--listen") as sock, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        sock = stack.enter_context(_listen("--listen", chosen.listen, told.unnamed, console))
         api = endpoints.bound(sock, chosen.listen)
-        # Only looked at: the controllers bind this one themselves, since nobody needs it across their restarts.
-        with endpoints.listen(chosen.admin_listen, "--admin-listen") as probe:
-            admin = endpoints.bound(probe, chosen.admin_listen)
+        # Held until the controllers start, so that no other `up` takes it. They bind it themselves, since nobody needs
+        # it across their restarts.
+        held = stack.enter_context(_listen("--admin-listen", chosen.admin_listen, told.unnamed, console))
+        admin = endpoints.bound(held, chosen.admin_listen)
         found = endpoints.Endpoints(
             apiserver=api.url("https"), controllers_admin=admin.url("http"), supervisor=os.getpid()
         )
         shared = (lock.descriptor,)
         directory, level = ("--dir", str(place.root)), ("--log-level", chosen.log_level)
-        advertise = [word for address in chosen.advertise for word in ("--advertise", str(address))]
+        outside = chosen.advertise or endpoints.outward(api)
+        advertise = [word for address in outside for word in ("--advertise", str(address))]
         # Newcomers are told how to get here, even if it is only from this machine.
         published = advertise or ["--advertise", str(api)]
         first = _preparation(*directory, "--listen", str(api), *advertise, "--store", chosen.store, descriptors=shared)
@@ -221,7 +244,7 @@ async def run(
                 *(*advertise, "--store", chosen.store, *level, *told.apiserver),
             ),
             descriptors=(*shared, sock.fileno()),
-            ready=_Readiness(api, place.ca_certificate),
+            ready=_Readiness(api, place.ca_certificate, held),
             livez=functools.partial(watchdog.Livez, api, tls.unsafe_unverified_context()),
         )
         introduction = stack.enter_context(_introduction(place, published, token or FirstToken()))

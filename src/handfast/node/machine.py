@@ -17,7 +17,7 @@ from typing import Final
 
 from handfast import errors
 from handfast.api import objects
-from handfast.runtime import files
+from handfast.runtime import files, routes
 
 # As Go names them.
 _MAX_BYTES: Final = 64 << 10
@@ -74,21 +74,10 @@ def addresses(given: tuple[str, ...], server: str) -> tuple[str, ...]:
     if given:
         return given
     host = urllib.parse.urlsplit(server).hostname or ""
-    found = [address for target in (host, "192.0.2.1", "2001:db8::1") if (address := _source(target))]
+    found = [address for target in (host, *routes.ANYWHERE) if (address := routes.source(target))]
     # The address of a server on this machine says nothing; the way out of the machine does.
     other = [address for address in found if not ipaddress.ip_address(address).is_loopback]
     return tuple((other or found)[:1])
-
-
-def _source(host: str) -> str:
-    """From which address this machine would send to `host`; nothing is sent."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, 443, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as opened:
-            opened.connect(address)
-            return str(opened.getsockname()[0]).partition("%")[0]
-    except OSError:
-        return ""
 
 
 def this_machine(name: str, found: tuple[str, ...], port: int, root: pathlib.Path = pathlib.Path("/")) -> Machine:

@@ -10,6 +10,7 @@ import pytest
 from handfast import errors
 from handfast.assembly import endpoints
 from handfast.assembly.endpoints import Address
+from handfast.runtime import routes
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,65 @@ def test_a_taken_port():
         assert caught.value.reason == "AddressInUse"
         assert f":{taken.port}" in caught.value.message
         assert "--admin-listen" in (caught.value.hint or "")
+
+
+def test_a_port_that_nobody_named_gives_way_to_the_next(monkeypatch):
+    taken = {6443, 6444}
+    tried = []
+
+    def listen(address, flag):
+        tried.append(address.port)
+        if address.port in taken:
+            raise errors.Refused("taken", reason="AddressInUse")
+
+    monkeypatch.setattr(endpoints, "listen", listen)
+    endpoints.listen_near(Address("127.0.0.1", 6443), "--listen")
+    assert tried == [6443, 6444, 6445]
+    taken.update(range(1, 65536))
+    tried.clear()
+    endpoints.listen_near(Address("127.0.0.1", 65534), "--listen")
+    assert tried == [65534, 65535, 0]
+
+
+def test_only_a_taken_port_gives_way(monkeypatch):
+    def listen(address, flag):
+        raise errors.Refused("not here", reason="AddressNotAvailable")
+
+    monkeypatch.setattr(endpoints, "listen", listen)
+    with pytest.raises(errors.Refused) as caught:
+        endpoints.listen_near(Address("192.0.2.1", 6443), "--listen")
+    assert caught.value.reason == "AddressNotAvailable"
+
+
+@pytest.mark.parametrize(
+    "host, source, found",
+    [
+        ("0.0.0.0", "198.51.100.1", ["198.51.100.1:7"]),
+        ("::", "2001:db8::7", ["[2001:db8::7]:7"]),
+        ("0.0.0.0", "", []),
+        ("0.0.0.0", "127.0.0.1", []),
+        ("127.0.0.1", "198.51.100.1", []),
+        ("api.example", "198.51.100.1", []),
+    ],
+)
+def test_who_listens_everywhere_is_reached_by_the_address_of_the_way_out(monkeypatch, host, source, found):
+    asked = []
+
+    def answer(target):
+        asked.append(target)
+        return source
+
+    monkeypatch.setattr(routes, "source", answer)
+    assert [str(address) for address in endpoints.outward(Address(host, 7))] == found
+    assert all((":" in target) == (":" in host) for target in asked)
+
+
+@pytest.mark.parametrize(
+    "host, loopback",
+    [("127.0.0.1", True), ("127.1.2.3", True), ("::1", True), ("localhost", True), ("192.0.2.1", False), ("a", False)],
+)
+def test_loopback_is_this_machine_alone(host, loopback):
+    assert endpoints.is_loopback(host) is loopback
 
 
 @pytest.mark.parametrize("host, reason", [("192.0.2.1", "AddressNotAvailable"), ("name.invalid", "AddressNotFound")])

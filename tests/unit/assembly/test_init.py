@@ -8,7 +8,7 @@ import pytest
 from handfast.assembly import config, datadir, endpoints, init, layout
 from handfast.client import api
 from handfast.client import tokens as over_api
-from handfast.runtime import clock
+from handfast.runtime import clock, routes
 from handfast.store import sqlite
 
 ENDPOINTS = api.Resource("", "v1", "endpoints", namespaced=True)
@@ -26,9 +26,11 @@ def place(tmp_path):
     return made
 
 
-def test_servers():
+@pytest.mark.parametrize("source, server", [("", "https://127.0.0.1:1"), ("198.51.100.1", "https://198.51.100.1:1")])
+def test_newcomers_are_told_what_is_advertised_or_an_address_for_other_machines(monkeypatch, source, server):
+    monkeypatch.setattr(routes, "source", lambda _host: source)
     listen, one, two = (endpoints.Address(host, 1) for host in ("0.0.0.0", "a", "b"))
-    assert init.servers(listen, ()) == ("https://127.0.0.1:1",)
+    assert init.servers(listen, ()) == (server,)
     assert init.servers(listen, (one, two)) == ("https://a:1", "https://b:1")
 
 

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`up` put together: which children run with which words, and `endpoints.json`."""
 
+import contextlib
 import json
 import os
 import pathlib
+import socket
+import urllib.parse
 
 import pytest
 
 from handfast import errors
 from handfast.assembly import config, endpoints, layout, supervisor, up, watchdog
-from handfast.runtime import files
+from handfast.runtime import files, routes, tls
 
 
 class Console:
@@ -63,12 +66,19 @@ def place(tmp_path, monkeypatch):
     return layout.Layout.at(tmp_path)
 
 
-async def run(place, token=None, **changes):
+async def run(place, token=None, unnamed=(), **changes):
     flags = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", **changes}
     console = Console()
     lock = files.lock_directory(place.root)
     try:
-        await up.run(place, lock, config.resolve(flags, {}, {}, "").configuration, console, token=token)
+        await up.run(
+            place,
+            lock,
+            config.resolve(flags, {}, {}, "").configuration,
+            console,
+            told=up.Told(unnamed=unnamed),
+            token=token,
+        )
     finally:
         lock.release()
     return console
@@ -113,6 +123,75 @@ async def test_where_nothing_is_advertised_the_place_to_listen_is(place):
     words = list(made.roles[1].argv)
     assert f"https://{words[words.index('--advertise') + 1]}" == made.document["apiserver"]
     assert "--advertise" not in made.roles[0].argv
+
+
+async def test_who_listens_everywhere_is_known_by_an_address_for_other_machines(place, monkeypatch):
+    """Everyone is told: the certificate names it, and newcomers are sent there."""
+    monkeypatch.setattr(routes, "source", lambda _host: "198.51.100.1")
+    await run(place, listen="0.0.0.0:0")
+    made = FakeSupervisor.made
+    port = made.document["apiserver"].rpartition(":")[2]
+    for role in (made.first, *made.roles):
+        words = list(role.argv)
+        assert words[words.index("--advertise") + 1] == f"198.51.100.1:{port}"
+
+
+class TestPorts:
+    """Two listeners of somebody else's, on the ports of the defaults."""
+
+    @pytest.fixture
+    def taken(self):
+        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+            yield [f"127.0.0.1:{sock.getsockname()[1]}" for sock in (one, two)]
+
+    async def test_where_nobody_named_one_another_is_chosen_and_told(self, place, taken):
+        flags = {"listen": taken[0], "admin_listen": taken[1]}
+        console = await run(place, unnamed=("--listen", "--admin-listen"), **flags)
+        document = FakeSupervisor.made.document
+        used = [document[name].rpartition(":")[2] for name in ("apiserver", "controllersAdmin")]
+        ports = [address.rpartition(":")[2] for address in taken]
+        assert len({*ports, *used}) == 4
+        assert console.events[:2] == [
+            ("warning", f"port {ports[0]} is taken, so that port {used[0]} is used; --listen names another"),
+            ("warning", f"port {ports[1]} is taken, so that port {used[1]} is used; --admin-listen names another"),
+        ]
+
+    @pytest.mark.parametrize("named, flag", [(0, "--listen"), (1, "--admin-listen")])
+    async def test_one_that_was_named_is_an_error(self, place, taken, named, flag):
+        flags = {("listen", "admin_listen")[named]: taken[named]}
+        with pytest.raises(errors.Refused) as caught:
+            await run(place, unnamed={"--listen", "--admin-listen"} - {flag}, **flags)
+        assert caught.value.reason == "AddressInUse"
+        assert flag in str(caught.value.hint)
+
+    async def test_that_of_the_controllers_is_held_until_they_start(self, place, monkeypatch):
+        held = []
+
+        async def life(self):
+            where = urllib.parse.urlsplit(made().events.found.controllers_admin)
+
+            def is_held():
+                with contextlib.suppress(OSError), socket.create_connection((where.hostname, where.port), timeout=5):
+                    return True
+                return False
+
+            held.append(is_held())
+            await made().roles[0].ready()
+            held.append(is_held())
+
+        def made():
+            return FakeSupervisor.made
+
+        async def answers(*_):
+            return True
+
+        monkeypatch.setattr(FakeSupervisor, "run", life)
+        monkeypatch.setattr(supervisor, "answers", answers)
+        monkeypatch.setattr(tls, "client_context", lambda _ca: None)
+        place.pki.mkdir()
+        place.ca_certificate.write_text("x")
+        await run(place)
+        assert held == [True, False]
 
 
 async def test_endpoints_tell_while_it_runs_and_go_with_it(place):

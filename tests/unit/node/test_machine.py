@@ -9,6 +9,7 @@ import pytest
 
 from handfast import errors
 from handfast.node import machine
+from handfast.runtime import routes
 
 MACHINE = machine.Machine(
     name="worker-1", hostname="worker-1.example", addresses=("192.0.2.7", "2001:db8::7"), port=10250, kernel="6.1"
@@ -77,7 +78,7 @@ class TestAddresses:
 
     def test_the_way_to_the_server(self, monkeypatch):
         sources = {"api.example": "192.0.2.9", "192.0.2.1": "198.51.100.1"}
-        monkeypatch.setattr(machine, "_source", lambda host: sources.get(host, ""))
+        monkeypatch.setattr(routes, "source", lambda host: sources.get(host, ""))
         assert machine.addresses((), "https://api.example:6443") == ("192.0.2.9",)
         # A server on this machine: the way out.
         sources["api.example"] = "127.0.0.1"
@@ -87,7 +88,3 @@ class TestAddresses:
         assert machine.addresses((), "https://api.example:6443") == ("127.0.0.1",)
         sources.clear()
         assert machine.addresses((), "https://api.example:6443") == ()
-
-    def test_a_source_is_found_without_sending(self):
-        assert machine._source("127.0.0.1") == "127.0.0.1"
-        assert machine._source("no-such-host.invalid") == ""
