@@ -43,8 +43,10 @@ def test_the_page_works_as_written(checkout):
     running.find_kubectl()
     commands = steps(PAGE.read_text())
     assert len(commands) > 20
-    with test_readme.first_terminal(checkout, "make up") as process:
+    environment = test_readme.environment(checkout.parent)
+    with up_world.Terminal(["make", "up"], environment, checkout) as terminal:
+        terminal.shows(test_readme.READY)
         for step, printed in zip(commands, test_readme.second_terminal(checkout, commands), strict=True):
             assert test_readme.same(printed) == test_readme.same(step.printed), step.command
-        process.terminate()
+        terminal.interrupt()
         up_world.until(lambda: not (checkout / "handfast-data" / "endpoints.json").exists(), what="its end")

@@ -139,7 +139,7 @@ class Alone:
 
     def answers(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-            return "serving" in self.log.read_text()
+            return "API server started" in self.log.read_text()
         return False
 
     def __enter__(self) -> Self:

@@ -8,16 +8,12 @@ documented environment variables. Installing is not tried: `make up` finds every
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -88,41 +84,6 @@ def checkout(tmp_path: pathlib.Path) -> pathlib.Path:
     return place
 
 
-@contextlib.contextmanager
-def first_terminal(checkout: pathlib.Path, command: str) -> Iterator[subprocess.Popen[str]]:
-    """The command as the foreground job of a terminal: a process group of its own, which Ctrl-C reaches as a whole."""
-    log = checkout.parent / "first-terminal.log"
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            ["bash", "-c", command],
-            cwd=checkout,
-            env=environment(checkout.parent),
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,
-        )
-    timer = threading.Timer(90, os.killpg, (process.pid, signal.SIGKILL))
-    timer.start()
-    assert process.stdout is not None
-    try:
-        seen = ""
-        for line in process.stdout:
-            seen += line
-            if "To stop it:" in line:
-                break
-        assert READY in seen, f"not ready:\n{seen}\n{log.read_text()}"
-        timer.cancel()
-        yield process
-    finally:
-        timer.cancel()
-        # Ended already, if all went well.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
-        process.stdout.close()
-
-
 def second_terminal(checkout: pathlib.Path, commands: list[Step]) -> list[str]:
     """What each command prints, in one shell."""
     script = "set -eu\n" + "".join(f"{step.command}\necho '{MARK}'\n" for step in commands)
@@ -150,13 +111,13 @@ def test_the_readme_works_as_written(checkout):
     assert first.command == "make up"
     assert any("kubectl" in step.command for step in second)
     data = checkout / "handfast-data"
-    with first_terminal(checkout, first.command) as process:
+    with up_world.Terminal(["bash", "-c", first.command], environment(checkout.parent), checkout) as terminal:
+        assert READY in terminal.shows("To stop it:")
         for step, printed in zip(second, second_terminal(checkout, second), strict=True):
             assert same(printed) == same(step.printed), step.command
         assert (data / "endpoints.json").exists()
-        # Ctrl-C: the terminal signals make and what it runs.
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait(30)
+        terminal.interrupt()
+        terminal.process.wait(30)
         up_world.until(lambda: not (data / "endpoints.json").exists(), what="its end")
     assert (data / "store.db").exists(), "the data stays"
 

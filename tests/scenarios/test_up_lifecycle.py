@@ -5,12 +5,14 @@ Proves that `handfast up` needs nothing but a directory, goes on where it stoppe
 its processes, stops in time, and leaves nobody behind.
 """
 
+import contextlib
 import http.client
 import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import stat
 import subprocess
 import time
@@ -86,22 +88,72 @@ def test_every_line_of_the_written_configuration_says_what_up_uses(directory):
     assert {**without, "origins": {}} == {**shown, "origins": {}}
 
 
-def test_text_for_people_says_what_to_type(directory):
+@pytest.fixture
+def taken():
+    """The ports of the defaults, which this or some other process of this machine has."""
+    with contextlib.ExitStack() as stack:
+        for port in (6443, 9990):
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        yield
+
+
+def test_a_person_reads_few_lines_and_then_what_to_type(directory, taken):
+    """A first start that was told nothing but --dir, while something else has the ports of the defaults."""
+    words = [*up_world.COMMAND, "up", "--dir", str(directory)]
+    coloured = {name: value for name, value in up_world.environment().items() if name != "NO_COLOR"}
+    with up_world.Terminal(words, coloured) as terminal:
+        text = terminal.shows("To stop it: Ctrl-C here")
+        facts = json.loads((directory / "endpoints.json").read_bytes())
+        terminal.interrupt()
+        assert terminal.process.wait(30) == 0, terminal.text
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    before, page = plain.split("\nHandfast is ready\n\n")
+    *lines, warning = before.splitlines()
+    api, admin = (urls.urlsplit(facts[name]).port for name in ("apiserver", "controllersAdmin"))
+    assert api != 6443
+    assert admin != 9990
+    expected = (
+        rf"warning: port 6443 is taken, so that port {api} is used; --listen names another",
+        rf"warning: port 9990 is taken, so that port {admin} is used; --admin-listen names another",
+        rf"created \d+ files in {directory}",
+        rf"\d\d:\d\d:\d\d INFO    API server started address=127.0.0.1:{api} logger=\S+",
+        r"\d\d:\d\d:\d\d INFO    controllers started count=\d+ logger=\S+",
+    )
+    for line, pattern in zip(lines, expected, strict=True):
+        assert re.fullmatch(pattern, line), line
+    assert warning.startswith("warning: whoever holds the token ")
+    assert f"export KUBECONFIG={directory}/admin.conf\n  kubectl get namespaces\n" in page
+    assert re.search(rf"^  \S*handfast join 127.0.0.1:{api} --token ", page, re.MULTILINE)
+    assert (
+        f"\nNo other machine reaches 127.0.0.1; to let others join, start `handfast up` with --listen 0.0.0.0:{api}"
+        in page
+    )
+    assert page.count(f"kill {facts['pids']['supervisor']}") == 1
+    assert "\x1b[1;32m\nHandfast is ready\n\x1b[0m" in text
+    assert "\x1b[33mwarning\x1b[0m: port" in text
+
+
+def test_off_a_terminal_there_are_json_lines_and_nothing_else(directory):
+    """Up to the end. An error at the end is told in its three lines, as by every command."""
     words = [*up_world.COMMAND, "up", "--dir", str(directory), *up_world.FREE]
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=up_world.environment(), text=True
-    ) as process:
-        assert process.stdout is not None
-        text = ""
-        for line in process.stdout:
-            text += line
-            if line.startswith("To stop it"):
-                break
+    log = directory.parent / "log"
+    with (
+        log.open("wb") as both,
+        subprocess.Popen(words, stdout=both, stderr=both, env=up_world.environment()) as process,
+    ):
+        up_world.until(lambda: b"Handfast is ready" in log.read_bytes(), 60, "its start")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
-    assert f"export KUBECONFIG={directory}/admin.conf\n  kubectl get namespaces\n" in text
-    assert "https://127.0.0.1:" in text
-    assert f"kill {process.pid}" in text
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    events = [line["event"] for line in lines]
+    assert [event for event in events if "started" in event] == ["API server started", "controllers started"]
+    (ready,) = [line for line in lines if line["event"] == "Handfast is ready"]
+    assert ready["pids"]["supervisor"] == process.pid
+    assert ready["kubeconfig"] == str(directory / "admin.conf")
+    assert ready["tokenFile"] == str(directory / "first-token")
+    token = pathlib.Path(ready["tokenFile"]).read_text().strip()
+    assert token not in log.read_text()
 
 
 def test_the_supervisor_stays_small(directory):
@@ -277,7 +329,7 @@ def test_each_role_runs_alone_and_stops_on_its_own_signal(directory):
             words = [*up_world.COMMAND, "serve", "apiserver", "--dir", str(directory), "--listen", "127.0.0.1:0"]
             process = subprocess.Popen(words, stdout=stream, stderr=stream, env=environment)
         with process:
-            up_world.until(lambda log=log: b'"serving"' in log.read_bytes(), what=log)
+            up_world.until(lambda log=log: b'"API server started"' in log.read_bytes(), what=log)
             controllers = subprocess.Popen(
                 [*up_world.COMMAND, "serve", "controllers", "--dir", str(directory), "--admin-listen", "127.0.0.1:0"],
                 stderr=subprocess.PIPE,

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import pty
 import queue
 import signal
 import ssl
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 from urllib import parse as urls
 
@@ -49,6 +51,61 @@ def until(question: Any, seconds: float = 20, what: str = "it") -> None:
     while not question():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
         time.sleep(0.02)
+
+
+class Terminal:
+    """A program on a terminal of its own, whose foreground it is; leaving the block ends it."""
+
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], directory: pathlib.Path | None = None
+    ) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            words,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=directory,
+            env={"TERM": "xterm", **environment},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._seen = bytearray()
+        # All the time: who writes to a terminal that nobody reads waits.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        # A terminal whose last program has ended is an error, not an end of file.
+        with contextlib.suppress(OSError):
+            while data := os.read(self._ours, 4096):
+                self._seen += data
+
+    @property
+    def text(self) -> str:
+        return self._seen.decode().replace("\r\n", "\n")
+
+    def shows(self, text: str, seconds: float = 90) -> str:
+        """Everything that was shown, once `text` was."""
+        with contextlib.suppress(AssertionError):
+            until(lambda: text in self.text or self.process.poll() is not None, seconds)
+        assert text in self.text, f"not shown: {text}\n{self.text}"
+        return self.text
+
+    def interrupt(self) -> None:
+        """Ctrl-C, which reaches everyone in the foreground."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Ended already, if all went well.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+        self._reader.join(30)
+        os.close(self._ours)
 
 
 class Up:

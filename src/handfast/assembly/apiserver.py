@@ -359,7 +359,7 @@ async def run(options: ApiServerOptions, renew: Callable[[], float] | None = Non
     server.also(loop_time.lateness(clock, server.holds.late), name="loop-lateness")
     collector.calm()
     aside.share_the_interpreter()
-    _log.info("serving", address=f"{server.address[0]}:{server.address[1]}")
+    _log.info("API server started", address=f"{server.address[0]}:{server.address[1]}")
     try:
         await server.wait()
     finally:

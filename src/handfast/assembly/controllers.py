@@ -168,7 +168,8 @@ class _Role:
                 informers.start(group)
                 for controller in controllers:
                     group.start(controller.run(), name=controller.name)
-                _log.info("controllers started", controllers=[controller.name for controller in controllers])
+                _log.info("controllers started", count=len(controllers))
+                _log.debug("these controllers run", controllers=[controller.name for controller in controllers])
                 await group.wait()
         finally:
             self._controllers, self._informers, self._group = (), None, None

@@ -15,7 +15,7 @@ import click
 
 from handfast import errors
 from handfast.assembly import config, endpoints, layout
-from handfast.cli import connecting, output, settings, supervised, token_input
+from handfast.cli import connecting, invocation, output, settings, supervised, token_input
 from handfast.runtime import files
 
 if TYPE_CHECKING:
@@ -251,14 +251,22 @@ def _text(place: layout.Layout | None, outcome: introduction.Outcome, reached_by
     parts = []
     if place is not None:
         # Of another cluster this program is not the one to start it.
-        parts.append(f"To start it:\n\n  handfast up --dir {output.quoted(str(place.root))}")
+        parts.append(f"To start it:\n\n  {invocation.program()} up --dir {output.quoted(str(place.root))}")
     if outcome.token is not None:
-        parts.append(f"To join a machine, there:\n\n  {outcome.join_command}")
+        parts.append(_joining(outcome))
     else:
         flag, value = reached_by
-        command = f"handfast token create --print-join-command {flag} {output.quoted(value)}"
+        command = f"{invocation.program()} token create --print-join-command {flag} {output.quoted(value)}"
         parts.append(f"No token was made. To make one: {command}")
     return "\n\n".join(parts)
+
+
+def _joining(outcome: introduction.Outcome) -> str:
+    alone = token_input.only_here(outcome.servers)
+    if not alone:
+        return f"To join a machine, there:\n\n  {outcome.join_command}"
+    here = invocation.here(outcome.join_command)
+    return f"To join this machine:\n\n  {here}\n\n{alone[:1].upper()}{alone[1:]}."
 
 
 def _progress(place: layout.Layout | None, outcome: introduction.Outcome, done: Sequence[tuple[str, str]]) -> None:

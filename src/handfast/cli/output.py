@@ -25,13 +25,14 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO, TypeVar
 
 import click
 
 from handfast import errors
+from handfast.telemetry import colour
 
 DEBUG_VARIABLE = "HANDFAST_DEBUG"
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -104,6 +105,16 @@ def result(text: str) -> None:
     """What was asked for (rule 1); where it cannot be written, that is an error (rule 7)."""
     try:
         click.echo(printable(text, lines=True))
+    except OSError as error:
+        raise _unwritten(error) from error
+
+
+def styled(parts: Iterable[tuple[str, colour.Style]]) -> None:
+    """A result for a person at a terminal, line by line, each with its style."""
+    painted = colour.wanted(sys.stdout)
+    lines = ((printable(text, lines=True), style) for text, style in parts)
+    try:
+        click.echo("\n".join(colour.paint(text, style) if painted else text for text, style in lines))
     except OSError as error:
         raise _unwritten(error) from error
 
@@ -191,7 +202,7 @@ def event(level: str, text: str, stream: TextIO | None = None, **fields: Any) ->
     try:
         if stream.isatty():
             extra = "".join(f" ({name}: {value})" for name, value in fields.items())
-            print(printable(f"{text}{extra}"), file=stream, flush=True)
+            print(f"{_level(level, stream)}{printable(f'{text}{extra}')}", file=stream, flush=True)
         else:
             # Here, because the clock brings an event loop along, which `--help` can do without.
             from handfast.runtime import clock
@@ -202,6 +213,13 @@ def event(level: str, text: str, stream: TextIO | None = None, **fields: Any) ->
     except OSError:
         # Whoever read along has gone. That is no reason to stop serving.
         return
+
+
+def _level(level: str, stream: TextIO) -> str:
+    """The word before an event that is more than information."""
+    if level == "info":
+        return ""
+    return (colour.paint(level, colour.LEVELS[level]) if colour.wanted(stream) else level) + ": "
 
 
 def describe(error: BaseException) -> tuple[dict[str, str], Code]:

@@ -175,6 +175,8 @@ async def _create(kubeconfig: str, document: objects.Document, *, join: bool) ->
         await over_api.create(reached.client, document)
     if cluster is None:
         return ""
+    if alone := token_input.only_here(cluster.servers):
+        output.note(alone)
     return token_views.join_command(cluster.servers, token_views.view(document).token, pinned)
 
 

@@ -11,12 +11,13 @@ import datetime
 import pathlib
 import re
 import sys
-from collections.abc import Callable
+import urllib.parse
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from handfast.cli import output
+from handfast.cli import invocation, output
 
 if TYPE_CHECKING:
     from handfast.bootstrap import tokens
@@ -125,7 +126,22 @@ def holder_warning(token_id: str, expires: str, *, limited: bool = False) -> str
     end = f"until it expires at {expires}" if expires else "without end: it never expires"
     return (
         f"whoever holds the token {token_id}.… can join machines {which}, and as a node read the Secrets "
-        f"of the Pods bound to it, {end}; once your machines have joined, delete it: handfast token delete {token_id}"
+        f"of the Pods bound to it, {end}; once your machines have joined, delete it: "
+        f"{invocation.program()} token delete {token_id}"
+    )
+
+
+def only_here(servers: Sequence[str]) -> str:
+    """That a join command with these servers works on this machine alone, and what to do about it; empty if it does not."""
+    from handfast.assembly import endpoints
+
+    found = [urllib.parse.urlsplit(server) for server in servers]
+    if not found or not all(endpoints.is_loopback(each.hostname or "") for each in found):
+        return ""
+    port = found[0].port
+    return (
+        f"no other machine reaches {found[0].hostname}; to let others join, start `{invocation.NAME} up` with "
+        f"--listen 0.0.0.0:{port}, and with --advertise HOST:{port} where they reach this machine as HOST"
     )
 
 

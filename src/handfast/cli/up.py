@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast up`: start a control plane here, say where it is, and keep it running. It does not serve: children do.
 
-What it prints in plain text is for a person at a terminal. Elsewhere it goes to the log of a service, which more people
-read than may join machines: there no token is printed. One that was made is written to a file for its owner alone, and
-the log names the file. The file is removed when the token has expired, which is looked at every hour, and at the next start.
+On a terminal it is a page to read: few lines while it starts, then the addresses and what to type next. Elsewhere it is JSON,
+one line for each thing that happened and nothing else: it goes to the log of a service, which more people read than may
+join machines. No token is printed there. One that was made is written to a file for its owner alone, and the log names
+the file. The file is removed when the token has expired, which is looked at every hour, and at the next start.
 """
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import datetime
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,14 +23,15 @@ import click
 
 from handfast import errors
 from handfast.assembly import config, endpoints, layout, up
-from handfast.cli import output, settings, signing_flags, token_input
+from handfast.cli import invocation, output, settings, signing_flags, token_input
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
+from handfast.telemetry.colour import Style
 
 
 @dataclass(slots=True)
 class _Console:
-    """What the person at the terminal is told."""
+    """Whoever started it, and what they are told."""
 
     place: layout.Layout
     form: str
@@ -42,14 +47,23 @@ class _Console:
         if not self._lives(self.first):
             self._remove_token()
         found = json.loads(printed)
-        for path, verb in found["done"]:
-            output.event("info", f"{verb} {self.place.root / path}")
+        for line in self._files(found["done"]):
+            output.event("info", line)
         if found["warning"]:
             output.event("warning", found["warning"])
 
+    def _files(self, done: list[tuple[str, str]]) -> Iterator[str]:
+        """What was done to which file; a person is told how many there were."""
+        counts = collections.Counter(verb for _, verb in done)
+        if sys.stderr.isatty() and len(done) > len(counts):
+            yield from (f"{verb} {count} files in {self.place.root}" for verb, count in counts.items())
+        else:
+            yield from (f"{verb} {self.place.root / path}" for path, verb in done)
+
     def introduced(self, printed: bytes) -> None:
         self.first = json.loads(printed)
-        if self.first["objects"]:
+        # A person reads it from the page that follows.
+        if self.first["objects"] and not sys.stderr.isatty():
             output.event("info", "created what machines need to join", objects=len(self.first["objects"]))
         if self.first.get("token") and self._is_hidden() and not self.given:
             self._keep()
@@ -94,41 +108,68 @@ class _Console:
             self._show(found)
 
     def _show(self, found: endpoints.Endpoints) -> None:
-        kubeconfig = self.place.admin_kubeconfig
         command = self.first.get("joinCommand", "")
         if command:
             output.event("warning", token_input.holder_warning(self.first["tokenID"], self.first["expires"] or ""))
+        facts = {**found.document(), "directory": str(self.place.root), "kubeconfig": str(self.place.admin_kubeconfig)}
         if self.form != "text":
-            facts = {**found.document(), "directory": str(self.place.root), "kubeconfig": str(kubeconfig)}
             told = ("token", "expires", "joinCommand") if command else ()
             output.result(output.document(facts | {key: self.first[key] for key in told}, self.form))
-            return
-        output.result(
-            f"Handfast is ready\n\n"
-            f"  API server   {found.apiserver}\n"
-            f"  controllers  {found.controllers_admin} (health and metrics)\n"
-            f"  data         {self.place.root}\n"
-            f"  kubeconfig   {kubeconfig}\n\n"
-            f"Next, in another terminal:\n\n"
-            f"  export KUBECONFIG={output.quoted(str(kubeconfig))}\n"
-            f"  kubectl get namespaces\n\n"
-            f"{self._joining()}"
-            f"To stop it: Ctrl-C here, or kill {found.supervisor}"
-        )
+        elif output.to_terminal():
+            output.styled(self._page(found))
+        else:
+            output.event("info", "Handfast is ready", sys.stdout, **facts, **self._joining_from_a_log())
 
-    def _joining(self) -> str:
+    def _page(self, found: endpoints.Endpoints) -> Iterator[tuple[str, Style]]:
+        """What a person reads."""
+        kubeconfig = self.place.admin_kubeconfig
+        yield "\nHandfast is ready\n", Style.GOOD
+        yield f"  API server   {found.apiserver}", Style.PLAIN
+        yield f"  controllers  {found.controllers_admin} (health and metrics)", Style.PLAIN
+        yield f"  data         {self.place.root}", Style.PLAIN
+        yield f"  kubeconfig   {kubeconfig}\n", Style.PLAIN
+        yield "Next, in another terminal:\n", Style.PLAIN
+        yield f"  export KUBECONFIG={output.quoted(str(kubeconfig))}", Style.STRONG
+        yield "  kubectl get namespaces\n", Style.STRONG
+        if self.first.get("new"):
+            yield from self._joining()
+        yield f"To stop it: Ctrl-C here, or kill {found.supervisor}", Style.PLAIN
+
+    def _joining(self) -> Iterator[tuple[str, Style]]:
         """How machines join, on a first start."""
+        command = self.first.get("joinCommand", "")
+        alone = self._only_here()
+        if not command:
+            yield "To join a machine, get a command for it:\n", Style.PLAIN
+            yield f"  {self._another()}\n", Style.STRONG
+        elif alone:
+            yield "To join this machine:\n", Style.PLAIN
+            yield f"  {invocation.here(command)}\n", Style.STRONG
+        else:
+            yield "To join a machine, there:\n", Style.PLAIN
+            yield f"  {command}\n", Style.STRONG
+        if alone:
+            yield f"{alone[:1].upper()}{alone[1:]}.\n", Style.WARNING
+
+    def _joining_from_a_log(self) -> dict[str, str]:
+        """The same for machines; without the token, which is no matter of a log."""
         if not self.first.get("new"):
-            return ""
+            return {}
+        alone = {"note": note} if (note := self._only_here()) else {}
         command = self.first.get("joinCommand", "")
         if not command:
-            place = output.quoted(str(self.place.root))
-            return f"To join a machine, get a command for it:\n\n  handfast token create --print-join-command --dir {place}\n\n"
-        if output.to_terminal():
-            return f"To join a machine, there:\n\n  {command}\n\n"
+            return {"createToken": self._another(), **alone}
         hidden = command.replace(f"--token {self.first['token']}", "--token-file FILE")
-        where = "that was given" if self.given else f"that is in {self.place.first_token} here"
-        return f"To join a machine, there, with the token {where} in FILE:\n\n  {hidden}\n\n"
+        where = {} if self.given else {"tokenFile": str(self.place.first_token)}
+        return {"joinCommand": hidden, **where, **alone}
+
+    def _another(self) -> str:
+        place = output.quoted(str(self.place.root))
+        return f"{invocation.program()} token create --print-join-command --dir {place}"
+
+    def _only_here(self) -> str:
+        """That no other machine can join, and what to do; empty where others can."""
+        return token_input.only_here(self.first.get("servers", ()))
 
 
 @click.command(name="up", short_help="Start a control plane here and keep it running.")
@@ -159,7 +200,11 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     The first start creates the data directory: a certificate authority, an administrator's kubeconfig, a configuration
     file and the store, with a first token, and prints the command by which machines join with it. Where the output is no
     terminal, and -o does not ask for it, no secret is printed: the token is in the file first-token of the directory,
-    which only its owner can read, until it expires or the next start. Later starts go on from there, and make no token. Ctrl-C or SIGTERM stops it.
+    which only its owner can read, until it expires or the next start. Later starts go on from there, and make no token.
+    Ctrl-C or SIGTERM stops it.
+
+    Where a default port is taken, the next free one is used, and a warning says which. A port that you name is never
+    replaced.
     """
     place = layout.Layout.at(directory)
     ttl = flags.pop("token_ttl")
@@ -178,8 +223,19 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
         told = up.Told(
             apiserver=config.as_flags(chosen.values, settings.APISERVER),
             controllers=config.as_flags(chosen.values, config.SIGNING),
+            unnamed=_unnamed(chosen),
         )
         console = _Console(place, form, given=bool(given))
         asyncio.run(up.run(place, lock, chosen.configuration, console, told=told, token=token))
     finally:
         lock.release()
+
+
+def _unnamed(chosen: config.Resolved) -> frozenset[str]:
+    """The flags of ports that nobody named. An advertised address leads to the port of --listen, which has to stay."""
+    rows = [
+        row
+        for row in config.SETTINGS
+        if row.key == "adminListen" or (row.key == "listen" and not chosen.configuration.advertise)
+    ]
+    return frozenset(row.flag for row in rows if chosen.origins[row.key] == "default")

@@ -22,6 +22,8 @@ from typing import Any, BinaryIO, Final
 import msgspec
 import structlog
 
+from handfast.telemetry import colour
+
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 REDACTED: Final = "[redacted]"
 
@@ -113,11 +115,14 @@ def _as_json(_logger: Any, _method: str, event: structlog.typing.EventDict) -> b
     return _encode(event)
 
 
-def _as_text(_logger: Any, _method: str, event: structlog.typing.EventDict) -> bytes:
+def _as_text(_logger: Any, _method: str, event: structlog.typing.EventDict, *, coloured: bool = False) -> bytes:
     when, level, what = event.pop("time", ""), event.pop("level", ""), event.pop("event", "")
     trace = event.pop("exception", None)
     fields = "".join(f" {name}={_quoted(value)}" for name, value in event.items())
-    line = f"{str(when)[11:19]} {str(level).upper():<7} {_printable(str(what))}{fields}"
+    word = f"{str(level).upper():<7}"
+    if coloured:
+        word, fields = colour.paint(word, colour.LEVELS[str(level)]), colour.paint(fields, colour.Style.FAINT)
+    line = f"{str(when)[11:19]} {word} {_printable(str(what))}{fields}"
     if trace is not None:
         line += "".join(f"\n    {_printable(part)}" for part in str(trace).splitlines())
     return line.encode("utf-8", "replace")
@@ -145,6 +150,7 @@ class _Bridge(logging.Handler):
 def configure(*, level: str = "info", stream: BinaryIO | None = None, terminal: bool | None = None) -> None:
     """Set up logging for this process, once, before anything is logged."""
     terminal = sys.stderr.isatty() if terminal is None else terminal
+    written = sys.stderr.buffer if stream is None else stream
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -153,10 +159,10 @@ def configure(*, level: str = "info", stream: BinaryIO | None = None, terminal: 
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
             structlog.processors.format_exc_info,
             _redact_event,
-            _as_text if terminal else _as_json,
+            functools.partial(_as_text, coloured=colour.wanted(written)) if terminal else _as_json,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=functools.partial(_Lines, sys.stderr.buffer if stream is None else stream),
+        logger_factory=functools.partial(_Lines, written),
         # Lines are rare and loggers many: caching would save little, and tie each to the configuration it first met.
         cache_logger_on_first_use=False,
     )

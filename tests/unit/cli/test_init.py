@@ -10,7 +10,7 @@ import yaml
 
 from handfast import errors
 from handfast.assembly import config, init, introduction, layout
-from handfast.cli import connecting, main, output
+from handfast.cli import connecting, invocation, main, output
 from handfast.client import connection
 from handfast.runtime import clock, files
 from tests.unit.controllers.fake_api import FakeClient
@@ -83,10 +83,11 @@ class TestDirectory:
         assert run("--dir", root, *LISTEN, "--token", TOKEN, "--token-ttl", "0") == 0
         out, err = capsys.readouterr()
         assert out.startswith(
-            f"To start it:\n\n  handfast up --dir '{root}'\n\n"
-            "To join a machine, there:\n\n"
-            f"  handfast join 127.0.0.1:7777 --token {TOKEN} --discovery-token-ca-cert-hash sha256:"
+            f"To start it:\n\n  {invocation.program()} up --dir '{root}'\n\n"
+            "To join this machine:\n\n"
+            f"  {invocation.program()} join 127.0.0.1:7777 --token {TOKEN} --discovery-token-ca-cert-hash sha256:"
         )
+        assert "\n\nNo other machine reaches 127.0.0.1; to let others join, start `handfast up` with --listen 0" in out
         lines = err.splitlines()
         assert f"created {root}/pki/ca.key" in lines
         assert "created ConfigMap kube-public/cluster-info" in lines
@@ -101,7 +102,7 @@ class TestDirectory:
         capsys.readouterr()
         assert run("--dir", tmp_path) == 0
         out, err = capsys.readouterr()
-        assert "No token was made. To make one: handfast token create --print-join-command" in out
+        assert f"No token was made. To make one: {invocation.program()} token create --print-join-command" in out
         assert err == "kept 14 objects that were there already\n"
         assert len(ids(client)) == 1
 

@@ -5,12 +5,14 @@ import io
 import json
 import pathlib
 import re
+import sys
 
 import click
 import pytest
 
 from handfast import errors
 from handfast.cli import output
+from handfast.telemetry import colour
 
 
 def failing(error):
@@ -107,14 +109,44 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_events_are_for_people_on_a_terminal_and_json_elsewhere():
+def test_events_are_for_people_on_a_terminal_and_json_elsewhere(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
     terminal, pipe = Terminal(), io.StringIO()
     for stream in (terminal, pipe):
         output.event("warning", "it ended", stream, why="x")
-    assert terminal.getvalue() == "it ended (why: x)\n"
+    assert terminal.getvalue() == "warning: it ended (why: x)\n"
     line = json.loads(pipe.getvalue())
     assert line.pop("time").endswith("Z")
     assert line == {"event": "it ended", "level": "warning", "logger": "handfast.supervisor", "why": "x"}
+
+
+def test_on_a_terminal_the_level_of_an_event_has_colour_and_its_text_has_none(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    output.event("warning", "x\x1b[0m", terminal)
+    assert terminal.getvalue() == "\x1b[33mwarning\x1b[0m: x\\u001b[0m\n"
+
+
+def test_a_styled_result_has_colour_on_a_terminal_only(monkeypatch, capsys):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    parts = [("good\x1b", colour.Style.GOOD), ("plain", colour.Style.PLAIN)]
+    output.styled(parts)
+    assert capsys.readouterr().out == "good\\u001b\nplain\n"
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    output.styled(parts)
+    assert terminal.getvalue() == "\x1b[1;32mgood\\u001b\x1b[0m\nplain\n"
+
+
+def test_a_styled_result_that_cannot_be_written(monkeypatch):
+    def fail(_self, _text):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(Terminal, "write", fail)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    with pytest.raises(output.Unwritten):
+        output.styled([("x", colour.Style.PLAIN)])
 
 
 def test_documents():

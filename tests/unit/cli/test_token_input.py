@@ -125,3 +125,19 @@ def test_what_a_holder_can_do():
     assert "until it expires at 2030-01-01T00:00:00Z" in text
     assert text.endswith("handfast token delete abcdef")
     assert "never expires" in token_input.holder_warning("abcdef", "")
+
+
+@pytest.mark.parametrize(
+    "servers, alone",
+    [
+        ([], False),
+        (["https://127.0.0.1:7443"], True),
+        (["https://[::1]:7443", "https://localhost:7443"], True),
+        (["https://127.0.0.1:7443", "https://192.0.2.1:7443"], False),
+        (["https://api.example:7443"], False),
+    ],
+)
+def test_servers_that_only_this_machine_reaches(servers, alone):
+    text = token_input.only_here(servers)
+    assert bool(text) is alone
+    assert ("--listen 0.0.0.0:7443" in text) is alone

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from handfast.assembly import config, endpoints, layout, up
-from handfast.cli import main, output
+from handfast.cli import invocation, main, output
 from handfast.cli import up as up_command
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
@@ -25,6 +25,13 @@ FOUND = endpoints.Endpoints(
 
 def run(*arguments):
     return output.run(main.command, ["up", *map(str, arguments)])
+
+
+class Person(io.StringIO):
+    """A terminal that somebody reads."""
+
+    def isatty(self):
+        return True
 
 
 class Stop(Exception):
@@ -79,7 +86,13 @@ def test_warnings_of_the_preparation_are_told(started, tmp_path, capsys):
     assert ("warning", "the CA ends") in [(event["level"], event["event"]) for event in events]
 
 
-def test_says_where_everything_is(started, tmp_path, capsys):
+@pytest.fixture
+def terminal(monkeypatch):
+    """Standard output is one, as far as the command can tell."""
+    monkeypatch.setattr(output, "to_terminal", lambda: True)
+
+
+def test_says_where_everything_is(started, terminal, tmp_path, capsys):
     directory = tmp_path / "with space"
     assert run("--dir", directory, *FREE) == 0
     out, err = capsys.readouterr()
@@ -90,6 +103,78 @@ def test_says_where_everything_is(started, tmp_path, capsys):
     events = [json.loads(line)["event"] for line in err.splitlines()]
     assert events == [f"created {directory}/pki/ca.crt", "an event"]
     files.lock_directory(directory).release()
+
+
+@pytest.mark.parametrize("introduced", [None, FIRST, {"new": True, "objects": []}])
+def test_off_a_terminal_it_writes_json_lines_and_nothing_else(started, tmp_path, capsys):
+    assert run("--dir", tmp_path, *FREE) == 0
+    out, err = capsys.readouterr()
+    (ready,) = map(json.loads, out.splitlines())
+    assert (
+        ready.items()
+        >= {
+            "event": "Handfast is ready",
+            "level": "info",
+            "apiserver": "https://a:1",
+            "controllersAdmin": "http://b:2",
+            "directory": str(tmp_path),
+            "kubeconfig": str(tmp_path / "admin.conf"),
+        }.items()
+    )
+    assert all(json.loads(line)["event"] for line in err.splitlines())
+
+
+def test_a_person_is_told_how_many_files_were_made(tmp_path, monkeypatch):
+    done = [["a", "created"], ["b", "created"], ["c", "renewed"]]
+    monkeypatch.setattr(sys, "stderr", person := Person())
+    console = up_command._Console(layout.Layout.at(tmp_path), "text")
+    console.prepared(json.dumps({"done": done, "warning": None}).encode())
+    console.prepared(json.dumps({"done": done[2:], "warning": None}).encode())
+    assert person.getvalue().splitlines() == [
+        f"created 2 files in {tmp_path}",
+        f"renewed 1 files in {tmp_path}",
+        f"renewed {tmp_path}/c",
+    ]
+
+
+def test_a_person_is_not_told_of_objects_one_line_before_the_join_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", person := Person())
+    up_command._Console(layout.Layout.at(tmp_path), "json").introduced(json.dumps(FIRST).encode())
+    assert person.getvalue() == ""
+
+
+class TestPorts:
+    """Whose ports may be others than those of the configuration."""
+
+    @pytest.fixture
+    def unnamed(self, monkeypatch):
+        heard = []
+
+        async def fake(*_arguments, told, **_more):
+            heard.append(set(told.unnamed))
+
+        monkeypatch.setattr(up, "run", fake)
+        for name in ("HANDFAST_LISTEN", "HANDFAST_ADMIN_LISTEN"):
+            monkeypatch.delenv(name, raising=False)
+        return heard
+
+    def test_those_that_nobody_named(self, unnamed, tmp_path):
+        assert run("--dir", tmp_path) == 0
+        assert run("--dir", tmp_path, "--listen", "127.0.0.1:6443") == 0
+        assert run("--dir", tmp_path, "--admin-listen", "127.0.0.1:9990") == 0
+        assert unnamed == [{"--listen", "--admin-listen"}, {"--admin-listen"}, {"--listen"}]
+
+    def test_an_environment_and_a_file_name_them_too(self, unnamed, tmp_path, monkeypatch):
+        monkeypatch.setenv("HANDFAST_LISTEN", "127.0.0.1:6443")
+        (tmp_path / "config.yaml").write_text(
+            f'apiVersion: {config.API_VERSION}\nkind: {config.KIND}\nadminListen: "127.0.0.1:9990"\n'
+        )
+        assert run("--dir", tmp_path) == 0
+        assert unnamed == [set()]
+
+    def test_an_advertised_address_leads_to_the_port_there_is(self, unnamed, tmp_path):
+        assert run("--dir", tmp_path, "--advertise", "192.0.2.1:6443") == 0
+        assert unnamed == [{"--admin-listen"}]
 
 
 def test_says_it_for_machines(started, tmp_path, capsys):
@@ -169,16 +254,14 @@ class TestFirstToken:
     def introduced(self):
         return FIRST
 
-    @pytest.fixture
-    def terminal(self, monkeypatch):
-        monkeypatch.setattr(output, "to_terminal", lambda: True)
-
     def test_no_secret_goes_to_the_log_of_a_service(self, started, tmp_path, capsys):
         assert run("--dir", tmp_path, *FREE, "--token", FIRST["token"]) == 0
         out, err = capsys.readouterr()
         assert "0123456789abcdef" not in out + err
         assert not (tmp_path / "first-token").exists()
-        assert "with the token that was given in FILE:\n\n  handfast join a:1 --token-file FILE\n" in out
+        ready = json.loads(out)
+        assert ready["joinCommand"] == "handfast join a:1 --token-file FILE"
+        assert "tokenFile" not in ready
         assert "handfast token delete abcdef" in err
 
     def test_elsewhere_it_is_in_a_file_that_the_log_names(self, started, tmp_path, capsys):
@@ -189,7 +272,8 @@ class TestFirstToken:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         out, err = capsys.readouterr()
         assert "0123456789abcdef" not in out + err
-        assert f"with the token that is in {path} here in FILE:\n\n  handfast join a:1 --token-file FILE\n" in out
+        ready = json.loads(out)
+        assert (ready["joinCommand"], ready["tokenFile"]) == ("handfast join a:1 --token-file FILE", str(path))
         (line,) = [found for found in map(json.loads, err.splitlines()) if "path" in found]
         assert (line["event"], line["path"]) == ("the first token was made, and written to a file", str(path))
 
@@ -227,12 +311,15 @@ class TestFirstToken:
         assert run("--dir", tmp_path, *FREE) == 0
         out, err = capsys.readouterr()
         assert "the first token was not written" in err
-        assert f"  handfast token create --print-join-command --dir {tmp_path}\n" in out
+        again = f"{invocation.program()} token create --print-join-command --dir {tmp_path}"
+        assert json.loads(out)["createToken"] == again
         assert "0123456789abcdef" not in out + err
 
     def test_the_join_command_is_told_with_its_warning(self, started, terminal, tmp_path, capsys):
         assert run("--dir", tmp_path, *FREE) == 0
         out, err = capsys.readouterr()
+        assert "To join a machine, there:" in out
+        assert "No other machine" not in out
         assert out.count("  handfast join a:1 --token abcdef.0123456789abcdef\n") == 1
         assert out.rstrip().endswith("kill 7")
         events = [json.loads(line)["event"] for line in err.splitlines()]
@@ -270,14 +357,43 @@ class TestFirstToken:
         assert not (tmp_path / "d").exists()
 
 
+class TestReach:
+    """Whether other machines get to the server that the join command names."""
+
+    @pytest.fixture
+    def introduced(self):
+        return {
+            **FIRST,
+            "servers": ["https://127.0.0.1:7443"],
+            "joinCommand": f"handfast join 127.0.0.1:7443 --token {FIRST['token']}",
+        }
+
+    def test_where_there_is_no_way_that_is_said_with_what_to_set(self, started, terminal, tmp_path, capsys):
+        assert run("--dir", tmp_path, *FREE) == 0
+        out = capsys.readouterr().out
+        assert f"To join this machine:\n\n  {invocation.program()} join 127.0.0.1:7443 --token " in out
+        assert (
+            "No other machine reaches 127.0.0.1; to let others join, start `handfast up` with --listen 0.0.0.0:7443"
+            in out
+        )
+        assert "--advertise HOST:7443" in out
+
+    def test_also_in_a_log(self, started, tmp_path, capsys):
+        assert run("--dir", tmp_path, *FREE) == 0
+        assert json.loads(capsys.readouterr().out)["note"].startswith("no other machine reaches 127.0.0.1; to let")
+
+
 class TestNoToken:
     @pytest.fixture
     def introduced(self):
         return {key: FIRST[key] for key in ("new", "objects")}
 
-    def test_where_to_get_one(self, started, tmp_path, capsys):
+    def test_where_to_get_one(self, started, terminal, tmp_path, capsys):
         assert run("--dir", tmp_path / "a b", *FREE) == 0
-        assert f"  handfast token create --print-join-command --dir '{tmp_path}/a b'\n" in capsys.readouterr().out
+        assert (
+            f"  {invocation.program()} token create --print-join-command --dir '{tmp_path}/a b'\n"
+            in capsys.readouterr().out
+        )
 
 
 class TestLaterStarts:

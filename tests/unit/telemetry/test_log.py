@@ -8,7 +8,7 @@ import logging
 import pytest
 import structlog
 
-from handfast.telemetry import log
+from handfast.telemetry import colour, log
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +41,13 @@ def test_text_for_a_terminal_cannot_be_forged():
     assert text.count("\n") == 1
     assert "\x1b" not in text
     assert "INFO    a\\nb\\x1b[2J name='x y' plain=z n=[1]" in text
+
+
+def test_on_a_terminal_the_level_has_colour(monkeypatch):
+    monkeypatch.setattr(colour, "wanted", lambda _stream: True)
+    assert " \x1b[33mWARNING\x1b[0m a\n" in logged(lambda logger: logger.warning("a"), terminal=True)
+    assert " INFO    a\x1b[2m n=1\x1b[0m\n" in logged(lambda logger: logger.info("a", n=1), terminal=True)
+    assert "\x1b" not in logged(lambda logger: logger.warning("a"))
 
 
 def test_below_the_level_nothing_is_written():
