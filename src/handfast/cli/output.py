@@ -110,11 +110,11 @@ def result(text: str) -> None:
 
 
 def styled(parts: Iterable[tuple[str, colour.Style]]) -> None:
-    """A result for a person at a terminal, line by line, each with its style."""
+    """A result for a person at a terminal, each part of it with its style."""
     painted = colour.wanted(sys.stdout)
-    lines = ((printable(text, lines=True), style) for text, style in parts)
+    lines = ((line, style) for text, style in parts for line in printable(text, lines=True).split("\n"))
     try:
-        click.echo("\n".join(colour.paint(text, style) if painted else text for text, style in lines))
+        click.echo("\n".join(colour.paint(line, style) if painted else line for line, style in lines))
     except OSError as error:
         raise _unwritten(error) from error
 

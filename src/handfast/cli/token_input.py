@@ -140,7 +140,7 @@ def only_here(servers: Sequence[str]) -> str:
         return ""
     port = found[0].port
     return (
-        f"no other machine reaches {found[0].hostname}; to let others join, start `{invocation.NAME} up` with "
+        f"no other machine reaches {found[0].hostname}; to let others join, start `{invocation.program()} up` with "
         f"--listen 0.0.0.0:{port}, and with --advertise HOST:{port} where they reach this machine as HOST"
     )
 

@@ -55,10 +55,9 @@ class _Console:
     def _files(self, done: list[tuple[str, str]]) -> Iterator[str]:
         """What was done to which file; a person is told how many there were."""
         counts = collections.Counter(verb for _, verb in done)
-        if sys.stderr.isatty() and len(done) > len(counts):
-            yield from (f"{verb} {count} files in {self.place.root}" for verb, count in counts.items())
-        else:
-            yield from (f"{verb} {self.place.root / path}" for path, verb in done)
+        together = {verb: count for verb, count in counts.items() if count > 1 and sys.stderr.isatty()}
+        yield from (f"{verb} {count} files in {self.place.root}" for verb, count in together.items())
+        yield from (f"{verb} {self.place.root / path}" for path, verb in done if verb not in together)
 
     def introduced(self, printed: bytes) -> None:
         self.first = json.loads(printed)

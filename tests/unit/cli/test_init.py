@@ -87,7 +87,8 @@ class TestDirectory:
             "To join this machine:\n\n"
             f"  {invocation.program()} join 127.0.0.1:7777 --token {TOKEN} --discovery-token-ca-cert-hash sha256:"
         )
-        assert "\n\nNo other machine reaches 127.0.0.1; to let others join, start `handfast up` with --listen 0" in out
+        start = f"start `{invocation.program()} up` with --listen 0.0.0.0:7777"
+        assert f"\n\nNo other machine reaches 127.0.0.1; to let others join, {start}" in out
         lines = err.splitlines()
         assert f"created {root}/pki/ca.key" in lines
         assert "created ConfigMap kube-public/cluster-info" in lines

@@ -132,7 +132,7 @@ def test_a_person_is_told_how_many_files_were_made(tmp_path, monkeypatch):
     console.prepared(json.dumps({"done": done[2:], "warning": None}).encode())
     assert person.getvalue().splitlines() == [
         f"created 2 files in {tmp_path}",
-        f"renewed 1 files in {tmp_path}",
+        f"renewed {tmp_path}/c",
         f"renewed {tmp_path}/c",
     ]
 
@@ -372,10 +372,8 @@ class TestReach:
         assert run("--dir", tmp_path, *FREE) == 0
         out = capsys.readouterr().out
         assert f"To join this machine:\n\n  {invocation.program()} join 127.0.0.1:7443 --token " in out
-        assert (
-            "No other machine reaches 127.0.0.1; to let others join, start `handfast up` with --listen 0.0.0.0:7443"
-            in out
-        )
+        start = f"start `{invocation.program()} up` with --listen 0.0.0.0:7443"
+        assert f"No other machine reaches 127.0.0.1; to let others join, {start}" in out
         assert "--advertise HOST:7443" in out
 
     def test_also_in_a_log(self, started, tmp_path, capsys):
