@@ -43,6 +43,11 @@ SUBDOMAIN_TEXT = (
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
+# The same for people, who need no regular expression.
+SUBDOMAIN_WORDS = (
+    "a name has lower-case letters, digits, '-' and '.', begins and ends with a letter or digit, and is at most 253 "
+    "characters long"
+)
 LABEL_TEXT = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "

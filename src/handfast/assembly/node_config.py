@@ -77,8 +77,8 @@ def _node_name(value: Any) -> str | None:
     if value is None:
         return None
     name = _text(value).strip().lower()
-    if (problem := objects.dns_subdomain(name)) is not None:
-        raise ValueError(f"cannot be a Node's name: {problem}")
+    if objects.dns_subdomain(name) is not None:
+        raise ValueError(f"cannot be a Node's name: {objects.SUBDOMAIN_WORDS}")
     return name
 
 

@@ -21,6 +21,7 @@ from handfast.bootstrap import endpoints
 
 NAME: Final = "handfast.dev/cluster"
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,253}")
+_ALLOWED: Final = "1 to 253 letters, digits, ., _ and -"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +89,4 @@ def require_https(server: object, where: str) -> None:
 def require_id(text: str, where: str) -> None:
     """2."""
     if text and _ID.fullmatch(text) is None:
-        raise Malformed(f"{where}: {json.dumps(text[:200])} is no identifier; allowed: {_ID.pattern}")
+        raise Malformed(f"{where}: {json.dumps(text[:200])} is no identifier; allowed: {_ALLOWED}")

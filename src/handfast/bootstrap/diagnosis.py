@@ -34,7 +34,6 @@ import msgspec
 
 from handfast import errors
 from handfast.bootstrap import cluster_info, tokens
-from handfast.pki import pem, pins
 
 # From this difference on, a clock is named as a possible cause.
 SKEW: Final = datetime.timedelta(minutes=1)
@@ -332,6 +331,9 @@ def worth_waiting(error: errors.HandfastError, waited: float) -> bool:
 
 def lost(known: cluster_info.ClusterInfo, failed: Mapping[str, errors.HandfastError]) -> errors.HandfastError:
     """No server that was known leads to the cluster any more: what was known, and how to begin again."""
+    # Here, because pins bring the cryptography library along, which most commands can do without (80 ms).
+    from handfast.pki import pem, pins
+
     authorities = [str(pins.of_certificate(der)) for der in pem.certificates_from_pem(known.ca)] if known.ca else []
     last = (
         f"last known: servers {', '.join(known.servers)}; CA {', '.join(authorities) or 'the roots of this system'}; "

@@ -26,7 +26,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib import parse as urls
@@ -39,6 +39,9 @@ from handfast.bootstrap import cluster_extension
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
 
+_NOUNS = ("context", "cluster", "user")
+# Fields that are paths.
+_PATHS = frozenset({"certificate-authority", "client-certificate", "client-key", "tokenFile"})
 _UNSUPPORTED = ("exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra")
 
 
@@ -123,14 +126,54 @@ def render(config: Kubeconfig) -> str:
 
 def parse(text: str, context: str = "") -> Kubeconfig:
     """Checks 1 to 6; `context` overrides the document's current one."""
-    # 1.
-    document = load(text)
-    # 2.
+    # 1. one tame document
+    return resolve(load(text), context)
+
+
+def merge(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several documents as one, as kubectl reads $KUBECONFIG: whatever is named first counts, entry by entry."""
+    merged: dict[str, Any] = {}
+    for document in documents:
+        _require_kind(document)
+        if not merged.get("current-context"):
+            merged["current-context"] = document.get("current-context")
+        for noun in _NOUNS:
+            # `_named` takes the first of a name.
+            merged[f"{noun}s"] = [*merged.get(f"{noun}s", ()), *_entries(document, noun)]
+    return merged
+
+
+def anchored(document: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, Any]:
+    """The document with every path in it as `place` says, so that it can be merged with those of other directories."""
+    found = dict(document)
+    for noun in _NOUNS:
+        found[f"{noun}s"] = [
+            {**entry, noun: _placed(entry[noun], place)} if isinstance(entry.get(noun), dict) else entry
+            for entry in _entries(document, noun)
+        ]
+    return found
+
+
+def _placed(body: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, Any]:
+    return {
+        key: place(value) if key in _PATHS and isinstance(value, str) and value else value
+        for key, value in body.items()
+    }
+
+
+def _require_kind(document: Mapping[str, Any]) -> None:
+    """2."""
     for key, wanted in (("apiVersion", "v1"), ("kind", "Config")):
         found = _text(document, key, key)
         if found not in {"", wanted}:
             raise _refused(f"{key}: {found!r} is not supported; it must be {wanted!r}")
-    # 3.
+
+
+def resolve(document: Mapping[str, Any], context: str = "") -> Kubeconfig:
+    """Checks 2 to 6, of a document that was loaded."""
+    # 2. its kind
+    _require_kind(document)
+    # 3. the context
     chosen = context or _text(document, "current-context", "current-context")
     if not chosen:
         raise _refused("current-context: not set, and no context was asked for")
@@ -239,14 +282,8 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _named(document: Mapping[str, Any], noun: str, name: str, asked: str) -> tuple[str, Mapping[str, Any]]:
     """Where the entry of that name is, and its body; `asked` is the field that named it."""
-    entries = document.get(f"{noun}s")
-    if entries is None:
-        entries = []
-    if not isinstance(entries, list):
-        raise _refused(f"{noun}s: must be a list")
+    entries = _entries(document, noun)
     for index, entry in enumerate(entries):
-        if not isinstance(entry, dict):
-            raise _refused(f"{noun}s[{index}]: must be a mapping")
         if _text(entry, "name", f"{noun}s[{index}].name") == name:
             body = entry.get(noun)
             if body is None:
@@ -256,6 +293,18 @@ def _named(document: Mapping[str, Any], noun: str, name: str, asked: str) -> tup
             return f"{noun}s[{index}].{noun}", body
     known = ", ".join(sorted(json.dumps(entry.get("name")) for entry in entries)) or "none"
     raise _refused(f"{asked}: there is no {noun} {json.dumps(name)}; the document has: {known}")
+
+
+def _entries(document: Mapping[str, Any], noun: str) -> list[dict[str, Any]]:
+    entries = document.get(f"{noun}s")
+    if entries is None:
+        return []
+    if not isinstance(entries, list):
+        raise _refused(f"{noun}s: must be a list")
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise _refused(f"{noun}s[{index}]: must be a mapping")
+    return entries
 
 
 def _cluster(name: str, where: str, body: Mapping[str, Any]) -> Cluster:

@@ -79,7 +79,7 @@ def _groups_are_good(found: tokens.TokenSecret) -> bool:
 
 
 _GROUPS_SENTENCE: Final = (
-    f"{tokens.KEY_GROUPS}: must be groups separated by commas, each matching {tokens.GROUP_PATTERN}; "
+    f"{tokens.KEY_GROUPS}: must be groups separated by commas, each of them {tokens.GROUP_FORM}; "
     f"{tokens.KEY_GROUPS_OLD}, its old name, must say the same or be absent"
 )
 _CHECKS: Final[tuple[tuple[Callable[[tokens.TokenSecret], bool], str, str], ...]] = (

@@ -105,14 +105,21 @@ def table(views: Sequence[View], now: datetime.datetime, *, wide: bool = False) 
     """The listing for people (2.); nothing for no token, not even a head."""
     if not views:
         return ""
-    rows: list[tuple[str, ...]] = [WIDE_COLUMNS if wide else COLUMNS]
-    rows += [(*_cells(each, now), *(_wide_cells(each) if wide else ())) for each in views]
-    padded = [[cell.ljust(_PADDED.get(name, 0)) for name, cell in zip(WIDE_COLUMNS, row, strict=False)] for row in rows]
+    lines_of_cells = [WIDE_COLUMNS if wide else COLUMNS, *rows(views, now, wide=wide)]
+    padded = [
+        [cell.ljust(_PADDED.get(name, 0)) for name, cell in zip(WIDE_COLUMNS, row, strict=False)]
+        for row in lines_of_cells
+    ]
     widths = [max(_LEAST, *(len(cell) + _GAP for cell in column)) for column in zip(*padded, strict=True)]
     lines = (
         "".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)) + row[-1] for row in padded
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def rows(views: Sequence[View], now: datetime.datetime, *, wide: bool = False) -> list[tuple[str, ...]]:
+    """The cells of the listing, without their heads."""
+    return [(*_cells(each, now), *(_wide_cells(each) if wide else ())) for each in views]
 
 
 def _cells(each: View, now: datetime.datetime) -> tuple[str, ...]:
@@ -121,7 +128,7 @@ def _cells(each: View, now: datetime.datetime) -> tuple[str, ...]:
         _FOREVER if each.expires is None else short_duration(each.expires - now),
         _NEVER if each.expires is None else objects.timestamp(each.expires),
         ",".join(each.usages) or _NONE,
-        _one_line(each.description) or _NONE,
+        _short(each.description) or _NONE,
         ",".join(each.groups) or _NONE,
     )
 
@@ -136,6 +143,12 @@ def _wide_cells(each: View) -> tuple[str, ...]:
         ",".join(map(str, each.limits.cidrs)) or _ANY,
         _NONE if last is None else f"{objects.timestamp(last.time)} {_one_line(last.node) or _NONE} from {last.source}",
     )
+
+
+def _short(description: str) -> str:
+    """Other programs may have written a longer one than is allowed here."""
+    text = _one_line(description)
+    return text if len(text) <= tokens.MAX_DESCRIPTION else f"{text[: tokens.MAX_DESCRIPTION - 1]}…"
 
 
 def _one_line(text: str) -> str:

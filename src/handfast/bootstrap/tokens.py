@@ -41,10 +41,11 @@ USAGES: Final = (SIGNING, AUTHENTICATION)
 USER_PREFIX: Final = "system:bootstrap:"
 DEFAULT_GROUP: Final = "system:bootstrappers"
 
-# As Kubernetes writes them in its messages.
-TOKEN_PATTERN: Final = r"\A([a-z0-9]{6})\.([a-z0-9]{16})\z"  # noqa: S105 - a pattern
-ID_PATTERN: Final = r"\A([a-z0-9]{6})\z"
-GROUP_PATTERN: Final = r"\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z"
+# What messages say in place of Kubernetes' regular expressions.
+TOKEN_FORM: Final = "a token is six letters or digits, a dot, and sixteen more; letters are lower-case"  # noqa: S105 - a form
+GROUP_FORM: Final = "system:bootstrappers: and 1 to 256 characters, which are lower-case letters, digits, : or -, the last a letter or digit"
+# For people, in a table: a text of any length would push all else out of sight.
+MAX_DESCRIPTION: Final = 256
 
 _ID_LENGTH: Final = 6
 _SECRET_LENGTH: Final = 16
@@ -123,9 +124,9 @@ def parse(text: str) -> Token:
         head, dot, _ = text.partition(".")
         shown = f"{head}.<hidden>" if dot and _ID.fullmatch(head) else "<hidden>"
         raise errors.Refused(
-            f"the bootstrap token {_quoted(shown)} was not of the form {_quoted(TOKEN_PATTERN)}",
+            f"the bootstrap token {_quoted(shown)} is not well formed",
             reason="BadBootstrapToken",
-            hint="a token is six letters or digits, a dot, and sixteen more; letters are lower-case",
+            hint=TOKEN_FORM,
         )
     return found
 
@@ -140,7 +141,7 @@ def parse_secret_name(name: str) -> str:
     found = name.removeprefix(NAME_PREFIX)
     if not name.startswith(NAME_PREFIX) or not _ID.fullmatch(found):
         raise errors.Refused(
-            f"the Secret name {_quoted(name)} was not of the form {_quoted(f'^{NAME_PREFIX}([a-z0-9]{{6}})$')}",
+            f"the Secret name {_quoted(name)} is not {NAME_PREFIX} and six lower-case letters or digits",
             reason="BadBootstrapSecretName",
         )
     return found
@@ -150,7 +151,17 @@ def validate_group(group: str) -> None:
     """An extra group of a token, or Refused."""
     if not _GROUP.fullmatch(group):
         raise errors.Refused(
-            f"bootstrap group {_quoted(group)} is invalid (must match {GROUP_PATTERN})", reason="BadBootstrapGroup"
+            f"bootstrap group {_quoted(group)} is invalid: it must be {GROUP_FORM}", reason="BadBootstrapGroup"
+        )
+
+
+def validate_description(description: str) -> None:
+    """What a new token is for, in at most `MAX_DESCRIPTION` characters, or Refused."""
+    if len(description) > MAX_DESCRIPTION:
+        raise errors.Refused(
+            f"the description has {len(description)} characters; at most {MAX_DESCRIPTION} are allowed",
+            reason="BadBootstrapDescription",
+            hint="say what the token is for in one short sentence",
         )
 
 
@@ -236,6 +247,7 @@ def secret_document(
     validate_usages(usages)
     for group in groups:
         validate_group(group)
+    validate_description(description)
     data = {KEY_ID: token.id, KEY_SECRET: token.secret}
     if description:
         data[KEY_DESCRIPTION] = description

@@ -16,7 +16,7 @@ import click
 
 from handfast import errors
 from handfast.assembly import config, endpoints, layout
-from handfast.cli import connecting, output, settings
+from handfast.cli import connecting, output, settings, tables
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
@@ -169,9 +169,13 @@ def _text(found: trust_overview.Overview) -> str:
         )
         for one in found.anchors
     ]
-    parts = [output.table(("CA", "NAME", "UNTIL", "SIGNS", "UNEXPIRED CERTIFICATES"), rows)]
+    parts = [
+        tables.table(
+            ("CA", "NAME", "UNTIL", "SIGNS", "UNEXPIRED CERTIFICATES"), rows, minor=("NAME", "UNEXPIRED CERTIFICATES")
+        )
+    ]
     keys = [(key[:16], "yes" if signs else "no") for key, signs in found.keys]
-    parts.append(output.table(("SERVICE ACCOUNT KEY", "SIGNS"), keys))
+    parts.append(tables.table(("SERVICE ACCOUNT KEY", "SIGNS"), keys))
     for state in found.rotations:
         way = "being undone" if state.turned else "under way"
         parts.append(

@@ -18,10 +18,8 @@ _SHELLS = ("bash", "zsh", "fish")
 def command(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
-    \b
-    bash:  source <(handfast completion bash)
-    zsh:   source <(handfast completion zsh)
-    fish:  handfast completion fish | source
+    It completes commands and flags. It also asks the API server for the ids of tokens, and for the names of certificate
+    requests and nodes.
     """
     kind = shell_completion.get_completion_class(shell)
     if kind is None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from handfast.assembly import config, layout
-from handfast.cli import output, settings
+from handfast.cli import output, settings, tables
 from handfast.runtime import files
 
 _KEYS = tuple(setting.key for setting in config.SETTINGS)
@@ -44,7 +44,7 @@ def show(directory: str, config_file: str | None, form: str, **flags: Any) -> No
         output.result(output.document(whole, form))
     else:
         rows = [(key, _text(value), resolved.origins[key]) for key, value in values.items()]
-        output.result(output.table(("SETTING", "VALUE", "FROM"), rows))
+        output.result(tables.table(("SETTING", "VALUE", "FROM"), rows, minor=("FROM", "VALUE")))
 
 
 def _plain(value: Any) -> Any:

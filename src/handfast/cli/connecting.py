@@ -2,7 +2,8 @@
 """Which API a command talks to, and the client for it, closed again. What it says there is the command's own business.
 
 1. `--kubeconfig` counts, else `admin.conf` of a `--dir` that was given, else `$KUBECONFIG`, else `admin.conf` of the data
-   directory, else `/etc/kubernetes/admin.conf`, where kubeadm puts it.
+   directory, else `/etc/kubernetes/admin.conf`, where kubeadm puts it. Where $KUBECONFIG names several files, they are
+   read as one, as kubectl does.
 2. A refusal for want of rights says how to choose another credential.
 3. A server that does not answer, or that is not the one of the kubeconfig's CA, is told as `join` tells it: what the
    trouble is, and what to do.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -21,7 +22,7 @@ import click
 
 from handfast import errors
 from handfast.assembly import layout
-from handfast.cli import settings
+from handfast.cli import directories
 
 if TYPE_CHECKING:
     from handfast.client import api, connection, trouble
@@ -30,6 +31,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _VARIABLE: Final = "KUBECONFIG"
 SYSTEM: Final = pathlib.Path("/etc/kubernetes/admin.conf")
+# What OpenSSL reads the system's roots from.
+_ROOTS: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 CHOOSE: Final = "choose another credential with --kubeconfig"
 
 
@@ -41,7 +44,7 @@ def options(function: _F) -> _F:
         default=None,
         help="How to reach the API.  [default: $KUBECONFIG, else admin.conf of --dir, else /etc/kubernetes/admin.conf]",
     )
-    return named(settings.directory_option("./handfast-data")(function))
+    return named(directories.option(directories.DEFAULT)(function))
 
 
 def chosen(ctx: click.Context, kubeconfig: str | None, directory: str) -> str:
@@ -52,12 +55,6 @@ def chosen(ctx: click.Context, kubeconfig: str | None, directory: str) -> str:
     named = os.environ.get(_VARIABLE, "")
     if ctx.get_parameter_source("directory") is click.core.ParameterSource.COMMANDLINE:
         return str(own)
-    if os.pathsep in named:
-        raise errors.Refused(
-            f"${_VARIABLE} names several files: {named}",
-            reason="BadKubeconfig",
-            hint="name one of them with --kubeconfig",
-        )
     if named:
         return named
     for path in (own, SYSTEM):
@@ -68,6 +65,25 @@ def chosen(ctx: click.Context, kubeconfig: str | None, directory: str) -> str:
         reason="NoKubeconfig",
         hint="name one with --kubeconfig, or the data directory of a control plane with --dir",
     )
+
+
+def chosen_file(ctx: click.Context, kubeconfig: str | None, directory: str) -> pathlib.Path:
+    """The same, for a command that is about one file."""
+    path = chosen(ctx, kubeconfig, directory)
+    if kubeconfig is None and len(_several(path)) > 1:
+        raise errors.Refused(
+            f"${_VARIABLE} names several files: {path}",
+            reason="BadKubeconfig",
+            hint="name one of them with --kubeconfig",
+        )
+    return pathlib.Path(path)
+
+
+def _several(kubeconfig: str) -> list[str]:
+    """The files that $KUBECONFIG names; one that has the separator in its name is one file."""
+    if pathlib.Path(kubeconfig).exists():
+        return [kubeconfig]
+    return [part for part in kubeconfig.split(os.pathsep) if part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +102,51 @@ class _Explain:
 
     async def __call__(self, server: str, met: trouble.Troubled) -> errors.HandfastError:
         from handfast.bootstrap import diagnosis
-        from handfast.client import discovery
-        from handfast.runtime import clock
 
         skew = None
         if met.trouble is diagnosis.Trouble.NOT_VALID_NOW:
+            from handfast.client import discovery
+            from handfast.runtime import clock
+
             skew = await discovery.Discovery(clock.SystemClock()).skew(server)
         error = diagnosis.explain(met.trouble, server, met.detail, skew, by=f"a CA of {self.kubeconfig}")
         error.hint = f"{error.hint}; server and CA are those of {self.kubeconfig}, and --kubeconfig names another"
         return error
 
 
+@contextlib.contextmanager
+def _no_system_roots() -> Iterator[None]:
+    """While aiohttp is imported: it reads every root of the system then (45 ms), for a context that no request here uses.
+
+    `runtime.tls` makes the context of each connection, and reads the roots where they count.
+    """
+    before = {name: os.environ.get(name) for name in _ROOTS}
+    os.environ |= dict.fromkeys(_ROOTS, os.devnull)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 @contextlib.asynccontextmanager
 async def connected(kubeconfig: str) -> AsyncIterator[Reached]:
     """A client for as long as the block runs (2.)."""
     from handfast.api import status
-    from handfast.client import api, connection, transport
+
+    with _no_system_roots():
+        from handfast.client import api, connection, transport
     from handfast.runtime import clock, files
     from handfast.telemetry import log
 
     # What goes wrong is told as an error; the client's own remarks would come on top of it.
     log.configure(level="error")
     with files.otherwise("name another file with --kubeconfig"):
-        found = connection.load(kubeconfig)
+        several = _several(kubeconfig)
+        found = connection.load_merged(several) if len(several) > 1 else connection.load(kubeconfig)
     opened = transport.Transport(found, clock=clock.SystemClock(), explain=_Explain(kubeconfig))
     try:
         yield Reached(api.Client(opened), found)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from handfast import errors
-from handfast.cli import connecting, output
+from handfast.cli import candidates, connecting, output, tables
 
 if TYPE_CHECKING:
     import datetime
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from handfast.rules import kubelet_csr, request_explanation
 
 _TRIES: Final = 10
-_COLUMNS: Final = ("NAME", "AGE", "SIGNERNAME", "REQUESTOR", "REQUESTEDDURATION", "CONDITION")
+_COLUMNS: Final = ("NAME", "AGE", "SIGNERNAME", "REQUESTOR", "NODE", "REQUESTEDDURATION", "CONDITION")
+_MINOR: Final = ("REQUESTEDDURATION", "SIGNERNAME", "REQUESTOR")
 # What each command writes, and what it does not go together with.
 _VERDICTS: Final = {
     "Approved": ("Denied", "HandfastApprove", "This CSR was approved by handfast csr approve."),
@@ -47,10 +48,9 @@ def command() -> None:
 @output.format_option
 @click.pass_context
 def list_command(ctx: click.Context, kubeconfig: str | None, directory: str, form: str) -> None:
-    """List the certificate requests of the cluster, with the columns that kubectl shows."""
+    """List the certificate requests of the cluster: what kubectl shows of them, and the node that each is for."""
     import asyncio
 
-    from handfast.api import print_access
     from handfast.runtime import clock
 
     found = asyncio.run(_list(connecting.chosen(ctx, kubeconfig, directory)))
@@ -58,13 +58,28 @@ def list_command(ctx: click.Context, kubeconfig: str | None, directory: str, for
         output.result(output.document({"apiVersion": "v1", "kind": "List", "items": found}, form))
         return
     now = clock.SystemClock().now()
-    rows = [
-        (str(each["metadata"]["name"]), *map(str, print_access.certificatesigningrequest(each, now))) for each in found
-    ]
+    rows = [_row(each, now) for each in found]
     if rows:
-        output.result(output.table(_COLUMNS, rows))
+        output.result(tables.table(_COLUMNS, rows, minor=_MINOR))
     else:
         output.note("there are no certificate requests")
+
+
+def _row(document: objects.Document, now: datetime.datetime) -> tuple[str, ...]:
+    from handfast.api import print_access
+
+    age, signer, requestor, duration, condition = map(str, print_access.certificatesigningrequest(document, now))
+    return (str(document["metadata"]["name"]), age, signer, requestor, _node(document), duration, condition)
+
+
+def _node(document: objects.Document) -> str:
+    """The node that a request is for; a person's is for none."""
+    from handfast.rules import kubelet_csr
+
+    try:
+        return kubelet_csr.read(document).node_name or "<none>"
+    except errors.Refused:
+        return "<unreadable>"
 
 
 async def _list(kubeconfig: str) -> list[objects.Document]:
@@ -78,7 +93,7 @@ async def _list(kubeconfig: str) -> list[objects.Document]:
 
 
 @command.command(short_help="Approve certificate requests.")
-@click.argument("names", metavar="NAME…", nargs=-1, required=True)
+@click.argument("names", metavar="NAME…", nargs=-1, required=True, shell_complete=candidates.requests)
 @click.option("--message", default=None, help="Why, for whoever reads the condition.")
 @connecting.options
 @output.format_option
@@ -89,7 +104,7 @@ def approve(ctx: click.Context, /, names: tuple[str, ...], **given: Any) -> None
 
 
 @command.command(short_help="Deny certificate requests.")
-@click.argument("names", metavar="NAME…", nargs=-1, required=True)
+@click.argument("names", metavar="NAME…", nargs=-1, required=True, shell_complete=candidates.requests)
 @click.option("--message", default=None, help="Why, for whoever reads the condition.")
 @connecting.options
 @output.format_option
@@ -166,7 +181,7 @@ async def _decide_one(client: api.Client, verdict: str, name: str, message: str 
 
 
 @command.command(short_help="Say why a request stands where it stands.")
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.requests)
 @connecting.options
 @output.format_option
 @click.pass_context
@@ -189,14 +204,14 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
         return
     if found.checks:
         lines = [(row.name, "ok" if row.passed else "fails", row.compared) for row in found.checks]
-        output.result(output.table(("CHECK", "RESULT", "COMPARED"), lines) + "\n")
+        output.result(tables.table(("CHECK", "RESULT", "COMPARED"), lines) + "\n")
     # Much of both was chosen by whoever sent the request: it gets no lines of its own.
     output.result(f"{output.printable(found.sentence)}\nto change that: {output.printable(found.flip)}")
     if issued:
         output.result("\n" + "\n".join(f"{key:<15} {output.printable(text)}" for key, text in issued.items()) + "\n")
     if told:
         shown = [tuple(map(output.printable, row)) for row in told]
-        output.result("\n" + output.table(("LAST SEEN", "EVENT", "MESSAGE"), shown) + "\n")
+        output.result("\n" + tables.table(("LAST SEEN", "EVENT", "MESSAGE"), shown) + "\n")
     if due is not None:
         output.result(f"as it is, it is deleted at {_instant(due)} (rule: {found.due.rule})")
 

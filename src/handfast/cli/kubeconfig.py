@@ -38,7 +38,7 @@ def refresh(ctx: click.Context, kubeconfig: str | None, context: str, directory:
     """
     import asyncio
 
-    path = pathlib.Path(connecting.chosen(ctx, kubeconfig, directory))
+    path = connecting.chosen_file(ctx, kubeconfig, directory)
     found = asyncio.run(_refresh(path, context))
     if form == "text":
         output.result(_refreshed(path, found))
@@ -59,7 +59,7 @@ def show(ctx: click.Context, kubeconfig: str | None, context: str, directory: st
     from handfast.client import cluster_cache
     from handfast.runtime import files
 
-    path = pathlib.Path(connecting.chosen(ctx, kubeconfig, directory))
+    path = connecting.chosen_file(ctx, kubeconfig, directory)
     with files.otherwise("name another file with --kubeconfig"):
         found = cluster_cache.load(path, context)
     facts = {"kubeconfig": str(path), "cluster": found.cluster, **_facts(found.info, found.info.servers[0])}

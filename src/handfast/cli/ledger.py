@@ -6,13 +6,14 @@ What an entry is decides `rules.ledger_entries`, what can be wrong with the chai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from handfast import errors
-from handfast.cli import connecting, output, token_input
+from handfast.cli import candidates, connecting, output, tables, token_input
 
 if TYPE_CHECKING:
     import datetime
@@ -33,6 +34,10 @@ _FIELDS = (
     ("rule", "rule"),
     ("request", "request"),
 )
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_HEX = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_COLUMNS = ("ISSUED", "UNTIL", "NAME", "SIGNER", "SERIAL", "REQUESTER", "RULE")
 
 
 @click.group(name="ledger", short_help="List, show and verify the certificates that were issued.")
@@ -41,17 +46,23 @@ def command() -> None:
 
 
 @command.command(name="list", short_help="List the certificates that were issued.")
-@click.option("--node", metavar="NAME", default="", help="Only those of this node.")
+@click.option("--node", metavar="NAME", default="", help="Only those of this node.", shell_complete=candidates.nodes)
 @click.option("--key", metavar="FINGERPRINT", default="", help="Only those of this public key: its SHA-256 in hex.")
 @click.option("--serial", metavar="HEX", default="", help="Only those with this serial number.")
 @click.option("--signer", metavar="NAME", default="", help="Only those of this signer; kubernetes.io/ may be left out.")
-@click.option("--since", metavar="DURATION|TIME", default="", help="Only those issued since, as in 24h or a time.")
+@click.option(
+    "--since",
+    metavar="DURATION|TIME",
+    default="",
+    help="Only those issued since, as in 24h, 2026-11-16 or 2026-11-16T08:00:00Z.",
+)
 @connecting.options
 @output.format_option
 @click.pass_context
 def list_command(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: str, **asked: str) -> None:
     """List the certificates that were issued, oldest first."""
     since = _since(asked["since"])
+    _require_good(asked)
     segments = _segments(connecting.chosen(ctx, kubeconfig, directory))
     found = [entry for entry in _entries(segments) if _matches(entry, asked, since)]
     if form != "text":
@@ -61,7 +72,7 @@ def list_command(ctx: click.Context, /, kubeconfig: str | None, directory: str, 
         output.note("no such certificate is in the ledger" if segments else "the ledger is empty")
         return
     rows = [_row(entry) for entry in found]
-    output.result(output.table(("ISSUED", "UNTIL", "NAME", "SIGNER", "SERIAL", "REQUESTER", "RULE"), rows))
+    output.result(tables.table(_COLUMNS, rows, minor=("RULE", "REQUESTER", "SIGNER", "UNTIL")))
 
 
 def _row(entry: ledger_entries.Entry) -> tuple[str, ...]:
@@ -126,7 +137,7 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
         output.result(output.document(_report(segments, findings), form))
     elif findings:
         rows = [(found.segment, str(found.entry or "-"), found.reason, found.sentence) for found in findings]
-        output.result(output.table(("SEGMENT", "ENTRY", "WHAT", "DETAIL"), rows))
+        output.result(tables.table(("SEGMENT", "ENTRY", "WHAT", "DETAIL"), rows))
     else:
         output.result(_praise(segments))
     if {found.reason for found in findings} == {ledger_verification.SHORTENED}:
@@ -228,10 +239,38 @@ def _since(text: str) -> datetime.datetime | None:
     if not text:
         return None
     try:
-        return objects.parse_timestamp(text)
+        # A plain date is its first instant.
+        return objects.parse_timestamp(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
     except ValueError:
+        pass
+    try:
         ago = token_input.parse_ttl(text, "--since")
-        return None if ago is None else clock.SystemClock().now() - ago
+    except output.Usage:
+        raise output.Usage(
+            f'--since: "{text}" is neither a duration nor a time',
+            hint="give a duration as in 24h or 7d, a date as in 2026-11-16 (UTC), or a time as in 2026-11-16T08:00:00Z",
+        ) from None
+    return None if ago is None else clock.SystemClock().now() - ago
+
+
+def _require_good(asked: dict[str, str]) -> None:
+    """What could be in no entry is a typing mistake."""
+    from handfast.api import objects
+    from handfast.rules import revocation
+
+    node, key, serial = asked["node"], asked["key"], asked["serial"]
+    if node and objects.dns_subdomain(node) is not None:
+        raise output.Usage(f'--node: "{node}" is no name of a node', hint=objects.SUBDOMAIN_WORDS)
+    if key and not _SHA256.fullmatch(revocation.normal_key_fingerprint(key)):
+        raise output.Usage(
+            f'--key: "{key}" is no fingerprint of a key',
+            hint="give the SHA-256 of the public key: 64 hex digits, with sha256: in front or without",
+        )
+    if serial and not _HEX.fullmatch(revocation.normal_serial(serial)):
+        raise output.Usage(
+            f'--serial: "{serial}" is no serial number',
+            hint="give it in hex digits, 40 at most; 0x in front and colons between them are allowed",
+        )
 
 
 def _matches(entry: ledger_entries.Entry, asked: dict[str, str], since: datetime.datetime | None) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from typing import Final
 
 import click
 
-from handfast.cli import output, words
+from handfast.cli import examples, output, words
 
 # word -> (module with `command`, the line that --help shows)
 COMMANDS: Final = {
@@ -30,8 +31,12 @@ COMMANDS: Final = {
     "kubeconfig": ("handfast.cli.kubeconfig", "Refresh or show what a kubeconfig knows of its cluster."),
     "config": ("handfast.cli.config", "Show or check the configuration."),
     "version": ("handfast.cli.version", "Show the version."),
+    "help": ("handfast.cli.help", "Show the help of a command."),
     "completion": ("handfast.cli.completion", "Print the completion script of a shell."),
 }
+# Where a shell asks what may follow, it sets this. It gets an answer within so many seconds, whatever is asked meanwhile.
+_COMPLETING: Final = "_HANDFAST_COMPLETE"
+_PATIENCE: Final = 4
 
 
 class _Lazy(click.Group):
@@ -51,7 +56,20 @@ class _Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        examples.attach(command, cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; but it could suggest only commands that are imported already."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            import difflib
+
+            close = " or ".join(repr(each) for each in difflib.get_close_matches(name, COMMANDS))
+            raise click.UsageError(f"No such command {name!r}.{f' Did you mean {close}?' if close else ''}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -68,8 +86,14 @@ def command() -> None:
     """
 
 
+examples.attach(command, "")
+
+
 def main() -> None:
     """The entry point of the `handfast` script."""
+    if _COMPLETING in os.environ:
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(output.Code.DONE))
+        signal.alarm(_PATIENCE)
     code = output.run(command, sys.argv[1:])
     output.finish()
     sys.exit(code)

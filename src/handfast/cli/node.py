@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handfast.cli import connecting, durations, node_agent, output
+from handfast.cli import candidates, connecting, durations, node_agent, output
 
 if TYPE_CHECKING:
     from handfast.cli import revocation
@@ -28,7 +28,7 @@ for _command in node_agent.COMMANDS:
 
 
 @command.command(short_help="Refuse a node from now on.")
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.nodes)
 @click.option("--reason", default=None, help="Why, for people; it is in the object and in the server's log.")
 @click.option("--for", "duration", metavar="DURATION", default=None, help="For how long, as in 90m, 12h or 7d.")
 @click.option("--undo", is_flag=True, help="Let the node in again.")

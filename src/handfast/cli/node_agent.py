@@ -136,7 +136,8 @@ def status(form: str, **flags: Any) -> int:
 @click.command(short_help="Have the running agent renew its certificate now.")
 @_places
 @_timeout("2m")
-def rotate(timeout: str, **flags: Any) -> None:
+@output.format_option
+def rotate(timeout: str, form: str, **flags: Any) -> None:
     """Have the running agent renew its client certificate now, with a fresh key, and wait until it has.
 
     The agent is asked by a file in the certificate directory: whoever may write there has its keys anyway.
@@ -145,6 +146,10 @@ def rotate(timeout: str, **flags: Any) -> None:
 
     seconds = durations.parse(timeout, "--timeout", "168h").total_seconds()
     found = asyncio.run(_rotated(node_settings.resolved(flags, *_PLACES).cert_dir, seconds))
+    if form != "text":
+        facts = {"node": found.node, "serial": found.certificate, "nextRenewal": found.next_renewal or None}
+        output.result(output.document(facts, form))
+        return
     output.result(
         f"node {found.node} has a new certificate, serial {found.certificate}\nnext renewal {found.next_renewal}"
     )
@@ -187,7 +192,8 @@ async def _rotated(directory: pathlib.Path, seconds: float) -> reports.Report:
 @click.command(short_help="Get a node back whose certificate has expired.")
 @_places
 @_timeout("1m")
-def recover(timeout: str, **flags: Any) -> None:
+@output.format_option
+def recover(timeout: str, form: str, **flags: Any) -> None:
     """Get this node back, whose certificate expired while it was off, without a token.
 
     The expired certificate is shown to the API server, which may let it ask for its own successor and for nothing else.
@@ -199,7 +205,11 @@ def recover(timeout: str, **flags: Any) -> None:
     found = node_settings.resolved(flags, *_PLACES)
     before, after = asyncio.run(_recovered(found.cert_dir, found.kubeconfig, seconds))
     ends = f"{after.leaf.not_after:%Y-%m-%dT%H:%M:%SZ}"
-    if before is after:
+    if form != "text":
+        subject, serial = str(after.leaf.subject), after.leaf.serial
+        facts = {"recovered": before is not after, "subject": subject, "serial": serial, "notAfter": ends}
+        output.result(output.document(facts, form))
+    elif before is after:
         output.result(f"nothing to recover: the certificate {after.leaf.subject} is in force until {ends}")
     else:
         output.result(f"recovered: the certificate {after.leaf.subject} is in force until {ends}")

@@ -188,14 +188,6 @@ def quoted(text: str) -> str:
     return shlex.quote(text)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell, as kubectl prints them."""
-    head, *rows = [[printable(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(row[index]) for row in (head, *rows)) for index in range(len(head))]
-    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows))
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def event(level: str, text: str, stream: TextIO | None = None, **fields: Any) -> None:
     """Something that happened, on stderr: a line to read on a terminal, JSON (as the logs beside it) otherwise."""
     stream = sys.stderr if stream is None else stream
@@ -253,10 +245,15 @@ def _code(error: errors.HandfastError) -> Code:
 
 
 def _usage(error: click.UsageError) -> dict[str, str]:
-    message = error.format_message().rstrip(".")
+    message, _, meant = error.format_message().partition(" Did you mean ")
+    message = message.rstrip(".")
     lines = {"error": message[:1].lower() + message[1:]}
+    # Rule 2: what to do is a hint.
+    hints = [f"did you mean {meant}"] if meant else []
     if error.ctx is not None:
-        lines["hint"] = f"`{error.ctx.command_path} --help` shows what is allowed"
+        hints.append(f"`{error.ctx.command_path} --help` shows what is allowed")
+    if hints:
+        lines["hint"] = " ".join(hints)
     lines["reason"] = "Usage"
     return lines
 

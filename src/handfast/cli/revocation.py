@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, resources, status
+from handfast.cli import output
 from handfast.client import api
 from handfast.rules import user_names
 
@@ -42,15 +43,14 @@ class Outcome:
 
 def name_of(node: str) -> str:
     """What the Revocation of a node is called; Refused if there can be no such node."""
-    wrong = objects.dns_subdomain(node)
-    if wrong is not None:
-        raise errors.Refused(
-            f'"{node}" is no name of a node: {wrong}',
+    if objects.dns_subdomain(node) is not None:
+        raise output.Usage(
+            f'"{node[:_MAX_NAME]}" is no name of a node: {objects.SUBDOMAIN_WORDS}',
             reason="BadNodeName",
             hint="give the name as `kubectl get nodes` shows it, without system:node: or node/ in front",
         )
     if len(_PREFIX + node) > _MAX_NAME:
-        raise errors.Refused(
+        raise output.Usage(
             f'"{node}" is too long: the Revocation would be named "{_PREFIX}{node}", of more than {_MAX_NAME} characters',
             reason="BadNodeName",
             hint="create a Revocation of another name, whose spec.node is the node",

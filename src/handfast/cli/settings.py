@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from handfast.assembly import config, layout, setting_values
+from handfast.cli import directories
 from handfast.runtime import files
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -63,20 +64,7 @@ _FORMER = {"enableBootstrapTokenAuth": "--experimental-bootstrap-token-auth"}
 _REPEATED = frozenset({"advertise"})
 
 
-def directory_option(default: str) -> Callable[[_F], _F]:
-    """Adds --dir; the command gets a string as `directory`."""
-    return click.option(
-        "--dir",
-        "directory",
-        envvar="HANDFAST_DIR",
-        default=default,
-        show_default=True,
-        show_envvar=True,
-        type=click.Path(),
-        help="The data directory.",
-    )
-
-
+directory_option = directories.option
 config_option = click.option(
     "--config",
     "config_file",

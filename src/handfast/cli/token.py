@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from handfast import errors
-from handfast.cli import connecting, output, token_input
+from handfast.cli import candidates, connecting, output, tables, token_input
 
 if TYPE_CHECKING:
     import datetime
 
     from handfast.api import objects
-    from handfast.bootstrap import token_explanation, token_limits, tokens
+    from handfast.bootstrap import token_explanation, token_limits, token_views, tokens
 
 _LIST_FORMATS: Final = ("text", "wide", "json", "yaml", "name")
+_MINOR: Final = ("EXTRA GROUPS", "LAST USE", "FROM", "NODES", "USAGES", "DESCRIPTION")
+# That of `tokens`, which is imported later; a test compares them.
+_MAX_DESCRIPTION: Final = 256
 _RESULTS: Final = {True: "ok", False: "fails", None: "depends"}
 
 
@@ -49,7 +52,7 @@ def command() -> None:
     show_default=True,
     help="How long it lives, as in 90m, 24h or 7d; 0 is for ever.",
 )
-@click.option("--description", default="", help="What it is for, for people.")
+@click.option("--description", default="", help=f"What it is for, for people; at most {_MAX_DESCRIPTION} characters.")
 @click.option(
     "--groups",
     metavar="NAME,…",
@@ -214,20 +217,32 @@ def list_command(ctx: click.Context, kubeconfig: str | None, directory: str, for
     if form == "name":
         output.result("\n".join(view.token.id for view in views))
     elif form in {"text", "wide"}:
-        output.result(token_views.table(views, clock.SystemClock().now(), wide=form == "wide"))
+        output.result(_table(views, clock.SystemClock().now(), wide=form == "wide"))
     else:
         output.result(token_views.documents(map(token_views.document, views), form))
 
 
-async def _list(kubeconfig: str) -> Sequence[objects.Document]:
-    from handfast.client import tokens as over_api
+def _table(views: Sequence[token_views.View], now: datetime.datetime, *, wide: bool) -> str:
+    """As kubeadm prints it; on a terminal that is too narrow for that, less of it."""
+    from handfast.bootstrap import token_views
 
+    whole = token_views.table(views, now, wide=wide)
+    room = tables.room()
+    if room is None or max(map(len, whole.splitlines())) <= room:
+        return whole
+    columns = token_views.WIDE_COLUMNS if wide else token_views.COLUMNS
+    return tables.table(columns, token_views.rows(views, now, wide=wide), minor=_MINOR)
+
+
+async def _list(kubeconfig: str) -> Sequence[objects.Document]:
     async with connecting.connected(kubeconfig) as reached:
+        from handfast.client import tokens as over_api
+
         return await over_api.listed(reached.client)
 
 
 @command.command(short_help="Delete tokens on the server.")
-@click.argument("which", metavar="ID|TOKEN...", nargs=-1)
+@click.argument("which", metavar="ID|TOKEN...", nargs=-1, shell_complete=candidates.tokens)
 @connecting.options
 @output.format_option
 @click.pass_context
@@ -238,12 +253,9 @@ def delete(ctx: click.Context, which: Sequence[str], kubeconfig: str | None, dir
     """
     import asyncio
 
-    from handfast.bootstrap import tokens
-
     if not which:
         raise output.Usage(
-            f"missing argument; 'token delete' is missing token of form {json.dumps(tokens.TOKEN_PATTERN)} or "
-            f"{json.dumps(tokens.ID_PATTERN)}"
+            "missing argument 'ID|TOKEN...'", hint="`handfast token list -o name` shows the ids of the tokens there are"
         )
     ids = list(dict.fromkeys(_id(word) for word in which))
     deleted = asyncio.run(_delete(connecting.chosen(ctx, kubeconfig, directory), ids))
@@ -264,16 +276,17 @@ def _id(word: str) -> str:
     text = word if dot else f"{head}.{'0' * 16}"
     if not tokens.is_well_formed(text):
         raise output.Usage(
-            f"given token didn't match pattern {json.dumps(tokens.TOKEN_PATTERN)} or {json.dumps(tokens.ID_PATTERN)}",
+            "a token or id that was given is not well formed",
             reason="BadBootstrapToken",
+            hint=f"{tokens.TOKEN_FORM}; its id is the first six",
         )
     return head
 
 
 async def _delete(kubeconfig: str, ids: Sequence[str]) -> list[str]:
-    from handfast.client import tokens as over_api
-
     async with connecting.connected(kubeconfig) as reached:
+        from handfast.client import tokens as over_api
+
         return [each for each in ids if await over_api.delete(reached.client, each)]
 
 
@@ -290,7 +303,7 @@ def generate(form: str) -> None:
 
 
 @command.command(short_help="Say why a token works, or does not.")
-@click.argument("which", metavar="ID|TOKEN")
+@click.argument("which", metavar="ID|TOKEN", shell_complete=candidates.tokens)
 @connecting.options
 @output.format_option
 @click.pass_context
@@ -320,10 +333,10 @@ def explain(ctx: click.Context, which: str, kubeconfig: str | None, directory: s
         output.result(output.document({**facts, **verdicts}, form))
         return
     lines = [(row.check, _RESULTS[row.good], row.sentence) for row in explanation.findings]
-    output.result(output.table(("CHECK", "RESULT", "DETAIL"), lines))
+    output.result(tables.table(("CHECK", "RESULT", "DETAIL"), lines))
     if uses:
         rows_of_uses = [tuple(token_views.use_document(use).values()) for use in uses]
-        output.result("\n" + output.table(("USED AT", "NODE", "KEY", "FROM"), rows_of_uses))
+        output.result("\n" + tables.table(("USED AT", "NODE", "KEY", "FROM"), rows_of_uses, minor=("KEY",)))
     output.result(
         f"\ncan a machine verify the cluster with it?  {'yes' if explanation.discovery else 'no'}\n"
         f"can a machine log in with it?              {'yes' if explanation.authentication else 'no'}\n"

@@ -6,8 +6,11 @@ What a kubeconfig says that would be ignored here is refused instead. It opens n
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import pathlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from handfast import errors
@@ -38,14 +41,44 @@ class Connection:
 def load(path: str, context: str = "") -> Connection:
     """The connection that a kubeconfig file describes; `context` overrides its current one."""
     file = pathlib.Path(path)
-    try:
-        text = files.read(file, limit=_MAX_BYTES).decode("utf-8")
-    except UnicodeDecodeError:
-        raise errors.Refused(f"kubeconfig: {path} is not UTF-8 text", reason="BadKubeconfig") from None
-    try:
+    text = _text(file)
+    with _naming(path):
         return resolve(kubeconfig.parse(text, context), file.parent)
+
+
+def load_merged(paths: Sequence[str]) -> Connection:
+    """The connection that several kubeconfig files describe together; those that are not there do not count."""
+    documents = []
+    for path in dict.fromkeys(paths):
+        file = pathlib.Path(path)
+        if path and file.exists():
+            with _naming(path):
+                here = file.parent.absolute()
+                documents.append(kubeconfig.anchored(kubeconfig.load(_text(file)), functools.partial(_at, here)))
+    if not documents:
+        raise errors.Refused(f"there is none of these kubeconfig files: {', '.join(paths)}", reason="FileNotFound")
+    with _naming(", ".join(paths)):
+        return resolve(kubeconfig.resolve(kubeconfig.merge(documents)), pathlib.Path())
+
+
+def _at(directory: pathlib.Path, path: str) -> str:
+    return str(directory / path)
+
+
+def _text(file: pathlib.Path) -> str:
+    try:
+        return files.read(file, limit=_MAX_BYTES).decode("utf-8")
+    except UnicodeDecodeError:
+        raise errors.Refused(f"kubeconfig: {file} is not UTF-8 text", reason="BadKubeconfig") from None
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """What is wrong with a document is told with the name of its file."""
+    try:
+        yield
     except errors.Refused as refused:
-        if refused.reason != "BadKubeconfig":
+        if refused.reason != "BadKubeconfig" or refused.message.startswith(f"kubeconfig: {path} "):
             raise
         raise errors.Refused(f"{path}: {refused.message}", reason=refused.reason, hint=refused.hint) from None
 

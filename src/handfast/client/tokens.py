@@ -21,8 +21,8 @@ import msgspec
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, status
 from handfast.bootstrap import cluster_info, diagnosis, tokens
-from handfast.client import anonymous, api, connection
-from handfast.pki import pem, pins
+from handfast.client import api, connection
+from handfast.pki import pem
 from handfast.runtime import clock as clocks
 
 _LISTED: Final = api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type={tokens.SECRET_TYPE}")
@@ -47,6 +47,14 @@ async def listed(client: api.Client) -> Sequence[objects.Document]:
     """The Secrets of all tokens, by name."""
     found = await client.list(resources.SECRETS, _LISTED)
     return sorted(found, key=lambda each: jsonpath.text(each, "metadata", "name"))
+
+
+async def ids(client: api.Client) -> list[str]:
+    """The ids of all tokens; their secrets are not asked for."""
+    names = [
+        jsonpath.text(each, "metadata", "name") for each in await client.list(resources.SECRETS, _LISTED, metadata=True)
+    ]
+    return [name.removeprefix(tokens.NAME_PREFIX) for name in names if name.startswith(tokens.NAME_PREFIX)]
 
 
 async def find(client: api.Client, token_id: str) -> objects.Document | None:
@@ -94,6 +102,9 @@ def ca_pins(ca: bytes | None) -> tuple[str, ...]:
             reason="NoCertificateAuthority",
             hint="name the CA of the cluster in certificate-authority-data; a join command has to pin it",
         )
+    # Here, because pins bring the cryptography library along, which `token list` can do without (80 ms).
+    from handfast.pki import pins
+
     return tuple(str(pins.of_certificate(der)) for der in pem.certificates_from_pem(ca))
 
 
@@ -113,6 +124,8 @@ async def enforces_limits(client: api.Client) -> bool:
 
 async def clock_difference(used: connection.Connection, clock: clocks.Clock) -> datetime.timedelta | None:
     """The server's time minus this machine's, to a second; None where the server does not tell."""
+    from handfast.client import anonymous
+
     try:
         answer = await anonymous.ask(f"{used.server.rstrip('/')}/version", anonymous.Trust(used.ca_pem))
     except (anonymous.Troubled, errors.Refused):

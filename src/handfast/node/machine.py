@@ -59,13 +59,12 @@ class Machine:
 def node_name() -> str:
     """The name of this node where none was given, the host name; refused where no Node could have it."""
     name = socket.gethostname().strip().lower()
-    problem = objects.dns_subdomain(name)
-    if problem is None:
+    if objects.dns_subdomain(name) is None:
         return name
     raise errors.Refused(
-        f"the host name {name!r} cannot be a Node's name: {problem}",
+        f"the host name {name!r} cannot be a Node's name: {objects.SUBDOMAIN_WORDS}",
         reason="BadNodeName",
-        hint="choose another with --node-name or $HANDFAST_NODE_NAME: lower case letters, digits, - and ., as in worker-1",
+        hint="choose another with --node-name or $HANDFAST_NODE_NAME, as in worker-1",
     )
 
 

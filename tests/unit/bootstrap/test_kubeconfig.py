@@ -148,6 +148,42 @@ def test_first_of_one_name_counts():
     assert config.user.token == "first"
 
 
+def test_of_several_documents_the_first_that_names_something_counts():
+    one = kubeconfig.load("{clusters: [{name: a, cluster: {server: 'https://one'}}], current-context: ''}")
+    two = kubeconfig.load(
+        "{current-context: x, contexts: [{name: x, context: {cluster: a, user: u}}], "
+        "clusters: [{name: a, cluster: {server: 'https://two'}}], users: [{name: u, user: {token: t}}]}"
+    )
+    three = kubeconfig.load("{current-context: y, users: [{name: u, user: {token: other}}]}")
+    found = kubeconfig.resolve(kubeconfig.merge([one, two, three]))
+    assert (found.context, found.cluster.server) == ("x", "https://one")
+    assert found.user is not None
+    assert found.user.token == "t"
+
+
+def test_each_of_several_documents_is_a_kubeconfig():
+    with pytest.raises(errors.Refused, match="kind: 'Pod' is not supported"):
+        kubeconfig.merge([kubeconfig.load("{kind: Config}"), kubeconfig.load("{kind: Pod}")])
+
+
+def test_paths_are_those_of_their_own_document():
+    document = kubeconfig.load(
+        "{clusters: [{name: a, cluster: {certificate-authority: ca.crt, server: s}}, {name: b}], "
+        "users: [{name: u, user: {client-key: k, client-certificate: '', tokenFile: t, token: k}}]}"
+    )
+    found = kubeconfig.anchored(document, lambda text: f"/d/{text}")
+    assert found["clusters"] == [
+        {"name": "a", "cluster": {"certificate-authority": "/d/ca.crt", "server": "s"}},
+        {"name": "b"},
+    ]
+    assert found["users"][0]["user"] == {
+        "client-key": "/d/k",
+        "client-certificate": "",
+        "tokenFile": "/d/t",
+        "token": "k",
+    }
+
+
 def test_without_version_and_with_unknown_fields():
     text = BASE.replace("apiVersion: v1\nkind: Config\n", "extensions: []\nfuture: {}\n")
     assert kubeconfig.parse(text) == kubeconfig.parse(BASE)

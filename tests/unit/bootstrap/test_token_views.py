@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How tokens are shown: kubeadm's columns and documents, byte for byte, and join commands."""
 
+import base64
 import dataclasses
 import datetime
 import json
@@ -80,6 +81,13 @@ class TestTable:
         assert token_views.table([], NOW) == ""
         found = token_views.table(views(secret(usages=(), groups=())), NOW).splitlines()[1]
         assert found.split() == ["abcdef.0123456789abcdef", "<forever>", "<never>", "<none>", "<none>", "<none>"]
+
+    def test_a_description_that_another_program_wrote_is_cut_at_the_limit(self):
+        document = secret(description="x")
+        document["data"]["description"] = base64.b64encode(b"y" * 5000).decode()
+        found = token_views.table(views(document), NOW)
+        assert "y" * 255 + "…" in found
+        assert "y" * 256 not in found
 
     def test_a_description_stays_in_its_cell(self):
         found = token_views.table(views(secret(description="a\nb\x1b[31mc")), NOW)

@@ -4,6 +4,7 @@
 import asyncio
 import datetime
 import email.utils
+import os
 import socket
 
 import click
@@ -62,11 +63,35 @@ class TestOrder:
         assert chosen("--dir", "other") == str(tmp_path / "other" / "admin.conf")
         assert chosen("--dir", "other", "--kubeconfig", "told") == "told"
 
-    def test_several_files(self, monkeypatch):
+    def test_several_files_are_refused_by_a_command_about_one(self, monkeypatch, capsys):
         monkeypatch.setenv("KUBECONFIG", "a:b")
-        with pytest.raises(errors.Refused, match=r"\$KUBECONFIG names several files: a:b") as refused:
-            chosen()
-        assert refused.value.reason == "BadKubeconfig"
+        for word in ("show", "refresh"):
+            assert output.run(main.command, ["kubeconfig", word]) == 1
+            assert capsys.readouterr().err.splitlines() == [
+                "error: $KUBECONFIG names several files: a:b",
+                "hint: name one of them with --kubeconfig",
+                "reason: BadKubeconfig",
+            ]
+
+    @pytest.mark.parametrize(
+        ("value", "files"), [("a:b", ["a", "b"]), ("a:", ["a"]), (":a::b:", ["a", "b"]), ("c:d", ["c:d"]), ("a", ["a"])]
+    )
+    def test_several_files(self, tmp_path, value, files):
+        (tmp_path / "c:d").touch()
+        assert connecting._several(value) == files
+
+
+@pytest.mark.parametrize("before", [None, "/roots"])
+def test_the_roots_of_the_system_are_back_after_the_import(monkeypatch, before):
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    if before is None:
+        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    else:
+        monkeypatch.setenv("SSL_CERT_FILE", before)
+    with connecting._no_system_roots():
+        assert (os.environ["SSL_CERT_FILE"], os.environ["SSL_CERT_DIR"]) == (os.devnull, os.devnull)
+    assert os.environ.get("SSL_CERT_FILE") == before
+    assert "SSL_CERT_DIR" not in os.environ
 
 
 class TestConnected:

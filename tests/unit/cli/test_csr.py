@@ -119,14 +119,26 @@ def test_listed(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
     reached.add("a", "Approved", expirationSeconds=3600)
     assert run("list") == 0
     head, line = capsys.readouterr().out.splitlines()
-    assert head.split() == ["NAME", "AGE", "SIGNERNAME", "REQUESTOR", "REQUESTEDDURATION", "CONDITION"]
+    assert head.split() == ["NAME", "AGE", "SIGNERNAME", "REQUESTOR", "NODE", "REQUESTEDDURATION", "CONDITION"]
     words = line.split()
-    assert (words[0], words[2:]) == ("a", [signing_requests.KUBELET_CLIENT, "joiner", "60m", "Approved"])
+    assert (words[0], words[2:]) == ("a", [signing_requests.KUBELET_CLIENT, "joiner", "n1", "60m", "Approved"])
     for form, load in (("json", json.loads), ("yaml", yaml.safe_load)):
         assert run("list", "-o", form) == 0
         found = load(capsys.readouterr().out)
         assert (found["kind"], [each["metadata"]["name"] for each in found["items"]]) == ("List", ["a"])
         assert found["items"][0]["kind"] == "CertificateSigningRequest"
+
+
+@pytest.mark.parametrize(
+    ("changes", "node"), [({}, "n1"), ({"common_name": "mike"}, "<none>"), ({"request": "junk"}, "<unreadable>")]
+)
+def test_a_request_shows_the_node_that_it_is_for(
+    reached: Reached, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], node: str
+) -> None:
+    reached.add("a", **changes)
+    assert run("list") == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert line[head.index("NODE") :].split()[0] == node
 
 
 EXPLAINED = [

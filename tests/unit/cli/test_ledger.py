@@ -88,12 +88,33 @@ def test_filters(reached, capsys):
     assert listed(capsys, "--signer", "kube-apiserver-client-kubelet") == [one]
     assert listed(capsys, "--signer", "example.com/x") == [two]
     assert listed(capsys, "--since", "2020-01-01T00:00:00Z") == [two]
+    assert listed(capsys, "--since", "2020-01-01") == [two]
     assert listed(capsys, "--since", "1000d") == [two]
     assert listed(capsys, "--since", "0") == [one, two]
     assert run("list", "--since", "soon") == 2
     assert "soon" in capsys.readouterr().err
     assert run("list", "--signer", "example.com/x") == 0
     assert "example.com/x" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "hint"),
+    [
+        ("--serial", "zz", "give it in hex digits, 40 at most; 0x in front and colons between them are allowed"),
+        ("--serial", "a" * 41, "give it in hex digits"),
+        ("--key", "sha256:12", "give the SHA-256 of the public key: 64 hex digits"),
+        ("--node", "Not_A_Node", "a name has lower-case letters, digits, '-' and '.'"),
+        ("--since", "2026-13-01", "a date as in 2026-11-16 (UTC)"),
+        ("--since", "yesterday", "give a duration as in 24h or 7d"),
+    ],
+)
+def test_what_could_be_in_no_entry_is_wrong_usage(reached, capsys, flag, value, hint):
+    assert run("list", flag, value) == 2
+    error, next_step, reason = capsys.readouterr().err.splitlines()
+    assert error.startswith(f'error: {flag}: "{value}" is n')
+    assert next_step.startswith("hint: ")
+    assert hint in next_step
+    assert reason == "reason: Usage"
 
 
 def test_nothing_is_noted(reached, capsys):

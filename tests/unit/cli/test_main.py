@@ -48,6 +48,25 @@ def test_the_version_flag_loads_no_library_but_click():
     assert not modules & set(HEAVY)
 
 
+def test_asking_a_server_loads_only_what_a_question_needs(tmp_path):
+    """300 ms of processor time are enough for `token list`. The cryptography library alone would take 80 of them."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        "{current-context: c, contexts: [{name: c, context: {cluster: c}}], "
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}"
+    )
+    modules = loaded(
+        "from handfast.cli import main, output\n"
+        f"code = output.run(main.command, ['token', 'list', '--kubeconfig', {str(file)!r}])\n"
+        "assert code == 3, code\n"
+        "import aiohttp.connector\n"
+        "assert not aiohttp.connector._SSL_CONTEXT_VERIFIED.get_ca_certs(), 'nobody needs the roots of the system'"
+    )
+    assert "aiohttp" in modules
+    assert not modules & {"cryptography", "uvloop", "apsw", "prometheus_client", "grpc", "jinja2", "re2"}
+    assert not modules & {"handfast.assembly.config", "handfast.client.discovery", "handfast.pki.certificates"}
+
+
 @pytest.mark.parametrize("name", main.COMMANDS)
 def test_the_line_of_help_is_the_commands_own(name):
     module, about = main.COMMANDS[name]

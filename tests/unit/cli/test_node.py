@@ -144,7 +144,7 @@ class TestRefusals:
             (["a", "--for", "999999d"], "Usage", 2),
             (["a", "--for", "١h"], "Usage", 2),
             ([], "Usage", 2),
-            (["Not-A-Node"], "BadNodeName", 1),
+            (["Not-A-Node"], "BadNodeName", 2),
         ],
     )
     def test_wrong_input(self, reached, capsys, arguments, reason, code):
@@ -222,9 +222,10 @@ class TestKubeconfig:
     def test_several(self, monkeypatch, capsys):
         monkeypatch.setenv("KUBECONFIG", "one:two")
         assert run("a") == 1
-        assert capsys.readouterr().err.splitlines()[-2:] == [
-            "hint: name one of them with --kubeconfig",
-            "reason: BadKubeconfig",
+        assert capsys.readouterr().err.splitlines() == [
+            "error: there is none of these kubeconfig files: one, two",
+            "hint: name another file with --kubeconfig",
+            "reason: FileNotFound",
         ]
 
     def test_a_missing_file(self, tmp_path, capsys):

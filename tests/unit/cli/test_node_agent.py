@@ -10,6 +10,7 @@ import pathlib
 
 import pytest
 import structlog
+import yaml
 
 from handfast import errors
 from handfast.api import objects
@@ -418,6 +419,9 @@ class TestRotate:
         monkeypatch.setattr(report, "ask_to_rotate", ask)
         assert world.command("rotate") == 0
         assert capsys.readouterr().out == "node n1 has a new certificate, serial new\nnext renewal later\n"
+        world.agent()
+        assert world.command("rotate", "-o", "json") == 0
+        assert json.loads(capsys.readouterr().out) == {"node": "n1", "serial": "new", "nextRenewal": "later"}
 
     def test_not_in_time(self, world, capsys, monkeypatch):
         world.agent(last_error="RequestDenied: no")
@@ -438,6 +442,8 @@ class TestRecover:
         world.joined()
         assert world.command("recover") == 0
         assert capsys.readouterr().out.startswith("nothing to recover: the certificate CN=system:node:n1")
+        assert world.command("recover", "-o", "json") == 0
+        assert json.loads(capsys.readouterr().out)["recovered"] is False
 
     def test_recovered(self, world, capsys, monkeypatch):
         old = world.joined(NOW - 2 * pairing.HOUR, pairing.HOUR)
@@ -449,6 +455,11 @@ class TestRecover:
         monkeypatch.setattr(recovery, "recover", recover)
         assert world.command("recover") == 0
         assert capsys.readouterr().out.startswith("recovered: the certificate CN=system:node:n1")
+        assert world.command("recover", "-o", "yaml") == 0
+        found = yaml.safe_load(capsys.readouterr().out)
+        assert found["recovered"] is True
+        assert found["subject"].startswith("CN=system:node:n1")
+        assert list(found) == ["recovered", "subject", "serial", "notAfter"]
 
     def test_not_while_an_agent_runs(self, world, capsys):
         world.joined(NOW - 2 * pairing.HOUR, pairing.HOUR)

@@ -154,10 +154,6 @@ def test_documents():
     assert output.document({"b": 1, "a": [1]}, "yaml") == "b: 1\na:\n- 1"
 
 
-def test_table():
-    assert output.table(("A", "LONG"), [("xyz", "1"), ("y", "")]) == "A     LONG\nxyz   1\ny"
-
-
 def test_quoted_for_a_shell():
     assert output.quoted("/a b") == "'/a b'"
 
@@ -203,9 +199,6 @@ class TestPrintable:
         terminal = Terminal()
         output.event("info", "x\x1b", terminal, why="y\n")
         assert terminal.getvalue() == r"x\u001b (why: y\u000a)" + "\n"
-
-    def test_a_cell_stays_in_its_row(self):
-        assert output.table(("A", "B"), [("x\ny", "\x1b[1m")]).splitlines() == ["A          B", r"x\u000ay   \u001b[1m"]
 
 
 def test_only_this_module_prints():

@@ -185,9 +185,9 @@ class TestCreate:
         [
             (
                 ["bad"],
-                'the bootstrap token "<hidden>" was not of the form "\\\\A([a-z0-9]{6})\\\\.([a-z0-9]{16})\\\\z"',
+                'the bootstrap token "<hidden>" is not well formed',
             ),
-            ([TOKEN.upper()], "was not of the form"),
+            ([TOKEN.upper()], "is not well formed"),
             (
                 ["--usages", "foo"],
                 "invalid bootstrap token usage string: foo, valid usage options: signing,authentication",
@@ -200,7 +200,7 @@ class TestCreate:
             ),
             (
                 ["--groups", "foo"],
-                r'bootstrap group "foo" is invalid (must match \Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z)',
+                'bootstrap group "foo" is invalid: it must be system:bootstrappers: and 1 to 256 characters',
             ),
             (["--ttl", "x"], '--ttl: "x" is no duration'),
             (["--max-uses", "0"], '--max-uses: "0" is no number of uses'),
@@ -333,10 +333,6 @@ class TestList:
         assert json.loads(capsys.readouterr().err)["reason"] == "Forbidden"
 
 
-# In kubeadm's order.
-PATTERNS = r'"\\A([a-z0-9]{6})\\.([a-z0-9]{16})\\z" or "\\A([a-z0-9]{6})\\z"'
-
-
 class TestDelete:
     def test_only_the_id_counts(self, reached, capsys):
         for text in (TOKEN, "ghijkl.0123456789abcdef", "kept00.0123456789abcdef"):
@@ -360,13 +356,13 @@ class TestDelete:
     def test_wrong_words(self, reached, capsys, word):
         reached.put()
         found = refusal(capsys, "delete", "abcdef", word)
-        assert found["error"] == f"given token didn't match pattern {PATTERNS}"
+        assert found["error"] == "a token or id that was given is not well formed"
         assert SECRET not in found["error"]
         assert reached.ids() == ["abcdef"], "nothing is deleted before all words are read"
 
     def test_nothing(self, reached, capsys):
         found = refusal(capsys, "delete")
-        assert found["error"] == f"missing argument; 'token delete' is missing token of form {PATTERNS}"
+        assert found["error"] == "missing argument 'ID|TOKEN...'"
 
 
 def test_generate(capsys):

@@ -106,7 +106,7 @@ class TestFirstToken:
 
     def test_octets_that_are_no_text(self, tmp_path):
         (tmp_path / "t").write_bytes(b"\xff\xfe")
-        with pytest.raises(output.Usage, match="was not of the form"):
+        with pytest.raises(output.Usage, match="is not well formed"):
             token_input.first_token(None, str(tmp_path / "t"))
 
     def test_a_file_that_is_not_there(self, tmp_path):

@@ -86,3 +86,33 @@ def test_files_that_cannot_be_read(tmp_path: pathlib.Path):
     pathlib.Path(path).write_bytes(b"\xff\xfe")
     with pytest.raises(errors.Refused, match="UTF-8"):
         connection.load(path)
+
+
+def test_several_files_are_read_as_one(tmp_path: pathlib.Path):
+    for name, content in (("a", "ca of a"), ("b", "ca of b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ca.crt").write_text(content)
+    one = tmp_path / "a" / "config"
+    one.write_text("{clusters: [{name: k, cluster: {server: 'https://192.0.2.9', certificate-authority: ca.crt}}]}")
+    two = write(tmp_path / "b", {"certificate-authority": "ca.crt"}, {"token": "t"})
+    found = connection.load_merged([str(tmp_path / "gone"), str(one), two, str(one)])
+    assert (found.server, found.ca_pem, found.token) == ("https://192.0.2.9", b"ca of a", "t")
+    turned = connection.load_merged([two, str(one)])
+    assert (turned.server, turned.ca_pem) == ("https://192.0.2.1:6443", b"ca of b")
+
+
+def test_none_of_several_files(tmp_path: pathlib.Path):
+    with pytest.raises(errors.Refused, match="there is none of these kubeconfig files: a, b") as refused:
+        connection.load_merged(["a", "b"])
+    assert refused.value.reason == "FileNotFound"
+
+
+def test_what_is_wrong_with_one_of_several_names_it(tmp_path: pathlib.Path):
+    broken, odd = tmp_path / "broken", tmp_path / "odd"
+    broken.write_text("[]")
+    odd.write_bytes(b"\xff")
+    good = write(tmp_path, {})
+    with pytest.raises(errors.Refused, match=rf"^{broken}: kubeconfig: the document must be a mapping"):
+        connection.load_merged([good, str(broken)])
+    with pytest.raises(errors.Refused, match=rf"^kubeconfig: {odd} is not UTF-8 text"):
+        connection.load_merged([good, str(odd)])

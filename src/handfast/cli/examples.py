@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Examples of every command, as `--help` shows them. A test parses each by the command's own grammar.
+
+They are words only: nothing here runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+_PIN: Final = "sha256:" + "0123456789abcdef" * 4
+
+# The words of a command, without `handfast` -> examples of it.
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "": ("handfast up", "handfast token create --print-join-command", "handfast help token create"),
+    "up": ("handfast up", "handfast up --dir ./other --listen 0.0.0.0:6443 --advertise 192.0.2.10:6443"),
+    "init": ("handfast init --dir /var/lib/handfast", "handfast init --ca-cert ca.crt --ca-key ca.key"),
+    "serve": ("handfast serve apiserver --dir /var/lib/handfast",),
+    "serve apiserver": ("handfast serve apiserver --dir /var/lib/handfast --listen 0.0.0.0:6443",),
+    "serve controllers": (
+        "handfast serve controllers --dir /var/lib/handfast",
+        "handfast serve controllers --kubeconfig controllers.conf --print-manifest",
+    ),
+    "token": ("handfast token create --ttl 2h --print-join-command", "handfast token list"),
+    "token create": (
+        "handfast token create --print-join-command",
+        "handfast token create --ttl 2h --max-uses 3 --node 'worker-*' --description 'rack 4'",
+    ),
+    "token list": ("handfast token list", "handfast token list -o wide"),
+    "token delete": ("handfast token delete abcdef",),
+    "token generate": ("handfast token generate",),
+    "token explain": ("handfast token explain abcdef", "handfast token explain - < token.txt"),
+    "node": ("handfast node status", "handfast node revoke worker-1 --reason 'disk was stolen'"),
+    "node run": (
+        "handfast node run --rotate-certificates",
+        "handfast node run --bootstrap-kubeconfig bootstrap.conf --node-name worker-1",
+    ),
+    "node status": ("handfast node status", "handfast node status -o json"),
+    "node rotate": ("handfast node rotate", "handfast node rotate --timeout 30s -o json"),
+    "node recover": ("handfast node recover",),
+    "node revoke": (
+        "handfast node revoke worker-1 --for 12h --reason 'under repair'",
+        "handfast node revoke worker-1 --undo",
+    ),
+    "ca": ("handfast ca show", "handfast ca rotate"),
+    "ca show": ("handfast ca show", "handfast ca show --dir /var/lib/handfast -o json"),
+    "ca rotate": ("handfast ca rotate", "handfast ca rotate --all", "handfast ca rotate --service-account-key"),
+    "ledger": ("handfast ledger list --since 24h", "handfast ledger verify"),
+    "ledger list": (
+        "handfast ledger list --since 24h",
+        "handfast ledger list --since 2026-11-16 --node worker-1 -o json",
+    ),
+    "ledger show": ("handfast ledger show 4ac1f0",),
+    "ledger verify": ("handfast ledger verify", f"handfast ledger verify --head {_PIN.partition(':')[2]}"),
+    "csr": ("handfast csr list", "handfast csr approve csr-8xk2p"),
+    "csr list": ("handfast csr list", "handfast csr list -o json"),
+    "csr approve": ("handfast csr approve csr-8xk2p", "handfast csr approve csr-8xk2p csr-c7v9d --message 'seen it'"),
+    "csr deny": ("handfast csr deny csr-8xk2p --message 'not one of our machines'",),
+    "csr explain": ("handfast csr explain csr-8xk2p",),
+    "join": (
+        f"handfast join 192.0.2.10:6443 --token-file token.txt --discovery-token-ca-cert-hash {_PIN}",
+        "handfast join --discovery-file cluster-info.yaml --tls-bootstrap-token-file token.txt --dry-run",
+    ),
+    "kubeconfig": ("handfast kubeconfig show", "handfast kubeconfig refresh"),
+    "kubeconfig refresh": ("handfast kubeconfig refresh --kubeconfig admin.conf",),
+    "kubeconfig show": ("handfast kubeconfig show --kubeconfig admin.conf",),
+    "config": ("handfast config show", "handfast config validate config.yaml"),
+    "config show": ("handfast config show", "handfast config show --listen 0.0.0.0:6443 -o yaml > config.yaml"),
+    "config validate": ("handfast config validate config.yaml",),
+    "version": ("handfast version", "handfast version -o json"),
+    "completion": (
+        "bash:  source <(handfast completion bash)",
+        "zsh:   source <(handfast completion zsh)",
+        "fish:  handfast completion fish | source",
+    ),
+    "help": ("handfast help", "handfast help token create"),
+}
+
+
+def attach(command: click.Command, words: str) -> None:
+    """Have the help of a command, and of those in it, end with its examples."""
+    examples = EXAMPLES.get(words, ())
+    if examples:
+        # \b: click leaves the lines as they are.
+        lines = "\n".join(f"  {each}" for each in examples)
+        command.epilog = f"\b\n{'Examples' if len(examples) > 1 else 'Example'}:\n{lines}"
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            attach(each, f"{words} {name}".strip())
