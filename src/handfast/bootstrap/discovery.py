@@ -116,7 +116,7 @@ def choose(flags: Flags) -> Plan:
     """The method (1 to 6 of the first list)."""
     # 1.
     given = flags.discovery_token if flags.discovery_token is not None else flags.token
-    typed = tuple(_typed(text, endpoints.parse, "an endpoint") for text in flags.endpoints)
+    typed = tuple(_typed(text, endpoints.parse) for text in flags.endpoints)
     # 2.
     if given is not None and flags.discovery_file is not None:
         raise _two_methods(flags)
@@ -147,7 +147,7 @@ def choose(flags: Flags) -> Plan:
             hint="give it with --tls-bootstrap-token, or have a bootstrap kubeconfig with a token at "
             "--bootstrap-kubeconfig: a discovery file holds no credentials",
         )
-    return Plan(endpoints=typed, method=method, tls_token=_typed(tls, tokens.parse, "a token"))
+    return Plan(endpoints=typed, method=method, tls_token=_typed(tls, tokens.parse))
 
 
 def _two_methods(flags: Flags) -> Usage:
@@ -159,7 +159,7 @@ def _two_methods(flags: Flags) -> Usage:
 
 
 def _by_token(text: str, flags: Flags) -> ByToken:
-    token = _typed(text, tokens.parse, "a token")
+    token = _typed(text, tokens.parse)
     # 3.
     if not flags.endpoints:
         raise Usage(
@@ -175,7 +175,7 @@ def _by_token(text: str, flags: Flags) -> ByToken:
             hint="add the --discovery-token-ca-cert-hash that `handfast token create --print-join-command` prints, or "
             "--discovery-token-unsafe-skip-ca-verification",
         )
-    return ByToken(token, tuple(_typed(pin, pins.parse, "a pin") for pin in flags.pins))
+    return ByToken(token, tuple(_typed(pin, pins.parse) for pin in flags.pins))
 
 
 def _by_file(source: str, flags: Flags) -> ByFile:
@@ -214,11 +214,11 @@ def _is_url(source: str) -> bool:
     return True
 
 
-def _typed(text: str, parse: Callable[[str], T], what: str) -> T:
+def _typed(text: str, parse: Callable[[str], T]) -> T:
     try:
         return parse(text)
     except errors.Refused as refused:
-        raise Usage(f"{what} is not well formed: {refused.message}", reason=refused.reason, hint=refused.hint) from None
+        raise Usage(refused.message, reason=refused.reason, hint=refused.hint) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,9 +114,22 @@ def deny(ctx: click.Context, /, names: tuple[str, ...], **given: Any) -> None:
     _decide(ctx, "Denied", names, given)
 
 
+def _require_name(name: str) -> str:
+    """What the name of a request may be, by Kubernetes' rule for one step of a path."""
+    if name in {".", ".."} or set(name) & set("/%"):
+        raise output.Usage(
+            f'"{name}" is no name of a certificate request',
+            reason="BadRequestName",
+            hint="a name has no / and no % in it; `handfast csr list` shows the names there are",
+        )
+    return name
+
+
 def _decide(ctx: click.Context, verdict: str, names: Sequence[str], given: dict[str, Any]) -> None:
     import asyncio
 
+    for name in names:
+        _require_name(name)
     path = connecting.chosen(ctx, given["kubeconfig"], given["directory"])
     done, failed = asyncio.run(_decide_all(path, verdict, list(dict.fromkeys(names)), given["message"]))
     if given["form"] != "text":
@@ -189,7 +202,7 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
     """Say why a certificate request stands where it stands: each check with what was compared, and what would turn it."""
     import asyncio
 
-    found, told, issued = asyncio.run(_explain(connecting.chosen(ctx, kubeconfig, directory), name))
+    found, told, issued = asyncio.run(_explain(connecting.chosen(ctx, kubeconfig, directory), _require_name(name)))
     due = found.due.at
     if form != "text":
         rows = [{"check": row.name, "ok": row.passed, "compared": row.compared} for row in found.checks]

@@ -131,8 +131,9 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
     """
     from handfast.rules import ledger_verification
 
+    noted = _hash(head)
     segments = sorted(_segments(connecting.chosen(ctx, kubeconfig, directory)), key=lambda segment: segment.sequence)
-    findings = ledger_verification.verify(segments, _hash(head))
+    findings = ledger_verification.verify(segments, noted)
     if form != "text":
         output.result(output.document(_report(segments, findings), form))
     elif findings:

@@ -246,7 +246,8 @@ def _code(error: errors.HandfastError) -> Code:
 
 def _usage(error: click.UsageError) -> dict[str, str]:
     message, _, meant = error.format_message().partition(" Did you mean ")
-    message = message.rstrip(".")
+    # Click puts each of several choices on a line of its own.
+    message = " ".join(message.split()).rstrip(".")
     lines = {"error": message[:1].lower() + message[1:]}
     # Rule 2: what to do is a hint.
     hints = [f"did you mean {meant}"] if meant else []

@@ -307,10 +307,11 @@ def generate(form: str) -> None:
 @connecting.options
 @output.format_option
 @click.pass_context
-def explain(ctx: click.Context, which: str, kubeconfig: str | None, directory: str, form: str) -> None:
+def explain(ctx: click.Context, which: str, kubeconfig: str | None, directory: str, form: str) -> int:
     """Say why a token works, or does not: every check with its result, and who has used it.
 
-    With a whole token, or - to read one from standard input, its secret half is compared as well.
+    With a whole token, or - to read one from standard input, its secret half is compared as well. The exit code is 1
+    where there is no such token.
     """
     import asyncio
 
@@ -331,7 +332,7 @@ def explain(ctx: click.Context, which: str, kubeconfig: str | None, directory: s
             "joining": explanation.joining,
         }
         output.result(output.document({**facts, **verdicts}, form))
-        return
+        return _there(document)
     lines = [(row.check, _RESULTS[row.good], row.sentence) for row in explanation.findings]
     output.result(tables.table(("CHECK", "RESULT", "DETAIL"), lines))
     if uses:
@@ -342,6 +343,12 @@ def explain(ctx: click.Context, which: str, kubeconfig: str | None, directory: s
         f"can a machine log in with it?              {'yes' if explanation.authentication else 'no'}\n"
         f"can a new machine join with it?            {_joining(explanation)}"
     )
+    return _there(document)
+
+
+def _there(document: objects.Document | None) -> output.Code:
+    """The exit code: what is not there fails, here as for every command."""
+    return output.Code.FAILED if document is None else output.Code.DONE
 
 
 def _joining(explanation: token_explanation.Explanation) -> str:

@@ -75,8 +75,12 @@ def read_file(path: str, flag: str) -> str:
     try:
         data = _typed() if path == STDIN else files.read_given(pathlib.Path(path), limit=_MAX_BYTES)
     except errors.HandfastError as error:
-        too_long = f"{where} is too long for a token"
-        raise output.Usage(f"{flag}: {too_long if error.reason == 'FileTooLarge' else error.message}") from None
+        if error.reason == "FileTooLarge":
+            raise output.Usage(f"{flag}: {where} is too long for a token") from None
+        # A file that cannot be read is no wrong usage, as with every other flag for a file.
+        raise errors.Refused(
+            f"{flag}: {error.message}", reason=error.reason, hint=f"name another file with {flag}"
+        ) from None
     text = data.decode("ascii", "replace").strip()
     if not text:
         raise output.Usage(

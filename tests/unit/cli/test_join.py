@@ -311,7 +311,6 @@ class TestRefusals:
             (("http://a", "--token", TOKEN.text, *PINNED), "BadEndpoint", "https"),
             (("a", "--token", TOKEN.text, "--discovery-token-ca-cert-hash", "foo"), "BadPin", ""),
             (("a", "--token", TOKEN.text, "--token-file", "f", *PINNED), "Usage", "leave one"),
-            (("a", "--token-file", "none", *PINNED), "Usage", ""),
             (("a", "--token-file", "-", "--tls-bootstrap-token-file", "-", *PINNED), "Usage", "into a file"),
             (("--tls-bootstrap-token", "-", "--discovery-file", "-"), "Usage", "into a file"),
             (("a", "--token", TOKEN.text, *PINNED, "--timeout", "soon"), "Usage", "168h"),

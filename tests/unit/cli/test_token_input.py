@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from handfast import errors
 from handfast.cli import output, token_input
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -110,8 +111,9 @@ class TestFirstToken:
             token_input.first_token(None, str(tmp_path / "t"))
 
     def test_a_file_that_is_not_there(self, tmp_path):
-        with pytest.raises(output.Usage, match=r"--token-file: cannot read .*: no such file or directory"):
+        with pytest.raises(errors.Refused, match=r"--token-file: cannot read .*: no such file or directory") as refused:
             token_input.first_token(None, str(tmp_path / "t"))
+        assert (refused.value.reason, refused.value.hint) == ("FileNotFound", "name another file with --token-file")
 
     def test_an_empty_standard_input(self, typed):
         typed(b"")
