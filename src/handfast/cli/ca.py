@@ -29,17 +29,17 @@ _DIRECTORY: Final = "./handfast-data"
 _ABOUT: Final[Mapping[str, Mapping[str, str]]] = {
     "ca": {
         "add": "make the new CA, and trust it beside the old one",
-        "publish": "have every client told of both CAs",
+        "publish": "publish both CAs, so that every client learns of the new one",
         "switch": "sign with the other CA",
         "reissue": "issue the control plane's own certificates anew",
-        "retire": "trust the CA that leaves no longer; after this there is no way back",
+        "retire": "stop trusting the old CA; this cannot be undone",
         "drop": "drop the new CA",
     },
     "service-account-key": {
-        "add": "make the new key, and believe its tokens beside those of the old one",
-        "publish": "have the API server tell both keys",
+        "add": "make the new key, and accept its tokens beside those of the old one",
+        "publish": "publish both keys in the API server",
         "switch": "sign tokens with the other key",
-        "retire": "believe the tokens of the key that leaves no longer; after this there is no way back",
+        "retire": "stop accepting the tokens of the old key; this cannot be undone",
         "drop": "drop the new key",
     },
 }
@@ -97,9 +97,9 @@ async def _reach(place: layout.Layout, chosen: config.Configuration, *, running:
 @settings.directory_option(_DIRECTORY)
 @output.format_option
 def show(directory: str, form: str) -> None:
-    """Show the CAs that are trusted, which of them signs, until when, and how many of their certificates are in use.
+    """Show the CAs that are trusted: which one signs, when each ends, and how many of its certificates are in use.
 
-    The number is that of the issuance ledger, which can be read only while the control plane runs.
+    Certificates are counted in the issuance ledger, which can be read only while the control plane runs.
     """
     import asyncio
 
@@ -199,18 +199,20 @@ def _about(what: str, step: str) -> str:
 @settings.directory_option(_DIRECTORY)
 @settings.config_option
 @click.option("--service-account-key", "accounts", is_flag=True, help="Replace the key of service account tokens.")
-@click.option("--all", "everything", is_flag=True, help="Go on with the steps that follow, until one has to wait.")
-@click.option("--undo", is_flag=True, help="Go back; possible until the last step begins.")
+@click.option("--all", "everything", is_flag=True, help="Do all steps, until one has to wait.")
+@click.option("--undo", is_flag=True, help="Go back to the old one; possible until the last step begins.")
 @click.option(
-    "--unsafe-skip-wait", is_flag=True, help="Do not wait for clients to learn, or to renew: they may be locked out."
+    "--unsafe-skip-wait",
+    is_flag=True,
+    help="Do not wait until clients know the new one, or have renewed; they may be locked out.",
 )
 @output.format_option
 def rotate(directory: str, config_file: str | None, form: str, **asked: bool) -> None:
     """Replace the CA, or the key of service account tokens, one step at a time.
 
-    Each call does the next step and says what comes after it, or says what that one waits for. The steps are: add the
-    new one, publish it, switch to signing with it, reissue the control plane's own certificates, retire the old one.
-    Nothing is refused on the way. A step that was cut short is done again by the next call.
+    Each call does one step, and says which one is next and what it waits for. The steps are: add the new one, publish
+    it, switch to signing with it, reissue the control plane's own certificates, retire the old one. No client is refused
+    meanwhile. A step that was interrupted is done again by the next call.
     """
     import asyncio
 

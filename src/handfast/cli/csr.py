@@ -174,7 +174,7 @@ async def _decide_one(client: api.Client, verdict: str, name: str, message: str 
             raise errors.Refused(
                 f'certificate signing request "{name}" is already {opposite}',
                 reason=f"Already{opposite}",
-                hint="neither can be taken back; have a new request created",
+                hint="an approval or denial cannot be taken back; create a new request",
             )
         if request.condition(verdict) is not None:
             return False
@@ -193,13 +193,13 @@ async def _decide_one(client: api.Client, verdict: str, name: str, message: str 
     raise errors.Unavailable(f'others keep writing certificate request "{name}"', reason="Conflict")
 
 
-@command.command(short_help="Say why a request stands where it stands.")
+@command.command(short_help="Say why a request is approved, denied or waiting.")
 @click.argument("name", shell_complete=candidates.requests)
 @connecting.options
 @output.format_option
 @click.pass_context
 def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: str, form: str) -> None:
-    """Say why a certificate request stands where it stands: each check with what was compared, and what would turn it."""
+    """Say why a certificate request is approved, denied or waiting: every check, and what would change the outcome."""
     import asyncio
 
     found, told, issued = asyncio.run(_explain(connecting.chosen(ctx, kubeconfig, directory), _require_name(name)))
@@ -226,7 +226,7 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
         shown = [tuple(map(output.printable, row)) for row in told]
         output.result("\n" + tables.table(("LAST SEEN", "EVENT", "MESSAGE"), shown) + "\n")
     if due is not None:
-        output.result(f"as it is, it is deleted at {_instant(due)} (rule: {found.due.rule})")
+        output.result(f"if nothing changes, it is deleted at {_instant(due)} (rule: {found.due.rule})")
 
 
 def _instant(at: datetime.datetime) -> str:
@@ -307,7 +307,7 @@ async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
                     return f"{segment.name}, entry {number}: {how}"
     except (errors.Refused, errors.Unavailable) as error:
         return f"was not read: {error.message}"
-    return "has no entry of it: another program signed it, or the entry was deleted"
+    return "has no entry for it: another program signed it, or the entry was deleted"
 
 
 async def _further(client: api.Client, facts: kubelet_csr.Facts, now: datetime.datetime) -> list[kubelet_csr.Check]:
@@ -322,7 +322,7 @@ async def _further(client: api.Client, facts: kubelet_csr.Facts, now: datetime.d
         except status.StatusError as error:
             if error.reason != "Forbidden":
                 raise
-            output.note(f"not everything could be asked: {error.message}")
+            output.note(f"some checks are missing: {error.message}")
     return [check for check in found if check is not None]
 
 
@@ -336,7 +336,7 @@ async def _told(client: api.Client, uid: str) -> list[tuple[str, str, str]]:
     try:
         found = await client.list(resources.EVENTS, about)
     except (errors.Refused, errors.Unavailable) as error:
-        output.note(f"the Events about it were not read: {error.message}")
+        output.note(f"its Events could not be read: {error.message}")
         return []
     return sorted(
         (jsonpath.text(each, "lastTimestamp"), jsonpath.text(each, "reason"), jsonpath.text(each, "message"))
@@ -363,5 +363,5 @@ async def _asked(
     except status.StatusError as error:
         if error.reason != "Forbidden":
             raise
-        output.note(f"not everything could be asked: {error.message}")
+        output.note(f"some checks are missing: {error.message}")
     return answers, addresses, reserved

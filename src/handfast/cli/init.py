@@ -30,9 +30,12 @@ _PATIENCE: Final = 30.0
 @settings.directory_option("./handfast-data")
 @settings.config_option
 @click.option(
-    "--kubeconfig", type=click.Path(), default=None, help="Prepare the cluster of this kubeconfig, and no directory."
+    "--kubeconfig",
+    type=click.Path(),
+    default=None,
+    help="Prepare the cluster of this kubeconfig instead of a directory.",
 )
-@click.option("--ca-cert", type=click.Path(), default=None, help="A CA of yours that is to sign, instead of a new one.")
+@click.option("--ca-cert", type=click.Path(), default=None, help="Sign with this CA of your own instead of a new one.")
 @click.option("--ca-key", type=click.Path(), default=None, help="The private key of --ca-cert.")
 @settings.setting_options(*_SETTINGS)
 @token_input.first_token_options
@@ -44,13 +47,12 @@ def command(
 ) -> None:
     """Prepare a control plane to be joined, without starting it.
 
-    A data directory gets its certificate authority, an administrator's kubeconfig, a configuration file, a store, and in
-    it what joining machines need: the public ConfigMap kube-public/cluster-info, the rights to read it and to ask for a
-    certificate, what `kubeadm join` reads, and a first token. Asked twice, it changes nothing. With --kubeconfig the same
-    objects are created in that cluster.
+    It creates a certificate authority, an administrator's kubeconfig, a configuration file and a store in the data
+    directory. The store gets what joining machines need: the public ConfigMap kube-public/cluster-info, the rights to
+    read it and to ask for a certificate, what `kubeadm join` reads, and a first token. A second call changes nothing.
+    With --kubeconfig the same objects are created in that cluster instead.
 
-    A CA of yours, given with --ca-cert and --ca-key, takes the place of a new one. It may be an intermediate CA: it is
-    trusted itself, and its root is not.
+    --ca-cert and --ca-key name a CA of your own. It may be an intermediate CA: then that CA is trusted, not its root.
     """
     with supervised.tied(tie):
         asked = {name: flags.pop(name) for name in ("token", "token_file", "token_ttl", "first_start")}

@@ -34,7 +34,7 @@ _STDIN: Final = "-"
 _TOKENS: Final = {
     "token": "The token for discovery and for logging in.",
     "discovery-token": "The token that cluster-info is signed with.",
-    "tls-bootstrap-token": "The token to log in with, if it is another.",
+    "tls-bootstrap-token": "The token to log in with, if it is not --token.",
 }
 
 
@@ -59,7 +59,7 @@ def _token_options(function: _F) -> _F:
     "--discovery-token-unsafe-skip-ca-verification",
     "unsafe",
     is_flag=True,
-    help="Do without a pin: whoever has the token can pose as the cluster.",
+    help="Join without a pin: whoever has the token can pose as the cluster.",
 )
 @click.option(
     "--discovery-file", metavar="FILE|URL|-", help="A file or https URL that describes the cluster; - is stdin."
@@ -91,10 +91,10 @@ def _token_options(function: _F) -> _F:
 def command(**given: Any) -> None:
     """Make this machine a node: find the cluster, prove that it is the right one, and get a certificate from it.
 
-    Each ENDPOINT is host, host:port, [v6]:port or https://host:port; without a port it is 6443. The first that answers
-    counts, with preference for the order given. Servers that are not up yet are waited for.
+    Each ENDPOINT is host, host:port, [v6]:port or https://host:port; the port is 6443 by default. The first that
+    answers is used; those named first are preferred. Servers that are not up yet are waited for.
 
-    The certificate is renewed while `handfast node run --rotate-certificates` runs; --systemd sees to that.
+    `handfast node run --rotate-certificates` renews the certificate. With --systemd it runs as a service.
     """
     from handfast.bootstrap import discovery as rules
 

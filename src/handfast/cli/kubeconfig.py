@@ -17,24 +17,26 @@ if TYPE_CHECKING:
     from handfast.bootstrap import cluster_info
     from handfast.client import cluster_cache
 
-_context_option = click.option("--context", metavar="NAME", default="", help="Its context.  [default: the current one]")
+_context_option = click.option(
+    "--context", metavar="NAME", default="", help="The context to use.  [default: the current one]"
+)
 
 
-@click.group(name="kubeconfig", short_help="Refresh or show what a kubeconfig knows of its cluster.")
+@click.group(name="kubeconfig", short_help="Update or show the cluster in a kubeconfig.")
 def command() -> None:
-    """Refresh or show what a kubeconfig knows of its cluster."""
+    """Update or show the cluster in a kubeconfig: its servers and CA certificates."""
 
 
-@command.command(short_help="Take over new servers and CA certificates.")
+@command.command(short_help="Update its servers and CA certificates.")
 @connecting.options
 @_context_option
 @output.format_option
 @click.pass_context
 def refresh(ctx: click.Context, kubeconfig: str | None, context: str, directory: str, form: str) -> None:
-    """Take over the servers and CA certificates that the cluster publishes now.
+    """Update a kubeconfig with the servers and CA certificates that the cluster publishes now.
 
-    They are read without a credential, over TLS that is verified with the CA that is known. One server that is still
-    there is enough. If none is, or if the cluster is another one, nothing is changed.
+    They are read without a credential, over TLS, which is verified with the CA in the kubeconfig. One server that still
+    answers is enough. If none does, or if it is another cluster, nothing is changed.
     """
     import asyncio
 

@@ -42,7 +42,7 @@ _COLUMNS = ("ISSUED", "UNTIL", "NAME", "SIGNER", "SERIAL", "REQUESTER", "RULE")
 
 @click.group(name="ledger", short_help="List, show and verify the certificates that were issued.")
 def command() -> None:
-    """List, show and verify what the signers wrote down of every certificate they issued."""
+    """List, show and verify the issuance ledger, in which signers record every certificate."""
 
 
 @command.command(name="list", short_help="List the certificates that were issued.")
@@ -83,7 +83,7 @@ def _row(entry: ledger_entries.Entry) -> tuple[str, ...]:
     return (*times, name, entry.signer, entry.serial, entry.requester, entry.rule)
 
 
-@command.command(short_help="Show all that is known of one certificate.")
+@command.command(short_help="Show what the ledger has of one certificate.")
 @click.argument("which", metavar="SERIAL|REQUEST|SHA256")
 @connecting.options
 @output.format_option
@@ -91,8 +91,8 @@ def _row(entry: ledger_entries.Entry) -> tuple[str, ...]:
 def show(ctx: click.Context, which: str, kubeconfig: str | None, directory: str, form: str) -> None:
     """Show all that the ledger has of a certificate.
 
-    It is named by its serial number, the name of the CertificateSigningRequest, or the SHA-256 of the certificate or of
-    its public key; there may be several.
+    Name it by its serial number, by the name of its CertificateSigningRequest, or by the SHA-256 of the certificate or
+    of its public key. Several certificates may match.
     """
     found = [entry for entry in _entries(_segments(connecting.chosen(ctx, kubeconfig, directory))) if _is(entry, which)]
     if not found:
@@ -115,9 +115,9 @@ def _lines(document: dict[str, Any]) -> str:
     return "\n".join(f"{key.ljust(width)}   {output.printable(value)}".rstrip() for key, value in texts.items())
 
 
-@command.command(short_help="Verify that nothing in it was changed.")
+@command.command(short_help="Verify that nothing in the ledger was changed.")
 @click.option(
-    "--head", metavar="HASH", default="", help="A hash that an earlier verify printed: it must be in there still."
+    "--head", metavar="HASH", default="", help="A hash that an earlier verify printed; it must still be there."
 )
 @connecting.options
 @output.format_option
@@ -125,9 +125,9 @@ def _lines(document: dict[str, Any]) -> str:
 def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str, form: str) -> None:
     """Verify that no entry of the ledger was changed, removed or moved.
 
-    Who can write the store's file can write the whole chain anew. Note the hash that is printed, somewhere else, and give
-    it with --head the next time: then that shows, too. Once the oldest segments were deleted, because all in them had
-    expired, a noted hash is needed.
+    Whoever can write the store's file can also rewrite the whole chain. To notice that, note the hash that is printed
+    somewhere else, and give it with --head the next time. Once the oldest segments were deleted, because everything in
+    them had expired, such a hash is needed.
     """
     from handfast.rules import ledger_verification
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from handfast.cli import revocation
 
 
-@click.group(name="node", short_help="Run a node's agent, see how it does, refuse a node.")
+@click.group(name="node", short_help="Run this machine's node agent, show its state, or refuse a node.")
 def command() -> None:
-    """Run this machine's node agent and see how it does, or refuse a node."""
+    """Run this machine's node agent, show its state, or refuse a node."""
 
 
 for _command in node_agent.COMMANDS:
@@ -45,9 +45,9 @@ def revoke(
     directory: str,
     form: str,
 ) -> None:
-    """Refuse a node from now on, with every certificate it has or gets, and the tokens of its Pods.
+    """Refuse a node from now on: every certificate it has or gets, and the tokens of its Pods.
 
-    Its open watches end, and each of its requests is answered with 401. Asking twice does no harm.
+    Its open watches end, and each of its requests is answered with 401. A second call changes nothing.
     """
     if undo and (reason is not None or duration is not None):
         raise output.Usage("--undo takes neither --reason nor --for")

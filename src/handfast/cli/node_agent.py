@@ -70,12 +70,14 @@ def _exists(path: str) -> bool:
 @click.command(short_help="Run this machine's node agent.")
 @node_settings.setting(
     "bootstrap-kubeconfig",
-    "What to ask for the first certificate with.",
+    "The kubeconfig with which to ask for the first certificate.",
     f"{node_config.BOOTSTRAP_KUBECONFIG}, if it is there",
 )
 @_places
 @node_settings.setting("node-name", "The name of the Node.", "the host name", metavar="NAME")
-@node_settings.setting("node-ip", "Its addresses.", "the way to the API server", metavar="IP[,IP]")
+@node_settings.setting(
+    "node-ip", "Its addresses.", "the address from which it reaches the API server", metavar="IP[,IP]"
+)
 @_switch("rotate-certificates", "Renew the client certificate before it ends.")
 @_switch("rotate-server-certificates", "Have the endpoint's certificate issued by the cluster, and renewed.")
 @node_settings.setting("static-pods-dir", "A directory of Pods' manifests to observe.")
@@ -97,8 +99,8 @@ def run(config_file: str | None, **flags: Any) -> None:
     """Run the agent of this machine's node, until SIGTERM or Ctrl-C stops it.
 
     It obtains and renews the node's certificate, registers its Node, keeps its Lease, follows its Pods, and answers for
-    its health over HTTPS. It runs no containers. Without a certificate after five minutes it ends with an error: have
-    it started again, by systemd for instance; it goes on with the same key and the same request.
+    its health over HTTPS. It runs no containers. Without a certificate after five minutes it ends with an error.
+    Let systemd start it again: it goes on with the same key and the same request.
     """
     if flags["verbosity"] is not None:
         # The kubelet's -v=2.
@@ -112,13 +114,13 @@ def run(config_file: str | None, **flags: Any) -> None:
     foreground.run(node.run(found, clock=clock.SystemClock()), found.log_level)
 
 
-@click.command(short_help="Show this node's certificate, and how its agent does.")
+@click.command(short_help="Show this node's certificate and the state of its agent.")
 @_places
 @output.format_option
 def status(form: str, **flags: Any) -> int:
     """Show this node's certificate, its next renewal, the last error, the API server, and how far the clocks differ.
 
-    The exit code is 1 where there is no certificate in force, or the server refuses it, as that of a revoked node.
+    The exit code is 1 where there is no certificate in force, or where the server refuses it.
     """
     from handfast.cli import node_status
     from handfast.telemetry import log
@@ -140,7 +142,7 @@ def status(form: str, **flags: Any) -> int:
 def rotate(timeout: str, form: str, **flags: Any) -> None:
     """Have the running agent renew its client certificate now, with a fresh key, and wait until it has.
 
-    The agent is asked by a file in the certificate directory: whoever may write there has its keys anyway.
+    The agent is asked by a file in the certificate directory, so whoever may write there can ask.
     """
     import asyncio
 
@@ -185,19 +187,19 @@ async def _rotated(directory: pathlib.Path, seconds: float) -> reports.Report:
     raise errors.Unavailable(
         f"node {before.node} has no new certificate after {seconds:g} s{last}",
         reason="Timeout",
-        hint="it goes on trying; `handfast node status` shows how it does",
+        hint="it goes on trying; `handfast node status` shows its state",
     )
 
 
-@click.command(short_help="Get a node back whose certificate has expired.")
+@click.command(short_help="Renew a certificate that has expired, without a token.")
 @_places
 @_timeout("1m")
 @output.format_option
 def recover(timeout: str, form: str, **flags: Any) -> None:
-    """Get this node back, whose certificate expired while it was off, without a token.
+    """Renew this node's certificate, which expired while the machine was off, without a token.
 
-    The expired certificate is shown to the API server, which may let it ask for its own successor and for nothing else.
-    A running agent does this by itself. Where the API server does not allow it, you are told what to do instead.
+    The expired certificate is shown to the API server. The server may accept it for one thing: to ask for its successor.
+    A running agent does this by itself. Where the API server refuses, the error says what to do instead.
     """
     import asyncio
 

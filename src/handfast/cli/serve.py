@@ -82,9 +82,9 @@ def _tied(tie: int | None, directory: str) -> contextlib.AbstractContextManager[
 def apiserver_command(
     directory: str, config_file: str | None, listen_fd: int | None, tie: int | None, **flags: Any
 ) -> None:
-    """Serve the Kubernetes API from a data directory, which is made if it is not there.
+    """Serve the Kubernetes API from a data directory, which is created if needed.
 
-    Certificates of the directory are renewed in time, and files that are replaced meanwhile are taken up within seconds.
+    Its certificates are renewed in time. Files that are replaced are used within seconds.
     """
     tls_files = _tls_files(flags.pop("tls_cert_file"), flags.pop("tls_private_key_file"))
     with (
@@ -151,10 +151,10 @@ def controllers_command(
     tie: int | None,
     **flags: Any,
 ) -> None:
-    """Run controllers against the API that a kubeconfig names: this program's own, or any cluster's.
+    """Run controllers against the API that a kubeconfig names: Handfast's own, or that of any cluster.
 
     Addresses given with --advertise are published in the ConfigMap kube-public/cluster-info. Certificates are signed with
-    the CA of --dir, or with the files that are given; without either, none are.
+    the CA of --dir, or with the files that are named. Without either, no certificate is signed.
     """
     signing_flags.take_older_name(flags)
     with _tied(tie, directory):

@@ -69,8 +69,8 @@ def command() -> None:
 def create(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: str, **asked: Any) -> None:
     """Create a token on the server, and print it.
 
-    TOKEN has the form abcdef.0123456789abcdef; without it a random one is made. With - it is read from standard input,
-    so that it is not among the arguments, which everyone on this machine can read.
+    TOKEN has the form abcdef.0123456789abcdef; without it a random one is made. With - it is read from standard input:
+    everyone on this machine can read the arguments of a command.
     """
     import asyncio
 
@@ -104,7 +104,7 @@ def _document(asked: dict[str, Any], now: datetime.datetime) -> objects.Document
     usages, groups = _items(asked["usages"]), _items(asked["groups"])
     if not usages:
         raise output.Usage(
-            '--usages: the value "" is empty: such a token would be good for nothing',
+            '--usages: the value "" is empty: nobody could use such a token',
             hint=f"allowed: {' and '.join(tokens.USAGES)}, or one of them",
             reason="BadBootstrapUsage",
         )
@@ -192,7 +192,7 @@ async def _create(kubeconfig: str, document: objects.Document, *, join: bool) ->
     type=click.Choice(_LIST_FORMATS),
     default="text",
     show_default=True,
-    help="How they are written; wide has limits and uses, name has the ids alone.",
+    help="How they are written: wide adds limits and uses, name has the ids alone.",
     callback=output._remember_format,
 )
 @click.pass_context
@@ -247,9 +247,9 @@ async def _list(kubeconfig: str) -> Sequence[objects.Document]:
 @output.format_option
 @click.pass_context
 def delete(ctx: click.Context, which: Sequence[str], kubeconfig: str | None, directory: str, form: str) -> None:
-    """Delete tokens on the server, each named by its id or as a whole, of which only the id counts.
+    """Delete tokens on the server. Name each by its id; of a whole token only the id counts.
 
-    Whoever holds one of them cannot log in with it from then on. One that is not there is no error.
+    From then on nobody can log in with them. A token that is not there is no error.
     """
     import asyncio
 

@@ -129,9 +129,8 @@ def holder_warning(token_id: str, expires: str, *, limited: bool = False) -> str
     which = "within its limits, as nodes" if limited else "as nodes of any name"
     end = f"until it expires at {expires}" if expires else "without end: it never expires"
     return (
-        f"whoever holds the token {token_id}.… can join machines {which}, and as a node read the Secrets "
-        f"of the Pods bound to it, {end}; once your machines have joined, delete it: "
-        f"{invocation.program()} token delete {token_id}"
+        f"whoever holds the token {token_id}.… can join machines {which}, {end}; a node can read the Secrets of the Pods "
+        f"bound to it; once your machines have joined, delete the token: {invocation.program()} token delete {token_id}"
     )
 
 

@@ -100,7 +100,7 @@ class TestRotate:
         lines = capsys.readouterr().out.splitlines()
         assert lines[0] == "done: add (make the new CA, and trust it beside the old one)"
         assert "  pki/ca.crt extended" in lines
-        assert lines[-1] == "next: publish (have every client told of both CAs)"
+        assert lines[-1] == "next: publish (publish both CAs, so that every client learns of the new one)"
 
     def test_there_is_nothing_to_undo(self, place, capsys):
         assert run("rotate", "--dir", place.root, "--undo") == 1

@@ -181,7 +181,7 @@ def test_explained(
     assert text.startswith("CHECK") == bool(found["checks"])
     for row in found["checks"]:
         assert row["compared"] in text
-    assert ("deleted" in found) == ("as it is, it is deleted at " in text)
+    assert ("deleted" in found) == ("if nothing changes, it is deleted at " in text)
     # It only looks.
     assert reached.client.calls == []
 
@@ -271,7 +271,7 @@ def test_an_issued_one_has_the_checks_and_its_story(
     assert "permission " in out
     assert "\nIssued\nto change that: the certificate is issued" in out
     assert "asked by        joiner (groups: " in out
-    assert f"ledger          {'has no entry of it' if ledger == 'empty' else 'was not read: nobody is there'}" in out
+    assert f"ledger          {'has no entry for it' if ledger == 'empty' else 'was not read: nobody is there'}" in out
     assert run("explain", "x", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["issued"].keys() == {"asked by", "approved", "serial", "until", "ledger"}
@@ -295,7 +295,7 @@ def test_who_may_not_ask_is_told(reached: Reached, capsys: pytest.CaptureFixture
     assert run("explain", "x") == 0
     printed = capsys.readouterr()
     assert "not asked" in printed.out
-    assert "note: not everything could be asked: cannot create subjectaccessreviews\n" in printed.err
+    assert "note: some checks are missing: cannot create subjectaccessreviews\n" in printed.err
 
     def fail(verb: str, plural: str, _: str) -> None:
         if plural == "subjectaccessreviews":
@@ -337,7 +337,7 @@ def test_without_the_right_to_read_events(reached: Reached, capsys: pytest.Captu
 
     reached.client.before = refuse
     assert run("explain", "x") == 0
-    assert "note: the Events about it were not read: cannot list events\n" in capsys.readouterr().err
+    assert "note: its Events could not be read: cannot list events\n" in capsys.readouterr().err
 
 
 def test_one_that_is_not_there(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:

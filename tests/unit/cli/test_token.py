@@ -149,7 +149,7 @@ class TestCreate:
 
     def test_what_is_limited_is_warned_of_as_such(self, reached, capsys):
         assert run("create", TOKEN, "--ttl", "0", "--node", "a") == 0
-        assert "can join machines within its limits, as nodes, and as a node read" in capsys.readouterr().err
+        assert "can join machines within its limits, as nodes, without end" in capsys.readouterr().err
 
     def test_a_signing_token_without_an_end_is_not(self, reached, capsys):
         assert run("create", TOKEN, "--ttl", "0", "--usages", "signing") == 0
