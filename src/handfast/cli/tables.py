@@ -39,7 +39,8 @@ def table(head: Row, rows: Sequence[Row], *, minor: Sequence[str] = ()) -> str:
         return _text(whole, _widths(whole))
     # 4. sentences are wrapped
     if not minor:
-        return _text(_wrapped(whole, limit), _widths(_wrapped(whole, limit)))
+        wrapped = _wrapped(whole, limit)
+        return _text(wrapped, _widths(wrapped))
     # 3. columns are left out until it fits
     for gone in range(len(minor) + 1):
         kept = [index for index, name in enumerate(head) if name not in minor[:gone]]
@@ -71,9 +72,11 @@ def _shortened(rows: Sequence[Row], minor: Sequence[str], limit: int) -> list[in
 def _wrapped(rows: Sequence[Row], limit: int) -> list[Row]:
     """Each row as one or more, so that the last column fits; not below a width in which nobody would read."""
     left = _width(_widths([row[:-1] for row in rows])) + len(_GAP)
+    # Names and hashes stay in one piece, so that they can be copied.
+    wrapper = textwrap.TextWrapper(max(limit - left, _LEAST_SENTENCE), break_long_words=False, break_on_hyphens=False)
     lines: list[Row] = []
     for row in rows:
-        first, *more = textwrap.wrap(row[-1], max(limit - left, _LEAST_SENTENCE)) or [""]
+        first, *more = wrapper.wrap(row[-1]) or [""]
         lines += [[*row[:-1], first], *([*[""] * (len(row) - 1), each] for each in more)]
     return lines
 

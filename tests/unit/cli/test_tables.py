@@ -75,6 +75,12 @@ def test_a_column_that_is_important_is_never_cut(terminal):
     assert tables.table(HEAD, ROWS, minor=("ABOUT", "OWNER", "NOT THERE")) == "NAME\nfirst\nb"
 
 
+def test_a_name_in_a_sentence_stays_in_one_piece(terminal):
+    terminal(30)
+    name = "kube-system/" + "a" * 40
+    assert f"   {name}\n" in tables.table(("CHECK", "DETAIL"), [("x", f"see {name} there")])
+
+
 def test_sentences_are_wrapped(terminal):
     terminal(60)
     rows = [("clock", "this machine's clock and the server's agree to the second"), ("token", "it is there"), ("x", "")]
