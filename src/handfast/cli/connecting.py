@@ -116,7 +116,7 @@ class _Explain:
 
 @contextlib.contextmanager
 def _no_system_roots() -> Iterator[None]:
-    """While aiohttp is imported: it reads every root of the system then (45 ms), for a context that no request here uses.
+    """While aiohttp is imported: it reads every root of the system then (40 ms), for a context that no request here uses.
 
     `runtime.tls` makes the context of each connection, and reads the roots where they count.
     """

@@ -102,7 +102,7 @@ def ca_pins(ca: bytes | None) -> tuple[str, ...]:
             reason="NoCertificateAuthority",
             hint="name the CA of the cluster in certificate-authority-data; a join command has to pin it",
         )
-    # Here, because pins bring the cryptography library along, which `token list` can do without (80 ms).
+    # Here, because pins bring the cryptography library along, which `token list` can do without (45 ms).
     from handfast.pki import pins
 
     return tuple(str(pins.of_certificate(der)) for der in pem.certificates_from_pem(ca))

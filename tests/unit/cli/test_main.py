@@ -49,7 +49,7 @@ def test_the_version_flag_loads_no_library_but_click():
 
 
 def test_asking_a_server_loads_only_what_a_question_needs(tmp_path):
-    """300 ms of processor time are enough for `token list`. The cryptography library alone would take 80 of them."""
+    """300 ms of processor time are enough for `token list`. The cryptography library alone would take 45 of them."""
     file = tmp_path / "kubeconfig"
     file.write_text(
         "{current-context: c, contexts: [{name: c, context: {cluster: c}}], "
