@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bench import aims, discovery, identities, load, measure, preload, servers, settings
-from handfast.api import resources, signing_requests
+from handfast.api import resources, signer_names, signing_requests
 from handfast.bootstrap import tokens
 from handfast.client import api
 from handfast.pki import authority, keys, names, profiles, requests
@@ -86,7 +86,7 @@ class Machine:
         request = requests.build(subject, names.Sans(), key)
         spec = signing_requests.Spec(
             request=base64.b64encode(request).decode(),
-            signer_name=signing_requests.KUBELET_CLIENT,
+            signer_name=signer_names.KUBELET_CLIENT,
             usages=["digital signature", "client auth"],
         )
         document = signing_requests.new(f"node-csr-{secrets.token_hex(16)}", spec)

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from handfast.api import signing_requests
+from handfast.api import signer_names
 from handfast.bootstrap import kubeconfig
 from handfast.node import certificate_store
 from handfast.pki import authority, keys, names, pairs, pem, pins, profiles
@@ -107,7 +107,7 @@ def test_bootstrap(rotate: bool, machine: Machine, plane: running.ControlPlane, 
 
     assert str(pair.leaf.subject) == f"CN=system:node:{machine.node},O=system:nodes"
     (request,) = requests_of(signing, machine.node)
-    assert request.spec.signer_name == signing_requests.KUBELET_CLIENT
+    assert request.spec.signer_name == signer_names.KUBELET_CLIENT
     assert request.spec.username == f"system:bootstrap:{token[:6]}"
     assert request.spec.usages == ["digital signature", "client auth"]
     (condition,) = request.status.conditions
@@ -297,8 +297,8 @@ class TestWithARuntime:
         assert node.metadata.labels["kubernetes.io/hostname"] == machine.node
         logged_in, serving = requests_of(signing, machine.node)
         assert (logged_in.spec.signer_name, serving.spec.signer_name) == (
-            signing_requests.KUBELET_CLIENT,
-            signing_requests.KUBELET_SERVING,
+            signer_names.KUBELET_CLIENT,
+            signer_names.KUBELET_SERVING,
         )
         assert serving.spec.username == f"system:node:{machine.node}"
         pair = pairs.read((machine.pki / "kubelet-server-current.pem").read_bytes())
@@ -325,7 +325,7 @@ class TestWithARuntime:
             )
             machine.eventually(lambda: _named(core.list_node().items, machine.node), "the Node")
         assert [request.spec.signer_name for request in requests_of(signing, machine.node)] == [
-            signing_requests.KUBELET_CLIENT
+            signer_names.KUBELET_CLIENT
         ]
         written = machine.home / "over"
         pair = pairs.read(next((written / "var/lib/kubelet/pki").glob("kubelet-client-2*.pem")).read_bytes())

@@ -14,7 +14,7 @@ from typing import Any
 
 from prometheus_client import parser
 
-from handfast.api import handfast_kinds, signing_requests
+from handfast.api import handfast_kinds, signer_names
 from handfast.assembly import controllers
 from handfast.client import api, cache
 from handfast.controllers import csr_approver, csr_cleaner, csr_signer, loop, signing_authorities
@@ -142,7 +142,7 @@ def request(
         "metadata": {"name": name or request_names.csr_name(key.public, subject, CLIENT_USAGES)},
         "spec": {
             "request": base64.b64encode(body).decode(),
-            "signerName": signing_requests.KUBELET_CLIENT,
+            "signerName": signer_names.KUBELET_CLIENT,
             "usages": list(CLIENT_USAGES),
             **spec,
         },

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from handfast.api import bounds, signing_requests
+from handfast.api import bounds, signer_names
 from handfast.pki import keys, names, requests
 from tests.world import stalls
 from tests.world.stalls import ANONYMOUS, EDIT, NODE, TOKEN, USER, Attack
@@ -42,7 +42,7 @@ def csr(name: str, metadata: Any = None, more: Any = None, **spec: Any) -> bytes
             "metadata": {"name": name, **(metadata or {})},
             "spec": {
                 "request": signing_request(),
-                "signerName": signing_requests.KUBELET_CLIENT,
+                "signerName": signer_names.KUBELET_CLIENT,
                 "usages": ["digital signature", "client auth"],
                 **spec,
             },

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from handfast.api import signing_requests
+from handfast.api import signer_names
 from handfast.client import certificates as requesting
 from handfast.controllers import csr_approver, csr_cleaner, csr_signer
 from handfast.pki import authority, keys, names
@@ -98,7 +98,7 @@ async def test_a_token_holder_renews_nobody_elses(tmp_path: pathlib.Path) -> Non
 
 async def test_serving_certificates_only_where_somebody_opted_in(tmp_path: pathlib.Path) -> None:
     sans = names.make_sans(dns=["n1.example"], ip=["192.0.2.7"])
-    more: dict[str, Any] = {"signerName": signing_requests.KUBELET_SERVING, "usages": list(c.SERVING_USAGES)}
+    more: dict[str, Any] = {"signerName": signer_names.KUBELET_SERVING, "usages": list(c.SERVING_USAGES)}
     async with c.told(tmp_path) as story, c.running(story.world):
         addresses = [{"type": "InternalIP", "address": "192.0.2.7"}, {"type": "Hostname", "address": "n1.example"}]
         await story.client.create(controlled.NODES, {"metadata": {"name": "n1"}, "status": {"addresses": addresses}})
@@ -124,8 +124,8 @@ async def test_serving_certificates_only_where_somebody_opted_in(tmp_path: pathl
 
 async def test_a_person_approves_and_the_signer_judges(tmp_path: pathlib.Path) -> None:
     async with c.told(tmp_path) as story, c.running(story.world):
-        client: dict[str, Any] = {"signerName": signing_requests.KUBE_APISERVER_CLIENT, "usages": ["client auth"]}
-        bad = {"signerName": signing_requests.KUBELET_SERVING, "usages": list(c.SERVING_USAGES)}
+        client: dict[str, Any] = {"signerName": signer_names.KUBE_APISERVER_CLIENT, "usages": ["client auth"]}
+        bad = {"signerName": signer_names.KUBELET_SERVING, "usages": list(c.SERVING_USAGES)}
         foreign = {"signerName": "example.com/other", "usages": ["client auth"]}
         for name, more in (("ann", client), ("bad", bad), ("foreign", foreign), ("denied", client)):
             organizations = ["dev"] if more is client else ["system:nodes"]
@@ -151,7 +151,7 @@ async def test_a_person_approves_and_the_signer_judges(tmp_path: pathlib.Path) -
 async def test_other_attributes_do_not_reach_a_certificate(tmp_path: pathlib.Path) -> None:
     others = (("2.5.4.11", "admins"), ("1.2.3.4", "x"))
     async with c.told(tmp_path) as story, c.running(story.world):
-        client: dict[str, Any] = {"signerName": signing_requests.KUBE_APISERVER_CLIENT, "usages": ["client auth"]}
+        client: dict[str, Any] = {"signerName": signer_names.KUBE_APISERVER_CLIENT, "usages": ["client auth"]}
         jane = c.request(name="jane", common_name="jane", organizations=["dev"], others=others, **client)
         for document in (jane, c.request(name="node", others=others)):
             await story.ask(document, story.joiner())

@@ -18,7 +18,7 @@ import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from handfast.api import kinds, objects, signing_requests
+from handfast.api import kinds, objects, signer_names
 from handfast.apiserver import client_cas, identity, strategies
 from handfast.bootstrap import cluster_info, kubeconfig, tokens
 from handfast.cli import main, output
@@ -215,9 +215,7 @@ async def _store(world: worlds.World, kind: kinds.Kind, name: str, data: bytes, 
             ]
         },
     }
-    document["spec"]["signerName"] = (
-        signing_requests.KUBELET_CLIENT if number else signing_requests.KUBE_APISERVER_CLIENT
-    )
+    document["spec"]["signerName"] = signer_names.KUBELET_CLIENT if number else signer_names.KUBE_APISERVER_CLIENT
     status = document["status"]
     strategies.prepare_create(kind, document, "", identity.User("joiner", (certified.JOINERS,)), world.clock.now())
     document["status"] = status

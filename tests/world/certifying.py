@@ -14,7 +14,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from handfast.api import resources, signing_requests, status
+from handfast.api import resources, signer_names, status
 from handfast.client import api
 from handfast.pki import authority, keys, names, pem, profiles, requests
 from handfast.rules import user_names
@@ -47,7 +47,7 @@ class Certifier:
     ) -> bytes:
         """A certificate for a request, or for another key, as if it were another time."""
         wish = requests.parse(base64.b64decode(document["spec"]["request"]))
-        serving = document["spec"]["signerName"] == signing_requests.KUBELET_SERVING
+        serving = document["spec"]["signerName"] == signer_names.KUBELET_SERVING
         profile = profiles.KUBELET_SERVING if serving else profiles.KUBELET_CLIENT
         at = now or self.world.clock.now()
         return self.authority.issue(key or wish.public_key, wish.subject, wish.sans, profile, at, self.lifetime).pem

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CertificateSigningRequests and the signers they go to, in the words of `certificates.k8s.io`.
+"""CertificateSigningRequests, in the words of `certificates.k8s.io`.
 
 One typed model for who asks for a certificate, who approves, signs and deletes requests, and who shows them. It is
 whole: decoded, changed by `updated` and sent back, a request loses nothing. Which requests a signer honours is
@@ -17,15 +17,6 @@ from handfast.api import metadata, objects
 GROUP: Final = "certificates.k8s.io"
 API_VERSION: Final = f"{GROUP}/v1"
 KIND: Final = "CertificateSigningRequest"
-
-# What the names of its signers begin with.
-DOMAIN: Final = "kubernetes.io"
-# Nothing else in the program spells them.
-KUBE_APISERVER_CLIENT: Final = "kubernetes.io/kube-apiserver-client"
-KUBELET_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
-KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
-LEGACY_UNKNOWN: Final = "kubernetes.io/legacy-unknown"
-SIGNERS: Final = (KUBE_APISERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY_UNKNOWN)
 
 # Types of conditions.
 APPROVED: Final = "Approved"

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from handfast.api import jsonpath, objects, signing_requests
+from handfast.api import jsonpath, objects, signer_names
 from handfast.api import validation_fields as fields
 from handfast.api.validation_workloads import label_selector
 
@@ -187,7 +187,7 @@ def signer_name(path: str, name: str) -> fields.Causes:
     if not name:
         yield fields.required(path)
         return
-    if name == signing_requests.LEGACY_UNKNOWN:
+    if name == signer_names.LEGACY_UNKNOWN:
         yield fields.invalid(path, name, "the legacy signerName is not allowed via this API version")
     domain, _, rest = name.partition("/")
     if name.count("/") != 1:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import signing_requests
+from handfast.api import signer_names
 from handfast.assembly import endpoints, setting_values
 from handfast.rules import decision, networks
 
@@ -26,10 +26,10 @@ MAX_BYTES: Final = 1 << 20
 # What is between `clusterSigning` and `CertFile`, and the signer that it is about; nothing: all of them.
 SIGNERS: Final = {
     "": "",
-    "KubeletServing": signing_requests.KUBELET_SERVING,
-    "KubeletClient": signing_requests.KUBELET_CLIENT,
-    "KubeApiserverClient": signing_requests.KUBE_APISERVER_CLIENT,
-    "LegacyUnknown": signing_requests.LEGACY_UNKNOWN,
+    "KubeletServing": signer_names.KUBELET_SERVING,
+    "KubeletClient": signer_names.KUBELET_CLIENT,
+    "KubeApiserverClient": signer_names.KUBE_APISERVER_CLIENT,
+    "LegacyUnknown": signer_names.LEGACY_UNKNOWN,
 }
 
 

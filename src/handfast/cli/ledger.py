@@ -275,7 +275,6 @@ def _require_good(asked: dict[str, str]) -> None:
 
 
 def _matches(entry: ledger_entries.Entry, asked: dict[str, str], since: datetime.datetime | None) -> bool:
-    from handfast.api import signing_requests
     from handfast.rules import revocation, user_names
 
     node, key, serial, signer = asked["node"], asked["key"], asked["serial"], asked["signer"]
@@ -283,7 +282,7 @@ def _matches(entry: ledger_entries.Entry, asked: dict[str, str], since: datetime
         (not node or f"CN={user_names.node_user(node)}" in entry.names)
         and (not key or revocation.normal_key_fingerprint(key) == entry.key_fingerprint)
         and (not serial or revocation.normal_serial(serial) == revocation.normal_serial(entry.serial))
-        and (not signer or entry.signer in {signer, f"{signing_requests.DOMAIN}/{signer}"})
+        and (not signer or entry.signer in {signer, f"{signer_names.DOMAIN}/{signer}"})
         and (since is None or entry.issued_at >= since)
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from handfast import errors
-from handfast.api import handfast_kinds, jsonpath, objects, resources, signing_requests
+from handfast.api import handfast_kinds, jsonpath, objects, resources, signer_names, signing_requests
 from handfast.bootstrap import cluster_info
 from handfast.client import api
 from handfast.rules import decision, kubelet_csr, node_claim, node_liveness, revocation
@@ -116,7 +116,7 @@ def review(facts: kubelet_csr.Facts, word: str) -> objects.Document:
 async def node_addresses(client: api.Client, facts: kubelet_csr.Facts) -> tuple[str, ...] | None:
     """The addresses that the Node of a serving request reports; None where there is no such Node, or it is no matter."""
     node = facts.node_name
-    if facts.signer_name != signing_requests.KUBELET_SERVING or objects.dns_subdomain(node) is not None:
+    if facts.signer_name != signer_names.KUBELET_SERVING or objects.dns_subdomain(node) is not None:
         return None
     found = await client.find(resources.NODES, node)
     if found is None:
@@ -130,7 +130,7 @@ async def reserved(client: api.Client, facts: kubelet_csr.Facts) -> frozenset[st
     The API server is at the hosts of cluster-info and at the addresses of its Service. A cluster-info that cannot be read
     is an error: it would take a reserved host for a free one.
     """
-    if facts.signer_name != signing_requests.KUBELET_SERVING:
+    if facts.signer_name != signer_names.KUBELET_SERVING:
         return kubelet_csr.NONE
     found: set[str] = set()
     info = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)

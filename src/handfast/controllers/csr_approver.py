@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 import prometheus_client
 
 from handfast import errors
-from handfast.api import objects, resources, signing_requests, status
+from handfast.api import objects, resources, signer_names, signing_requests, status
 from handfast.client import api, certificate_reviews
 from handfast.controllers import certificate_requests, events, loop, node_leases, revoked
 from handfast.rules import (
@@ -44,7 +44,7 @@ from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 
 NAME = "certificatesigningrequest-approving-controller"
-SIGNERS = frozenset({signing_requests.KUBELET_CLIENT, signing_requests.KUBELET_SERVING})
+SIGNERS = frozenset({signer_names.KUBELET_CLIENT, signer_names.KUBELET_SERVING})
 AUTO_APPROVED = "AutoApproved"
 NOT_RECOGNISED = "NotRecognised"
 NOT_ITS_ADDRESS = "NotAnAddressOfTheNode"

@@ -29,7 +29,7 @@ import json
 from typing import Any
 
 from handfast import errors
-from handfast.api import jsonpath, objects, signing_requests
+from handfast.api import jsonpath, objects, signer_names, signing_requests
 from handfast.pki import requests
 from handfast.rules import access, decision
 
@@ -38,9 +38,7 @@ RULE = "CertificateAdmission"
 _ORDINARY = 4096
 
 _UNCHANGED = decision.NotMine("Unchanged", "neither the certificate nor a condition changes", RULE)
-_OTHER_SIGNER = decision.NotMine(
-    "OtherSigner", f"the request is not for {signing_requests.KUBE_APISERVER_CLIENT}", RULE
-)
+_OTHER_SIGNER = decision.NotMine("OtherSigner", f"the request is not for {signer_names.KUBE_APISERVER_CLIENT}", RULE)
 _SUBJECT = decision.Approve("Subject", "the subject is not one of administrators", RULE)
 
 
@@ -64,7 +62,7 @@ def signing(
 
 def subject(document: objects.Document | None) -> decision.Decision:
     """Check 2, of a new request."""
-    if jsonpath.text(document, "spec", "signerName") != signing_requests.KUBE_APISERVER_CLIENT:
+    if jsonpath.text(document, "spec", "signerName") != signer_names.KUBE_APISERVER_CLIENT:
         return _OTHER_SIGNER
     try:
         organizations = parse(document).subject.organizations
@@ -73,7 +71,7 @@ def subject(document: objects.Document | None) -> decision.Decision:
     if access.MASTERS in organizations:
         return decision.Deny(
             "SystemMasters",
-            f"use of {signing_requests.KUBE_APISERVER_CLIENT} signer with {access.MASTERS} group is not allowed",
+            f"use of {signer_names.KUBE_APISERVER_CLIENT} signer with {access.MASTERS} group is not allowed",
             RULE,
         )
     return _SUBJECT

@@ -31,7 +31,7 @@ import datetime
 from dataclasses import dataclass
 
 from handfast import errors
-from handfast.api import signing_requests
+from handfast.api import signer_names, signing_requests
 from handfast.pki import certificates, keys, names, pem, request_names, requests, rotation, usages
 from handfast.rules import user_names
 
@@ -62,7 +62,7 @@ def node_client(node: str, expiration_seconds: int | None = None) -> Wanted:
     """The certificate by which a node logs in."""
     return Wanted(
         subject=user_names.node_subject(node),
-        signer=signing_requests.KUBELET_CLIENT,
+        signer=signer_names.KUBELET_CLIENT,
         usages=(usages.DIGITAL_SIGNATURE, usages.CLIENT_AUTH),
         expiration_seconds=expiration_seconds,
     )
@@ -73,7 +73,7 @@ def node_serving(node: str, sans: names.Sans, expiration_seconds: int | None = N
     return Wanted(
         subject=user_names.node_subject(node),
         sans=sans,
-        signer=signing_requests.KUBELET_SERVING,
+        signer=signer_names.KUBELET_SERVING,
         usages=(usages.DIGITAL_SIGNATURE, usages.SERVER_AUTH),
         expiration_seconds=expiration_seconds,
     )

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from handfast.api import handfast_kinds, objects, signing_requests
+from handfast.api import handfast_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules import node_liveness, rbac, signers
 from handfast.rules import rbac_default_roles as roles
@@ -86,8 +86,8 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
                 roles.CERTIFICATES,
                 "signers",
                 "approve",
-                signing_requests.KUBELET_CLIENT,
-                signing_requests.KUBELET_SERVING,
+                signer_names.KUBELET_CLIENT,
+                signer_names.KUBELET_SERVING,
             ),
             roles.on(roles.AUTHORIZATION, "subjectaccessreviews", "create"),
             roles.on("", "nodes", "get list"),

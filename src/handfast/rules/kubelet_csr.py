@@ -45,7 +45,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from handfast import errors
-from handfast.api import jsonpath, objects, signing_requests
+from handfast.api import jsonpath, objects, signer_names
 from handfast.pki import names, requests, usages
 from handfast.rules import certificate_admission, user_names
 
@@ -308,9 +308,9 @@ def _list(texts: Sequence[str]) -> str:
 
 
 _SIGNERS: Mapping[str, str] = {
-    SELF_NODE_CLIENT: signing_requests.KUBELET_CLIENT,
-    NODE_CLIENT: signing_requests.KUBELET_CLIENT,
-    SELF_NODE_SERVER: signing_requests.KUBELET_SERVING,
+    SELF_NODE_CLIENT: signer_names.KUBELET_CLIENT,
+    NODE_CLIENT: signer_names.KUBELET_CLIENT,
+    SELF_NODE_SERVER: signer_names.KUBELET_SERVING,
 }
 _CLOSEST: Mapping[str, str] = {signer: permission for permission, signer in _SIGNERS.items()}
 _MESSAGES: Mapping[str, str] = {

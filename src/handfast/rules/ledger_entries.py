@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import objects, signing_requests
+from handfast.api import objects, signer_names
 from handfast.bootstrap import tokens
 from handfast.pki import names
 from handfast.rules import user_names
@@ -99,7 +99,7 @@ def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool) -> str:
     """
     if approval != AUTO_APPROVED:
         return f"{BY_HAND}: {approval}" if approval else BY_HAND
-    if signer == signing_requests.KUBELET_SERVING:
+    if signer == signer_names.KUBELET_SERVING:
         return SERVING
     if how == "node-recovery":
         return RECOVERY

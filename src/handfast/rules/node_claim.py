@@ -28,7 +28,7 @@ from __future__ import annotations
 import datetime
 from typing import Any, Final
 
-from handfast.api import jsonpath, objects, signing_requests
+from handfast.api import jsonpath, objects, signer_names
 from handfast.rules import kubelet_csr, node_liveness, node_recovery
 
 # The reason, and the condition on a request that waits; its type is no word of Kubernetes, whose readers pass it over.
@@ -43,7 +43,7 @@ def concerns(facts: kubelet_csr.Facts) -> bool:
     """1."""
     node = facts.node_name
     return (
-        facts.signer_name == signing_requests.KUBELET_CLIENT
+        facts.signer_name == signer_names.KUBELET_CLIENT
         and bool(node)
         and facts.username != facts.request.subject.common_name
         and node_recovery.node_of(facts.username, facts.groups) != node

@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from handfast import errors
-from handfast.api import jsonpath, objects, signing_requests
+from handfast.api import jsonpath, objects, signer_names, signing_requests
 from handfast.pki import names
 from handfast.rules import access, certificate_admission, decision, ledger_entries, user_names
 
@@ -152,7 +152,7 @@ def is_of(entry: ledger_entries.Entry, node: str) -> bool:
     """Whether an entry of the ledger is a kubelet's client certificate of this node (5.)."""
     subject = user_names.node_subject(node)
     found = ledger_entries.names_of(subject, names.Sans())
-    return (entry.signer, entry.names) == (signing_requests.KUBELET_CLIENT, found)
+    return (entry.signer, entry.names) == (signer_names.KUBELET_CLIENT, found)
 
 
 def user(node: str) -> str:
@@ -198,8 +198,8 @@ def judge_request(node: str, document: Any, waiting: str | None) -> decision.App
     """Whether a recovering node may make this request; `waiting` is another of its that is not done."""
     # 6.
     wanted = user_names.node_subject(node)
-    if jsonpath.text(document, "spec", "signerName") != signing_requests.KUBELET_CLIENT:
-        return _deny("WrongSigner", f"a node that recovers may only ask {signing_requests.KUBELET_CLIENT}")
+    if jsonpath.text(document, "spec", "signerName") != signer_names.KUBELET_CLIENT:
+        return _deny("WrongSigner", f"a node that recovers may only ask {signer_names.KUBELET_CLIENT}")
     try:
         request = certificate_admission.parse(document)
     except errors.Refused as refused:

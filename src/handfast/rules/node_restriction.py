@@ -41,7 +41,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from handfast import errors
-from handfast.api import jsonpath, objects, signing_requests
+from handfast.api import jsonpath, objects, signer_names
 from handfast.rules import (
     certificate_admission,
     decision,
@@ -230,7 +230,7 @@ def _csi_node(node: str, asked: node_write.Write, _known: node_write.Known) -> R
 def _certificate_request(node: str, asked: node_write.Write, _known: node_write.Known) -> Refusal:
     # 6.
     signer = jsonpath.text(asked.document, "spec", "signerName")
-    kubelets = {signing_requests.KUBELET_CLIENT, signing_requests.KUBELET_SERVING}
+    kubelets = {signer_names.KUBELET_CLIENT, signer_names.KUBELET_SERVING}
     if asked.operation != node_write.CREATE or signer not in kubelets:
         return None
     try:

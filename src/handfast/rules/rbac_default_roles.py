@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from handfast.api import handfast_kinds, signing_requests
+from handfast.api import handfast_kinds, signer_names, signing_requests
 from handfast.rules import rbac
 
 APPS, BATCH, POLICY = "apps", "batch", "policy"
@@ -138,7 +138,7 @@ _CONTROLLERS = (
 
 def _approvers() -> Iterator[tuple[str, tuple[rbac.PolicyRule, ...]]]:
     """For each signer, the role of those who may approve requests to it."""
-    for signer in signing_requests.SIGNERS:
+    for signer in signer_names.SIGNERS:
         word = signer.partition("/")[2]
         yield f"system:{CERTIFICATES}:{word}-approver", (on(CERTIFICATES, "signers", "approve", signer),)
 

@@ -41,7 +41,7 @@ import datetime
 from collections.abc import Callable, Mapping
 
 from handfast import errors
-from handfast.api import signing_requests
+from handfast.api import signer_names
 from handfast.pki import names, profiles, usages
 from handfast.rules import decision, kubelet_csr
 
@@ -137,7 +137,7 @@ _DNS, _EMAIL = _without("dns", "DNS"), _without("email", "Email")
 _IP, _URI = _without("ip", "IP"), _without("uri", "URI")
 
 _SIGNERS: Mapping[str, tuple[Row, ...]] = {
-    signing_requests.KUBELET_CLIENT: (
+    signer_names.KUBELET_CLIENT: (
         _nodes,
         _node,
         _plain,
@@ -147,7 +147,7 @@ _SIGNERS: Mapping[str, tuple[Row, ...]] = {
         _URI,
         _exactly(kubelet_csr.CLIENT_USAGES),
     ),
-    signing_requests.KUBELET_SERVING: (
+    signer_names.KUBELET_SERVING: (
         _nodes,
         _node,
         _plain,
@@ -156,7 +156,7 @@ _SIGNERS: Mapping[str, tuple[Row, ...]] = {
         _URI,
         _exactly(kubelet_csr.SERVING_USAGES),
     ),
-    signing_requests.KUBE_APISERVER_CLIENT: (_client_usages,),
-    signing_requests.LEGACY_UNKNOWN: (_writable_usages,),
+    signer_names.KUBE_APISERVER_CLIENT: (_client_usages,),
+    signer_names.LEGACY_UNKNOWN: (_writable_usages,),
 }
 SIGNERS = frozenset(_SIGNERS)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from handfast.api import signing_requests
+from handfast.api import signer_names, signing_requests
 
 STORED: dict[str, Any] = {
     "metadata": {
@@ -24,7 +24,7 @@ STORED: dict[str, Any] = {
     },
     "spec": {
         "request": "cQ==",
-        "signerName": signing_requests.KUBELET_CLIENT,
+        "signerName": signer_names.KUBELET_CLIENT,
         "expirationSeconds": 600,
         "usages": ["client auth"],
         "username": "joe",
@@ -120,4 +120,4 @@ def test_a_new_request_says_only_what_is_asked_for():
 
 
 def test_every_signer_is_of_the_domain():
-    assert {name.partition("/")[0] for name in signing_requests.SIGNERS} == {signing_requests.DOMAIN}
+    assert {name.partition("/")[0] for name in signer_names.SIGNERS} == {signer_names.DOMAIN}

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from handfast.api import kinds, objects, signing_requests
+from handfast.api import kinds, objects, signer_names
 from handfast.apiserver import (
     admission,
     authn,
@@ -342,7 +342,7 @@ def csr(node: str = "a") -> dict[str, Any]:
     body = requests.build(
         names.Subject(common_name=f"system:node:{node}", organizations=("system:nodes",)), names.Sans(), keys.generate()
     )
-    spec = {"request": base64.b64encode(body).decode(), "signerName": signing_requests.KUBELET_CLIENT}
+    spec = {"request": base64.b64encode(body).decode(), "signerName": signer_names.KUBELET_CLIENT}
     return {"metadata": {"name": "new"}, "spec": spec}
 
 

@@ -14,7 +14,7 @@ import structlog
 import yaml
 
 from handfast import errors
-from handfast.api import objects, signing_requests, status
+from handfast.api import objects, signer_names, status
 from handfast.cli import connecting, main, output
 from handfast.pki import names
 from tests.unit.controllers.csr_world import PLURAL, SERVING, World
@@ -121,7 +121,7 @@ def test_listed(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
     head, line = capsys.readouterr().out.splitlines()
     assert head.split() == ["NAME", "AGE", "SIGNERNAME", "REQUESTOR", "NODE", "REQUESTEDDURATION", "CONDITION"]
     words = line.split()
-    assert (words[0], words[2:]) == ("a", [signing_requests.KUBELET_CLIENT, "joiner", "n1", "60m", "Approved"])
+    assert (words[0], words[2:]) == ("a", [signer_names.KUBELET_CLIENT, "joiner", "n1", "60m", "Approved"])
     for form, load in (("json", json.loads), ("yaml", yaml.safe_load)):
         assert run("list", "-o", form) == 0
         found = load(capsys.readouterr().out)
@@ -150,7 +150,7 @@ EXPLAINED = [
     pytest.param({}, ("Denied",), [], "Denied", "a denial is final", id="denied"),
     pytest.param({"request": "junk"}, (), [], "Pending", "that can be read", id="unreadable"),
     pytest.param(
-        {"signerName": signing_requests.KUBELET_SERVING, "usages": list(SERVING)},
+        {"signerName": signer_names.KUBELET_SERVING, "usages": list(SERVING)},
         (),
         [],
         "Pending",
@@ -207,7 +207,7 @@ def test_what_is_another_nodes_is_explained(reached: Reached, capsys: pytest.Cap
     reached.client.allowed = {"selfnodeserver"}
     sans = names.make_sans(ip=["192.0.2.7"])
     reached.add(
-        "x", signerName=signing_requests.KUBELET_SERVING, usages=list(SERVING), username="system:node:n1", sans=sans
+        "x", signerName=signer_names.KUBELET_SERVING, usages=list(SERVING), username="system:node:n1", sans=sans
     )
     assert run("explain", "x", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from handfast.api import signing_requests
+from handfast.api import signer_names
 from handfast.assembly import config, layout
 from handfast.cli import output, settings, signing_flags
 from handfast.rules import signers
@@ -65,10 +65,10 @@ def test_one_pair_for_all(place: layout.Layout) -> None:
 @pytest.mark.parametrize(
     ("word", "signer"),
     [
-        ("kubelet-serving", signing_requests.KUBELET_SERVING),
-        ("kubelet-client", signing_requests.KUBELET_CLIENT),
-        ("kube-apiserver-client", signing_requests.KUBE_APISERVER_CLIENT),
-        ("legacy-unknown", signing_requests.LEGACY_UNKNOWN),
+        ("kubelet-serving", signer_names.KUBELET_SERVING),
+        ("kubelet-client", signer_names.KUBELET_CLIENT),
+        ("kube-apiserver-client", signer_names.KUBE_APISERVER_CLIENT),
+        ("legacy-unknown", signer_names.LEGACY_UNKNOWN),
     ],
 )
 def test_a_pair_for_each(place: layout.Layout, word: str, signer: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from handfast import errors
-from handfast.api import signing_requests
+from handfast.api import signer_names
 from handfast.bootstrap import cluster_info
 from handfast.client import certificate_reviews
 from handfast.pki import names
@@ -50,7 +50,7 @@ async def test_addresses_are_asked_for_serving_only() -> None:
     addresses = [{"type": "InternalIP", "address": "192.0.2.7"}, {"type": "Hostname"}]
     world.client.put("nodes", "n1", status={"addresses": addresses})
     serving = {
-        "signerName": signing_requests.KUBELET_SERVING,
+        "signerName": signer_names.KUBELET_SERVING,
         "usages": list(SERVING),
         "sans": names.make_sans(dns=["a.b"]),
     }
@@ -71,7 +71,7 @@ INFO = cluster_info.build(
 async def test_what_is_reserved() -> None:
     world = World()
     serving = {
-        "signerName": signing_requests.KUBELET_SERVING,
+        "signerName": signer_names.KUBELET_SERVING,
         "usages": list(SERVING),
         "sans": names.make_sans(dns=["a.b"]),
     }
@@ -105,7 +105,7 @@ async def test_a_cluster_info_that_cannot_be_read_reserves_everything() -> None:
     world = World()
     world.client.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": "junk"})
     serving = {
-        "signerName": signing_requests.KUBELET_SERVING,
+        "signerName": signer_names.KUBELET_SERVING,
         "usages": list(SERVING),
         "sans": names.make_sans(dns=["a.b"]),
     }

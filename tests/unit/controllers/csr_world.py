@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import signing_requests
+from handfast.api import signer_names, signing_requests
 from handfast.controllers import certificate_requests
 from handfast.pki import keys, names, requests
 from tests.unit.controllers.fake_api import FakeClient
@@ -78,7 +78,7 @@ class World:
             status["certificate"] = certificate
         made = {
             "request": _request(common_name, tuple(organizations), sans or names.Sans()),
-            "signerName": signing_requests.KUBELET_CLIENT,
+            "signerName": signer_names.KUBELET_CLIENT,
             "usages": list(CLIENT),
             "username": "joiner",
             "groups": ["joiners"],

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from handfast import errors
-from handfast.api import objects, signing_requests, status
+from handfast.api import objects, signer_names, status
 from handfast.client import cache
 from handfast.controllers import csr_approver, events, loop, node_leases, revoked
 from handfast.pki import names
@@ -22,7 +22,7 @@ SELF = "Auto approving self kubelet client certificate after SubjectAccessReview
 SERVE = "Auto approving self kubelet serving certificate after SubjectAccessReview."
 SANS = names.make_sans(dns=["n1.example"], ip=["192.0.2.7"])
 SERVER: dict[str, Any] = {
-    "signerName": signing_requests.KUBELET_SERVING,
+    "signerName": signer_names.KUBELET_SERVING,
     "usages": list(SERVING),
     "username": NODE,
     "groups": ["system:nodes"],
@@ -155,7 +155,7 @@ async def test_not_recognised(more: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("conditions", "more"),
     [
-        pytest.param((), {"signerName": signing_requests.KUBE_APISERVER_CLIENT}, id="a person's"),
+        pytest.param((), {"signerName": signer_names.KUBE_APISERVER_CLIENT}, id="a person's"),
         pytest.param((), {"signerName": "example.com/other"}, id="another signer's"),
         pytest.param(("Approved",), {}, id="approved"),
         pytest.param(("Denied",), {}, id="denied"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from handfast import errors
-from handfast.api import signing_requests
+from handfast.api import signer_names
 from handfast.client import cache, partial
 from handfast.controllers import csr_signer, loop, revoked, signing_authorities
 from handfast.pki import authority, certificates, keys, names, pem, profiles
@@ -80,14 +80,14 @@ SIGNED = [
     pytest.param({}, id="kubelet client"),
     pytest.param({"usages": ["digital signature", "key encipherment", "client auth"]}, id="kubelet client, RSA"),
     pytest.param(
-        {"signerName": signing_requests.KUBELET_SERVING, "usages": list(SERVING), "sans": SANS}, id="kubelet serving"
+        {"signerName": signer_names.KUBELET_SERVING, "usages": list(SERVING), "sans": SANS}, id="kubelet serving"
     ),
     pytest.param(
-        {"signerName": signing_requests.KUBE_APISERVER_CLIENT, "usages": ["client auth"], "common_name": "ann"},
+        {"signerName": signer_names.KUBE_APISERVER_CLIENT, "usages": ["client auth"], "common_name": "ann"},
         id="API server client",
     ),
     pytest.param(
-        {"signerName": signing_requests.LEGACY_UNKNOWN, "usages": ["any", "code signing"], "common_name": "ann"},
+        {"signerName": signer_names.LEGACY_UNKNOWN, "usages": ["any", "code signing"], "common_name": "ann"},
         id="legacy",
     ),
 ]
@@ -136,22 +136,22 @@ async def test_signed(tmp_path: pathlib.Path, more: dict[str, Any]) -> None:
         pytest.param({"common_name": "a"}, "subject common name does not begin with system:node:", id="common name"),
         pytest.param({"sans": SANS}, "DNS subjectAltNames are not allowed", id="a name in a client certificate"),
         pytest.param(
-            {"signerName": signing_requests.KUBELET_SERVING, "usages": list(SERVING)},
+            {"signerName": signer_names.KUBELET_SERVING, "usages": list(SERVING)},
             "DNS or IP subjectAltName is required",
             id="no name in a serving certificate",
         ),
         pytest.param(
-            {"signerName": signing_requests.KUBE_APISERVER_CLIENT, "usages": ["server auth"]},
+            {"signerName": signer_names.KUBE_APISERVER_CLIENT, "usages": ["server auth"]},
             "invalid usage for client certificate: server auth",
             id="a server by the client signer",
         ),
         pytest.param(
-            {"signerName": signing_requests.KUBE_APISERVER_CLIENT, "usages": ["digital signature"]},
+            {"signerName": signer_names.KUBE_APISERVER_CLIENT, "usages": ["digital signature"]},
             "missing required usage for client certificate: client auth",
             id="no client",
         ),
         pytest.param(
-            {"signerName": signing_requests.KUBE_APISERVER_CLIENT, "common_name": "", "organizations": []},
+            {"signerName": signer_names.KUBE_APISERVER_CLIENT, "common_name": "", "organizations": []},
             "a certificate needs a subject or an alternative name",
             id="nobody",
         ),
@@ -176,11 +176,11 @@ async def test_failed(tmp_path: pathlib.Path, more: dict[str, Any], message: str
         pytest.param(("Approved", "Failed"), {}, id="failed"),
         pytest.param(("Approved",), {"certificate": "c"}, id="issued"),
         pytest.param(("Approved",), {"signerName": "example.com/x"}, id="another's signer"),
-        pytest.param(("Approved",), {"signerName": signing_requests.KUBELET_SERVING}, id="a signer without a CA"),
+        pytest.param(("Approved",), {"signerName": signer_names.KUBELET_SERVING}, id="a signer without a CA"),
     ],
 )
 async def test_not_its_business(tmp_path: pathlib.Path, conditions: tuple[str, ...], more: dict[str, Any]) -> None:
-    world = World(tmp_path, signers=[signing_requests.KUBELET_CLIENT])
+    world = World(tmp_path, signers=[signer_names.KUBELET_CLIENT])
     await world.sign(*conditions, **more)
     assert (world.client.calls, world.book.entries) == ([], [])
 

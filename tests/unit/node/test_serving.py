@@ -16,7 +16,7 @@ import structlog
 from prometheus_client import core
 
 from handfast import errors
-from handfast.api import signing_requests
+from handfast.api import signer_names
 from handfast.node import endpoint, serving
 from handfast.pki import certificates as x509
 from handfast.pki import keys, names, pairs, pem, profiles
@@ -44,7 +44,7 @@ class TestNames:
     def test_what_is_asked_for(self):
         found = serving.wanted("n", "host", ("192.0.2.1",))
         assert found is not None
-        assert found.signer == signing_requests.KUBELET_SERVING
+        assert found.signer == signer_names.KUBELET_SERVING
         assert str(found.subject) == "CN=system:node:n,O=system:nodes"
         assert found.sans == names.Sans(dns=("host",), ip=(ipaddress.ip_address("192.0.2.1"),))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from handfast.api import objects, signing_requests
+from handfast.api import objects, signer_names
 from handfast.pki import keys, names, requests
 from handfast.rules import access, decision, ledger_entries, node_liveness, node_recovery
 from tests.unit.rules.ledger_cases import entry
@@ -211,7 +211,7 @@ def test_what_it_may_do(verb: str, more: dict[str, Any], expected: type):
 
 def request(subject: names.Subject = NODE_SUBJECT, sans: names.Sans | None = None, **spec: Any) -> dict[str, Any]:
     body = requests.build(subject, sans or names.Sans(), keys.generate())
-    given = {"request": base64.b64encode(body).decode(), "signerName": signing_requests.KUBELET_CLIENT}
+    given = {"request": base64.b64encode(body).decode(), "signerName": signer_names.KUBELET_CLIENT}
     return {"spec": {**given, **spec}}
 
 
@@ -223,7 +223,7 @@ def test_what_may_be_asked_for():
     assert asked(request(), "b") == "WrongSubject"
     assert asked(request(), "") == "WrongSubject"
     assert asked(request(signerName="kubernetes.io/kubelet-serving")) == "WrongSigner"
-    assert asked(request(signerName=signing_requests.KUBE_APISERVER_CLIENT)) == "WrongSigner"
+    assert asked(request(signerName=signer_names.KUBE_APISERVER_CLIENT)) == "WrongSigner"
     masters = names.Subject(common_name="system:node:a", organizations=("system:nodes", "system:masters"))
     assert asked(request(masters)) == "WrongSubject"
     assert asked(request(sans=names.make_sans(dns=["a.example"]))) == "WrongSubject"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from handfast import errors
-from handfast.api import objects, signing_requests
+from handfast.api import objects, signer_names
 from handfast.pki import authority, certificates, keys, names, profiles
 from handfast.rules import decision, kubelet_csr, signers
 from tests.unit.rules.csr_cases import CLIENT, HOUR, KEY, KUBELET_SERVING, MINUTE, NOW, SERVING, csr, serving
@@ -99,9 +99,7 @@ def test_kubelet_serving(change: dict[str, Any], sans: list[str], failure: str):
     ],
 )
 def test_apiserver_client(usages: tuple[str, ...], failure: str):
-    document = csr(
-        signer=signing_requests.KUBE_APISERVER_CLIENT, cn="jane", o=("a", "b"), sans=("DNS:a",), usages=usages
-    )
+    document = csr(signer=signer_names.KUBE_APISERVER_CLIENT, cn="jane", o=("a", "b"), sans=("DNS:a",), usages=usages)
     assert judged(document) == failure
 
 
@@ -115,10 +113,10 @@ def test_apiserver_client(usages: tuple[str, ...], failure: str):
     ],
 )
 def test_legacy(usages: tuple[str, ...], failure: str):
-    assert judged(csr(signer=signing_requests.LEGACY_UNKNOWN, cn="anyone", o=(), usages=usages)) == failure
+    assert judged(csr(signer=signer_names.LEGACY_UNKNOWN, cn="anyone", o=(), usages=usages)) == failure
 
 
-@pytest.mark.parametrize("signer", [signing_requests.KUBE_APISERVER_CLIENT, signing_requests.LEGACY_UNKNOWN])
+@pytest.mark.parametrize("signer", [signer_names.KUBE_APISERVER_CLIENT, signer_names.LEGACY_UNKNOWN])
 def test_subject(signer: str):
     others = (("2.5.4.11", "unit"), ("2.5.4.11", "another"), ("1.2.3.4", "x"))
     document = csr(cn="jane", o=("dev", "ops"), others=others, signer=signer)
@@ -131,7 +129,7 @@ def test_subject(signer: str):
 
 
 def test_unknown_usage():
-    assert judged(csr(signer=signing_requests.LEGACY_UNKNOWN, usages=("fly",))).startswith(
+    assert judged(csr(signer=signer_names.LEGACY_UNKNOWN, usages=("fly",))).startswith(
         "usage 'fly' is not known; one of: "
     )
 
@@ -155,7 +153,7 @@ def test_a_foreign_signer_is_not_asked():
     ],
 )
 def test_usages_are_those_of_the_request(usages: tuple[str, ...], written: set[str]):
-    facts = kubelet_csr.read(csr(signer=signing_requests.LEGACY_UNKNOWN, usages=usages))
+    facts = kubelet_csr.read(csr(signer=signer_names.LEGACY_UNKNOWN, usages=usages))
     made, _ = signers.profile(facts, HOUR)
     root = authority.self_signed_ca(names.Subject(common_name="root"), keys.generate(), NOW)
     issued = root.issue(KEY.public, facts.request.subject, facts.request.sans, made, NOW)
