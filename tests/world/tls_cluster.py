@@ -181,12 +181,15 @@ async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, por
 
 @contextlib.asynccontextmanager
 async def listening(
-    accept: Callable[[int], ssl.SSLContext | int | bytes | None] | ssl.SSLContext, respond: Respond, port: int = 0
+    accept: Callable[[int], ssl.SSLContext | int | bytes | None] | ssl.SSLContext,
+    respond: Respond,
+    port: int = 0,
+    address: str = "127.0.0.1",
 ) -> AsyncIterator[Server]:
     """A server for the length of the block."""
     server = Server((lambda _: accept) if isinstance(accept, ssl.SSLContext) else accept, respond)
     loop = asyncio.get_running_loop()
-    listener = socket.create_server(("127.0.0.1", port))
+    listener = socket.create_server((address, port))
     listener.setblocking(False)
     server.port = listener.getsockname()[1]
     running: set[asyncio.Task[None]] = set()

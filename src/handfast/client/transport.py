@@ -184,6 +184,12 @@ class _Link:
             )
         return self._session
 
+    def look_up_again(self) -> None:
+        """Forget which address the server's name had: it may have moved to another."""
+        connector = None if self._session is None else self._session.connector
+        if isinstance(connector, aiohttp.TCPConnector):
+            connector.clear_dns_cache()
+
     async def retire(self) -> None:
         """End the streams, and close when the last request under way has its answer."""
         self.retired = True
@@ -272,6 +278,7 @@ class Transport:
 
     def _move(self, failed: _Link, why: str) -> bool:
         """Ask the next server from now on, unless somebody has moved on already; whether there is another."""
+        failed.look_up_again()
         servers = self._servers()
         if len(servers) == 1:
             return False

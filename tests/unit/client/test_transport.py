@@ -7,12 +7,14 @@ import dataclasses
 import os
 import pathlib
 
+import aiohttp
 import pytest
 
 from handfast import errors
 from handfast.api import status
 from handfast.client import connection, transport
 from tests.unit.client import scripted
+from tests.world import tls_cluster
 from tests.world.clock import MovableClock
 
 
@@ -85,6 +87,33 @@ async def test_a_server_that_does_not_answer_is_unavailable():
             await link.request("GET", "/x")
         await link.close()
     assert caught.value.reason == "Timeout"
+
+
+async def test_a_server_that_moved_behind_its_name_is_found_again(monkeypatch):
+    """Its DNS name stays, its address does not. Only what the name resolves to is the test's."""
+    plain, where = aiohttp.ThreadedResolver.resolve, ["127.0.0.1"]
+
+    async def resolve(self, host, *rest, **named):
+        rows = await plain(self, where[0] if host == "plane.example" else host, *rest, **named)
+        return [{**row, "hostname": host} for row in rows]
+
+    monkeypatch.setattr(aiohttp.ThreadedResolver, "resolve", resolve)
+    ca = tls_cluster.Authority()
+    secure, respond = ca.context(["plane.example"]), tls_cluster.serve({})
+    async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
+        server = await first.enter_async_context(tls_cluster.listening(secure, respond))
+        made = connection.Connection(server=f"https://plane.example:{server.port}", ca_pem=ca.pem)
+        link = transport.Transport(made, clock=MovableClock())
+        second.push_async_callback(link.close)
+        assert await link.request("GET", "/before") == b"{}"
+        await first.aclose()
+        with pytest.raises(errors.Unavailable, match="cannot be reached"):
+            await link.request("GET", "/between")
+        where[0] = "127.0.0.2"
+        moved = tls_cluster.listening(secure, respond, server.port, where[0])
+        there = await second.enter_async_context(moved)
+        assert await link.request("GET", "/after") == b"{}"
+        assert [request.target for request in there.requests] == ["/after"]
 
 
 async def test_headers_on_the_wire():
