@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The official Python client, typed: create, read, list, patch, replace, delete in four groups, and the options of lists.
 
-Watching is `test_python_watch`, the dynamic client `test_python_dynamic`.
+Its models were generated from upstream's OpenAPI: no type of theirs may differ here. Watching is `test_python_watch`, the
+dynamic client `test_python_dynamic`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import datetime
 import pytest
 from kubernetes import client
 
+from handfast.api import schema
 from tests.interop import running
 
 pytestmark = pytest.mark.slow
@@ -216,3 +218,55 @@ def test_version_and_groups(api, apps):
     assert {"apps", "batch", "coordination.k8s.io", "rbac.authorization.k8s.io"} <= groups
     resources = apps.get_api_resources().resources
     assert {"deployments", "deployments/status", "deployments/scale"} <= {each.name for each in resources}
+
+
+# What upstream's OpenAPI calls a scalar, or leaves open because its JSON is no object.
+SCALARS = {
+    "str": {"string", "resource.Quantity"},
+    "int": {"int32", "int64"},
+    "bool": {"bool"},
+    "float": {"double"},
+    "bytes": {"bytes"},
+    "datetime": {"meta.v1.Time", "meta.v1.MicroTime"},
+    "List[str]": {f"{group}.v1.ExtraValue" for group in ("authentication", "authorization", "certificates")}
+    | {"authentication.v1.AttestationValue"},
+}
+
+
+def _their_model(message: str) -> type | None:
+    """The client's model of a message such as `core.v1.Pod`; None: it has none, since nothing is in it but other forms."""
+    group, version, name = message.rsplit(".", 2) if message.count(".") == 2 else ("", "", message)
+    names = (f"{group.capitalize()}{version.capitalize()}{name}", f"{version.capitalize()}{name}")
+    return next((getattr(client, each) for each in names if hasattr(client, each)), None)
+
+
+def _different(message: str, model: type) -> list[str]:
+    """In what a type is not upstream's: a field more or less, one instead of many, another type."""
+    ours = schema.message(message).fields
+    theirs = {name: model.openapi_types[key] for key, name in model.attribute_map.items()}  # type: ignore[attr-defined]
+    # Where apiVersion and kind are the envelope's, they are in no message.
+    envelope = {"apiVersion", "kind"} if schema.has_type_meta(message) else set()
+    wrong = sorted(set(ours) ^ (set(theirs) - envelope))
+    for name in ours.keys() & theirs.keys():
+        field, kind = ours[name], theirs[name]
+        form = "List[" if field.repeated else "Dict[str, " if field.is_map else ""
+        inner = kind.removeprefix(form).removesuffix("]") if form else kind
+        short = field.type.rpartition(".")[2]
+        good = field.type in SCALARS.get(inner, ()) or inner == "object" or inner.endswith(short)
+        if not kind.startswith(form) or not good:
+            wrong.append(f"{name}: {field.type} is {kind}")
+    return wrong
+
+
+def test_no_type_of_kubernetes_is_changed():
+    models = {name: model for name in schema.message_names() if (model := _their_model(name)) is not None}
+    assert len(models) > 400
+    assert "certificates.v1.CertificateSigningRequestSpec" in models
+    assert {name: wrong for name, model in models.items() if (wrong := _different(name, model))} == {}
+
+
+def test_a_type_that_is_changed_would_be_seen():
+    spec = client.V1CertificateSigningRequestSpec
+    assert "signerName" in _different("certificates.v1.CertificateSigningRequestStatus", spec)
+    twisted = type("Twisted", (), {"attribute_map": {"d": "data"}, "openapi_types": {"d": "List[str]"}})
+    assert "data: string is List[str]" in _different("core.v1.ConfigMap", twisted)

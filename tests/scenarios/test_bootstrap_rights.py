@@ -9,7 +9,10 @@ a real request with the token. Both must allow exactly what is written here. Wha
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import http.client
+import json
 import pathlib
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -18,10 +21,12 @@ from dataclasses import dataclass
 import pytest
 
 from handfast.api import kinds
-from handfast.assembly import introduction
-from handfast.bootstrap import cluster_info, first_objects, tokens
+from handfast.assembly import datadir, endpoints, introduction, layout
+from handfast.bootstrap import cluster_info, first_objects, kubeconfig, tokens
 from handfast.rules import access, decision
+from handfast.runtime import tls
 from tests.scenarios import controlled
+from tests.scenarios import test_own_certificates as own_certificates
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
 
@@ -336,3 +341,26 @@ async def test_the_answer_is_the_one_that_joining_needs(prepared: Prepared) -> N
     assert cluster_info.read(info.json()["data"]["kubeconfig"]).servers == (prepared.world.base,)
     found = await prepared.world.get(CSRS, context=stranger, headers=bearer)
     assert (found.status, found.json()["items"]) == (200, [])
+
+
+@pytest.mark.parametrize("words", [(), ("--experimental-bootstrap-token-auth",)], ids=["off", "by its older name"])
+def test_the_older_name_of_the_flag_turns_the_authenticator_on(tmp_path: pathlib.Path, words: tuple[str, ...]) -> None:
+    """`serve apiserver`, where it is off unless it is asked for."""
+    place = layout.Layout.at(tmp_path / "d")
+    datadir.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=datetime.datetime.now(datetime.UTC))
+    admin = kubeconfig.parse(place.admin_kubeconfig.read_text()).user
+    assert admin is not None
+    ca = place.ca_certificate.read_bytes()
+    with own_certificates.Alone(place, *words) as server:
+
+        def post(path: str, body: dict[str, object], context: ssl.SSLContext, **headers: str) -> int:
+            line = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=30)
+            with contextlib.closing(line):
+                line.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
+                return line.getresponse().status
+
+        administrator = tls.client_context(ca, admin.client_certificate_data, admin.client_key_data)
+        assert post(SECRETS, tokens.secret_document(TOKEN, usages=["authentication"]), administrator) == 201
+        review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        code = post(review, {}, tls.client_context(ca), Authorization=f"Bearer {TOKEN.text}")
+        assert code == (201 if words else 401)

@@ -245,6 +245,23 @@ class TestDocuments:
         assert await joinable.join(*words) == 1
         assert capfd.readouterr().err.endswith("reason: TLSInterception\n")
 
+    @pytest.mark.parametrize("kind", ["file", "url"])
+    async def test_what_the_system_trusts_is_taken_without_a_ca(self, kind, joinable, tmp_path, monkeypatch, capfd):
+        """The server of the document, and the site that the document comes from: no command line names a CA."""
+        await joinable.add(TOKEN, "authentication")
+        corporate = Authority("corporate")
+        # OpenSSL's own name for the list of roots of the system.
+        (tmp_path / "roots.pem").write_bytes(corporate.pem + joinable.world.place.ca_certificate.read_bytes())
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots.pem"))
+        text = cluster_info.build(dataclasses.replace(joinable.info, ca=None))
+        (tmp_path / "f").write_text(text)
+        async with tls_cluster.listening(corporate.context(), lambda _: Reply(200, text.encode())) as site:
+            source = tmp_path / "f" if kind == "file" else f"{site.url}/cluster.yaml"
+            words = ("--tls-bootstrap-token", TOKEN.text, "--discovery-file", source)
+            assert await joinable.join(*words) == 0, capfd.readouterr().err
+            assert len(site.requests) == (kind == "url")
+        assert joinable.kubeconfig.exists()
+
     async def test_insecure_is_refused(self, joinable, tmp_path, capfd):
         text = cluster_info.build(joinable.info).replace(
             "    server:", "    insecure-skip-tls-verify: true\n    server:"

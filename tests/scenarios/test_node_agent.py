@@ -354,7 +354,7 @@ class TestAgent:
         assert nobody.returncode == 3
         assert nobody.stderr.endswith("reason: AgentNotRunning\n")
         serial = machine.current().leaf.serial
-        with machine.agent("--rotate-certificates") as agent:
+        with machine.agent("--rotate-certificates", "-v=2") as agent:
             agent.until_well()
             found = json.loads(up_world.run("node", "status", *machine.places, "-o", "json").stdout)
             assert found["certificate"]["serial"] == serial
@@ -366,11 +366,19 @@ class TestAgent:
             # All goes on under the new one.
             agent.until_said("connections with the previous certificate are closed")
             agent.until_well()
+            more = {line["event"] for line in agent.lines() if line["level"] == "debug"}
         assert len(machine.requests()) == 2
+        # What verbosity 2 adds: what the manager decides, and each step of a request.
+        assert more >= {
+            "no certificate is due",
+            "the key is on disk, and its request is sent or waited for",
+            "the certificate is stored",
+        }
 
     def test_rotation_off_is_said(self, machine: Machine) -> None:
         with machine.joined().agent() as agent:
             agent.until_well()
+            assert [line for line in agent.lines() if line["level"] == "debug"] == []
             done = up_world.run("node", "rotate", *machine.places)
             assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "reason: RotationOff")
 
@@ -490,6 +498,12 @@ class TestRolloutAndRollback:
         assert len(machine.requests()) == 1
 
 
+def started_at(agent: Agent) -> float:
+    """The moment that this process began; `changes()` of it is the count of restarts."""
+    [line] = [line for line in agent.ask("/metrics")[1].splitlines() if line.startswith("process_start_time_seconds ")]
+    return float(line.split()[1])
+
+
 class TestStaticPods:
     def test_they_wait_for_no_certificate(self, machine: Machine) -> None:
         """The API server is not there, and may be one of the static Pods."""
@@ -516,6 +530,11 @@ class TestStaticPods:
             assert "[-]certificate failed: there is no certificate yet" in why
             assert "[-]static-pods failed: wrong.yaml: apiVersion: None is not supported" in why
             assert agent.ask("/livez")[:2] == (200, "ok")
+            started = started_at(agent)
+        # Started again by its service manager, still without a certificate: whoever collects metrics can count that.
+        with machine.agent(*flags) as agent:
+            agent.until_said("static Pod found")
+            assert started_at(agent) > started
 
 
 class TestFinalRefusals:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import errno
 import os
@@ -18,13 +19,15 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from handfast import errors
 from handfast.api import resources
 from handfast.bootstrap import kubeconfig
+from handfast.client import api
 from handfast.node import bootstrap
 from handfast.node import certificates as managers
-from handfast.pki import keys, pairs
+from handfast.pki import keys, names, pairs, profiles
 from handfast.rules import certificate_wishes
 from tests.world import certifying
 from tests.world import world as worlds
@@ -34,6 +37,9 @@ pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
 DAY = 24 * HOUR
+REVIEWS = api.Resource("authentication.k8s.io", "v1", "selfsubjectreviews", False)
+# The line of the log about an attempt that failed, but for its cause.
+WHY_NOT = {"event": "no certificate was obtained", "log_level": "warning", "name": "kubelet-client"}
 
 
 class JumpingClock:
@@ -91,28 +97,35 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 class Node:
     """One machine: its directory, its clock, and its agent's identity while it runs."""
 
-    def __init__(self, certifier: certifying.Certifier, root: pathlib.Path, server: str, true: MovableClock) -> None:
+    def __init__(
+        self, certifier: certifying.Certifier, root: pathlib.Path, server: str, true: MovableClock, name: str = "n1"
+    ) -> None:
         self.certifier = certifier
         self.root = root
         self.clock = JumpingClock(true)
         self._true = true
         self.places = bootstrap.Places(
-            node="n1",
+            node=name,
             kubeconfig=root / "kubelet.conf",
             bootstrap_kubeconfig=root / "bootstrap.conf",
             directory=root / "pki",
             rotate=True,
         )
-        cluster = kubeconfig.Cluster(
+        self._cluster = kubeconfig.Cluster(
             name="c",
             server=server,
             certificate_authority_data=certifier.world.place.ca_certificate.read_bytes(),
         )
-        user = kubeconfig.User(name="u", token=certifying.TOKEN)
-        text = kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=cluster, user=user))
-        (root / "bootstrap.conf").write_text(text)
+        self.provide(kubeconfig.User(name="u", token=certifying.TOKEN), self.places.bootstrap_kubeconfig)
         self._identity: bootstrap.Identity | None = None
         self._running: asyncio.Task[None] | None = None
+
+    def provide(self, user: kubeconfig.User, path: pathlib.Path | None) -> str:
+        """What a deployer puts on a machine: a kubeconfig with these credentials."""
+        assert path is not None
+        text = kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=self._cluster, user=user))
+        path.write_text(text)
+        return text
 
     def boot(self) -> bootstrap.Identity:
         self._identity = bootstrap.Identity(self.places, clock=self.clock, chance=lambda: 0.5)
@@ -163,7 +176,7 @@ class Node:
         answer = await self.identity.client.get(
             resources.SIGNING_REQUESTS, certificate_wishes.name_of(self.key, self.wanted)
         )
-        assert answer["spec"]["username"] in {"system:node:n1", "system:bootstrap:abcdef"}
+        assert answer["spec"]["username"] in {f"system:node:{self.places.node}", "system:bootstrap:abcdef"}
 
     @property
     def key(self) -> keys.PublicKey:
@@ -173,7 +186,7 @@ class Node:
 
     @property
     def wanted(self) -> certificate_wishes.Wanted:
-        return certificate_wishes.node_client("n1")
+        return certificate_wishes.node_client(self.places.node)
 
     async def stop(self) -> None:
         if self._running is not None:
@@ -207,6 +220,47 @@ async def test_renewed_in_time(node: Node) -> None:
     await node.pass_until(lambda: node.serial != first, step=10)
     assert abs((node.clock.now() - due).total_seconds()) < 120
     assert len(node.certifier.requests) == 2
+
+
+async def test_the_credential_of_the_bootstrap_kubeconfig_is_a_certificate(node: Node) -> None:
+    """A client certificate of the group that may ask, and no token."""
+    key = keys.generate()
+    subject = names.Subject(common_name="newcomer", organizations=("system:bootstrappers",))
+    now = node.clock.now()
+    issued = node.certifier.authority.issue(key.public, subject, names.Sans(), profiles.CLIENT, now)
+    user = kubeconfig.User(name="u", client_certificate_data=issued.pem, client_key_data=key.to_pem())
+    node.provide(user, node.places.bootstrap_kubeconfig)
+    await node.joined()
+    [name] = node.certifier.requests
+    assert (await node.certifier.client.get(resources.SIGNING_REQUESTS, name))["spec"]["username"] == "newcomer"
+    pair = node.manager.current()
+    assert pair is not None
+    assert (pair.leaf.subject, pair.key.public == key.public) == (node.wanted.subject, False)
+    # What was written leads to the new pair, and no longer to the newcomer's.
+    assert "newcomer" not in node.places.kubeconfig.read_text()
+
+
+async def test_nodes_with_and_without_rotation_go_together(node: Node, tmp_path: pathlib.Path) -> None:
+    """One control plane, one moment: one node rotates, one uses what it was given; neither disturbs the other."""
+    node.certifier.lifetime = datetime.timedelta(hours=1)
+    (tmp_path / "still").mkdir()
+    still = Node(node.certifier, tmp_path / "still", node.certifier.world.base, node._true, name="n2")
+    certificate, key = certifying.pair_for(node.certifier, "n2")
+    user = kubeconfig.User(name="u", client_certificate_data=certificate, client_key_data=key.to_pem())
+    still.provide(user, still.places.kubeconfig)
+    still.places = dataclasses.replace(still.places, rotate=False, bootstrap_kubeconfig=None)
+    await still.joined()
+    await node.joined()
+    first, static = node.serial, still.serial
+    await node.pass_until(lambda: node.serial != first, step=10)
+    assert still.serial == static
+    # Both are heard, each by its own name, and only one of them ever asked for a certificate.
+    for each in (node, still):
+        mine = await each.identity.client.create(REVIEWS, {})
+        assert mine["status"]["userInfo"]["username"] == f"system:node:{each.places.node}"
+    requests = [await node.certifier.client.get(resources.SIGNING_REQUESTS, name) for name in node.certifier.requests]
+    assert [each["spec"]["username"] for each in requests] == ["system:bootstrap:abcdef", "system:node:n1"]
+    await still.stop()
 
 
 async def test_clock_jumps_forward_a_day(node: Node) -> None:
@@ -305,8 +359,10 @@ async def test_a_directory_that_cannot_be_written(
     with monkeypatch.context() as patched:
         failing(patched, call, code, node.places.directory, flag=flag)
         node.manager.renew_now()
-        text = await node.fails(reason)
+        with capture_logs() as lines:
+            text = await node.fails(reason)
         assert text == f"cannot write {node.places.directory}/kubelet-client.key.tmp: {says}"
+        assert WHY_NOT | {"reason": reason, "error": text} in lines
         # Nothing is asked for whose key could not be kept.
         assert len(node.certifier.requests) == 1
         assert node.serial == before
@@ -388,7 +444,9 @@ async def test_permission_to_ask_lost(node: Node) -> None:
     await node.certifier.client.delete(certifying.BINDINGS, "bootstrappers")
     node.boot()
     holding = asyncio.create_task(node.identity.hold())
-    text = await node.fails("Forbidden")
+    with capture_logs() as lines:
+        text = await node.fails("Forbidden")
+    assert WHY_NOT | {"reason": "Forbidden", "error": text} in lines
     assert 'certificatesigningrequests.certificates.k8s.io is forbidden: User "system:bootstrap:abcdef"' in text
     assert node.manager.server_healthy
     await node.pass_until(holding.done, step=5)
@@ -564,10 +622,8 @@ async def test_static_credentials_stay_in_use_while_rotation_is_off(node: Node) 
     certificate, key = certifying.pair_for(node.certifier, "n1")
     (node.root / "static.crt").write_bytes(certificate)
     (node.root / "static.key").write_bytes(key.to_pem())
-    parsed = kubeconfig.parse((node.root / "bootstrap.conf").read_text())
     user = kubeconfig.User(name="u", client_certificate="static.crt", client_key="static.key")
-    text = kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=parsed.cluster, user=user))
-    node.places.kubeconfig.write_text(text)
+    text = node.provide(user, node.places.kubeconfig)
     on = node.places
     off = bootstrap.Places(node="n1", kubeconfig=on.kubeconfig, directory=on.directory)
     node.places = off

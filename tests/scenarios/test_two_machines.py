@@ -2,8 +2,8 @@
 """Two machines with a cable between them: a cluster on the one, `handfast join` on the other, in any order.
 
 Proves that a machine that was switched on first waits for its own network, for the server and for the signature, and
-then gets in; that a dead endpoint does not keep it out; and that it writes nothing when the pin is not the cluster's. The
-machines are network namespaces, so nothing of the host's network is used or changed. What is refused for other reasons
+then gets in; that a dead endpoint does not keep it out; that it writes nothing when the pin is not the cluster's; and that
+neither machine ever tries to reach anybody but the other, such as a cloud provider. The machines are network namespaces, so nothing of the host's network is used or changed. What is refused for other reasons
 is in `test_discovery_attacks`.
 """
 
@@ -18,6 +18,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,14 @@ class Machine:
             env=up_world.environment(),
             check=False,
         )
+
+    def tried_elsewhere(self) -> int:
+        """How often something here wanted to reach an address beyond the cable: nothing leads there, and the kernel counts."""
+        read = ["ip", "netns", "exec", self.name, "cat", "/proc/net/snmp", "/proc/net/snmp6"]
+        text = subprocess.run(read, check=True, capture_output=True, text=True, timeout=SECONDS).stdout
+        names, values = (line.split() for line in text.splitlines() if line.startswith("Ip: "))
+        six = [int(line.split()[1]) for line in text.splitlines() if line.startswith("Ip6OutNoRoutes")]
+        return int(values[names.index("OutNoRoutes")]) + sum(six)
 
     @contextlib.contextmanager
     def running(self, log: pathlib.Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
@@ -205,3 +214,25 @@ def test_another_pin(cluster: Cluster, tmp_path: pathlib.Path) -> None:
     said = json.loads(done.stderr)
     assert (said["reason"], f'"{cluster.pin}" are pinned' in said["error"]) == ("WrongPin", True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_but_each_other_is_reached(cluster: Cluster, tmp_path: pathlib.Path) -> None:
+    """A control plane from its start on, and a node's whole way: no name server, no metadata service, no cloud."""
+    before = cluster.newcomer.tried_elsewhere()
+    places = ("--kubeconfig", tmp_path / "kubelet.conf", "--cert-dir", tmp_path / "pki")
+    named = ("--node-name", "worker-1", *places)
+    pinned = ("--discovery-token-ca-cert-hash", cluster.pin, "--bootstrap-kubeconfig", tmp_path / "b.conf")
+    done = cluster.newcomer.run("join", SERVER, "--token", TOKEN, *pinned, *named)
+    assert done.returncode == 0, done.stderr
+    report = tmp_path / "pki" / "handfast-node.json"
+    words = ("node", "run", *named, "--listen", "127.0.0.1:0", "--rotate-certificates")
+    with cluster.newcomer.running(tmp_path / "agent.log", *words):
+        up_world.until(report.exists, what="the agent")
+        rotated = cluster.newcomer.run("node", "rotate", *places)
+        assert rotated.returncode == 0, rotated.stderr
+    assert (cluster.server.tried_elsewhere(), cluster.newcomer.tried_elsewhere() - before) == (0, 0)
+    # And it would have been seen: this is where the clouds have their metadata services.
+    asks = "import socket; socket.socket().connect_ex(('169.254.169.254', 80))"
+    command = ["ip", "netns", "exec", cluster.newcomer.name, sys.executable, "-c", asks]
+    subprocess.run(command, check=True, timeout=SECONDS)
+    assert cluster.newcomer.tried_elsewhere() - before == 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast import errors
+from handfast.api import signer_names
 from handfast.cli import candidates, connecting, output, tables, token_input
 
 if TYPE_CHECKING:

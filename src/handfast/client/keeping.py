@@ -206,7 +206,9 @@ class Keeper(Generic[W]):
         while True:
             why = self.due()
             if why is None:
-                await self._rest(self._times.left())
+                left = self._times.left()
+                _log.debug("no certificate is due", name=self._name, renewal=str(self.next_renewal), looks_in=left)
+                await self._rest(left)
             elif wait := await self._attempt(why):
                 await self._rest(wait)
 
@@ -249,7 +251,10 @@ class Keeper(Generic[W]):
             if outlook.ends:
                 raise
             self._failed(error, outlook)
-            return self._times.delay(outlook)
+            wait = self._times.delay(outlook)
+            _log.debug("the next attempt is made later", name=self._name, seconds=round(wait, 1))
+            return wait
+        _log.debug("the certificate is stored", name=self._name, serial=pair.leaf.serial)
         await self._succeeded(pair)
         return 0.0
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import random as randomness
 from collections.abc import Callable
 
+import structlog
+
 from handfast import errors
 from handfast.client import api, keeping, timetable
 from handfast.client import certificates as requests
@@ -22,6 +24,8 @@ from handfast.node import certificate_store, renewal
 from handfast.pki import keys, pairs
 from handfast.rules import certificate_wishes
 from handfast.runtime import clock as clocks
+
+_log = structlog.get_logger("handfast.node")
 
 
 class CertificateManager(keeping.Keeper[certificate_wishes.Wanted]):
@@ -56,6 +60,8 @@ class CertificateManager(keeping.Keeper[certificate_wishes.Wanted]):
         self._kubeconfigs: pairs.Pair | None = None
 
     async def _request(self, key: keys.PrivateKey, wanted: certificate_wishes.Wanted, seconds: float) -> bytes:
+        name = certificate_wishes.name_of(key.public, wanted)
+        _log.debug("the key is on disk, and its request is sent or waited for", request=name)
         return await requests.obtain(self._ask(), key, wanted, clock=self._clock, seconds=seconds, waits=self.waits)
 
     def load(self, kubeconfig_pair: Callable[[], pairs.Pair | None] = lambda: None) -> pairs.Pair | None:

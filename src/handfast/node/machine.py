@@ -73,10 +73,14 @@ def addresses(given: tuple[str, ...], server: str) -> tuple[str, ...]:
     if given:
         return given
     host = urllib.parse.urlsplit(server).hostname or ""
-    found = [address for target in (host, *routes.ANYWHERE) if (address := routes.source(target))]
+    loopback: tuple[str, ...] = ()
     # The address of a server on this machine says nothing; the way out of the machine does.
-    other = [address for address in found if not ipaddress.ip_address(address).is_loopback]
-    return tuple((other or found)[:1])
+    for target in (host, *routes.ANYWHERE):
+        if address := routes.source(target):
+            if not ipaddress.ip_address(address).is_loopback:
+                return (address,)
+            loopback = loopback or (address,)
+    return loopback
 
 
 def this_machine(name: str, found: tuple[str, ...], port: int, root: pathlib.Path = pathlib.Path("/")) -> Machine:
