@@ -2,7 +2,7 @@
 """Documents say what is so: links resolve, maps name real files, tables and lists agree with the source.
 
 It does not run the README: `tests/scenarios/test_readme.py` does. The pages of the CLI reference are compared with
-`--help` in `tests/unit/cli/test_main.py`.
+`--help` in `tests/unit/cli/test_main.py`. What pages have people type, and what they name, is in `test_page_claims`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ from handfast.assembly import controllers, guard
 from handfast.cli import main
 from handfast.pki import jwt, keys
 from handfast.rules import rbac_policy
-from tests import source_text
+from tests import page_text, source_text
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "handfast"
 DECISIONS = ROOT / "docs" / "decisions"
 PAGES = tuple(sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))))
-FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-INLINE_CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?:src|tests|docs|scripts|bench)/[\w./-]+")
 SECTIONS = ("Security", "Added", "Changed", "Deprecated", "Removed", "Fixed")
 
@@ -42,20 +40,15 @@ def text(path: pathlib.Path) -> str:
     return path.read_text()
 
 
-def prose(content: str) -> str:
-    """Without fenced blocks."""
-    return FENCE.sub("", content)
-
-
 def anchors(content: str) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", prose(content), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", page_text.prose(content), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def dead_links(page: pathlib.Path, content: str) -> list[str]:
     wrong = []
-    for target in LINK.findall(prose(content)):
+    for target in LINK.findall(page_text.prose(content)):
         if target.startswith(("https://", "http://")):
             continue
         place, _, anchor = target.partition("#")
@@ -69,7 +62,7 @@ def dead_links(page: pathlib.Path, content: str) -> list[str]:
 
 def dead_paths(content: str) -> list[str]:
     """Paths of the repository in inline code."""
-    found = [code for code in INLINE_CODE.findall(prose(content)) if PATH.fullmatch(code)]
+    found = [code for code in page_text.inline(content) if PATH.fullmatch(code)]
     return [f"{path} does not exist" for path in found if not (ROOT / path).exists()]
 
 
@@ -361,7 +354,7 @@ OF_A_MOMENT = (
 
 
 def sentences_of_what_is_not_there(content: str) -> list[str]:
-    plain = re.sub(r"\s+", " ", prose(content))
+    plain = re.sub(r"\s+", " ", page_text.prose(content))
     return [part for part in re.split(r"(?<=[.:;|]) ", plain) if NOT_THERE.search(part)]
 
 
@@ -393,7 +386,7 @@ def commands() -> Iterator[str]:
     """`handfast …` as written in inline code and in console blocks."""
     for page in PAGES:
         content = text(page)
-        yield from (code for code in INLINE_CODE.findall(prose(content)) if code.startswith("handfast "))
+        yield from (code for code in page_text.inline(content) if code.startswith("handfast "))
         yield from re.findall(r"^\$ (?:\S*/)?(handfast .+)$", content, re.MULTILINE)
 
 

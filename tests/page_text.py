@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written in a page of documentation: words in backticks, blocks, and the command lines in both.
+
+It judges none of it: `test_page_claims` does, with what `page_facts` says there is.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_HEREDOC = re.compile(r"<<'?EOF'?$")
+# What ends one command of a line of shell, beside the end of the line.
+_ENDS = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "2>", "2>&1", "<", "<<<", "<<"})
+# What stands for words that a page leaves out.
+_LEFT_OUT = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command of a console block, as it is typed, and what the page says that it prints."""
+
+    command: str
+    printed: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """The words after `handfast`; `whole`: a person could type it as it stands."""
+
+    words: tuple[str, ...]
+    whole: bool
+
+
+def prose(content: str) -> str:
+    """Without fenced blocks."""
+    return _FENCE.sub("", content)
+
+
+def inline(content: str) -> Iterator[str]:
+    """What is in backticks, outside of blocks."""
+    yield from _INLINE.findall(prose(content))
+
+
+def blocks(content: str) -> list[tuple[str, str]]:
+    """The fenced blocks: language and text."""
+    return _FENCE.findall(content)
+
+
+def steps(content: str) -> Iterator[Step]:
+    """The commands of all console blocks, in order. What a here-document holds is not typed by a person, and left out."""
+    for language, block in blocks(content):
+        if language == "console":
+            for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                command, _, rest = part.replace("\\\n", " ").partition("\n")
+                if _HEREDOC.search(command):
+                    rest = rest.partition("\nEOF\n")[2]
+                yield Step(command, rest)
+
+
+def command_lines(content: str, commands: frozenset[str]) -> Iterator[CommandLine]:
+    """Every command line of this program: of console blocks, and in backticks with or without its name."""
+    for step in steps(content):
+        yield from (CommandLine(words, whole=True) for words in _typed(step.command))
+    for code in inline(content):
+        words = _split(code)
+        if words[:1] == ("handfast",) and len(words) > 1:
+            yield CommandLine(words[1:], whole=False)
+        elif len(words) > 1 and words[0] in commands and re.fullmatch(r"-{0,2}[a-z][a-z-]*", words[1]):
+            yield CommandLine(words, whole=False)
+
+
+def _typed(line: str) -> Iterator[tuple[str, ...]]:
+    """The commands of this program in a line of shell, those inside `$(…)` too."""
+    inside = re.compile(r"\$\(([^()]*)\)")
+    for piece in (*inside.findall(line), inside.sub("…", line)):
+        words = _split(piece)
+        starts = [i for i, word in enumerate(words) if word.rpartition("/")[2] == "handfast"]
+        for start in starts:
+            if start == 0 or words[start - 1] in _ENDS or "=" in words[start - 1]:
+                end = next((i for i in range(start, len(words)) if words[i] in _ENDS), len(words))
+                yield words[start + 1 : end]
+
+
+def _split(line: str) -> tuple[str, ...]:
+    """The words; one that stands for others is left out, but for the value of a flag."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return ()
+    return tuple(
+        word for before, word in zip(("", *words), words, strict=False) if word != _LEFT_OUT or before.startswith("--")
+    )

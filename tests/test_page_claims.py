@@ -1,0 +1,487 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No page is older than the code: what a page names is there, and what it has people type is understood.
+
+Every command line of a page is read by the grammar of the real commands; nothing is run. Every word in backticks that has
+the form of a flag, setting, reason, metric, limit, file, path, variable, controller or name of ours is looked up in what the
+code has (`page_facts`). README.md and docs/access.md are followed to the letter in `tests/scenarios`. The pages of decisions
+tell what was decided then, and are not looked at, nor is the changelog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import pathlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import click
+import pytest
+
+from handfast.assembly import config, controller_names, node_config, trust_overview
+from handfast.bootstrap import first_objects, token_explanation, token_limits, tokens
+from handfast.cli import ca as ca_command
+from handfast.cli import main, node_status, output
+from handfast.cli import token as token_command
+from tests import page_facts, page_text
+from tests.page_facts import ROOT
+
+PAGES = tuple(
+    sorted(
+        page
+        for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+        if page.parent.name != "decisions" and page.name != "CHANGELOG.md"
+    )
+)
+# What belongs to others -> to whom. A row that no page needs fails.
+FOREIGN = {
+    "--client-ca-file": "a flag of kube-apiserver",
+    "--ignore-preflight-errors=all": "a flag of kubeadm",
+    "/etc/kubernetes/pki": "where kubeadm keeps its CA",
+    "instance-config.yaml": "a file of kubeadm's",
+    "audit-2026-01-31T12-00-00.000.log": "an example, with an instant",
+    "$HTTPS_PROXY": "a variable that is not read, and the page says so",
+    "resizeStatus": "a field of older versions of Kubernetes",
+    "workloadRef": "a field of older versions of Kubernetes",
+    "NoNewPrivileges": "a setting of systemd's units",
+    "ExecStart": "a setting of systemd's units",
+    "kubelet-client-TIME.pem": "the name in KEP-266, with a word for the time",
+    "AlreadyApproved": "put together from two words; tests/unit/cli/test_csr.py",
+    "AlreadyDenied": "put together from two words; tests/unit/cli/test_csr.py",
+    'a Node with name "…" and status "Ready" already exists in the cluster': "kubeadm's words",
+    "validate CRI v1 runtime API for endpoint …": "the kubelet's words",
+    "clock as clock_module": "Python",
+    "clock as clocks": "Python",
+    "controller.watches(informer, keys)": "a method of loop.Controller, on a variable",
+}
+OTHERS = r"(?:kubectl|kubeadm|openssl|systemctl|handfast|make|python|pytest) "
+# The pages that tests of their own follow to the letter, with all that is printed.
+FOLLOWED = ("README.md", "access.md")
+
+
+# Command lines
+
+
+def misread(line: page_text.CommandLine) -> str | None:
+    """What the command's own grammar has against a line; None: nothing. Where words are left out, none is missed."""
+    command: click.Command = main.command
+    context = click.Context(command, info_name="handfast")
+    words = list(line.words)
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name = words.pop(0)
+        found = command.get_command(context, name)
+        if found is None:
+            return None if "," in name else f"there is no command {name!r}"
+        command, context = found, click.Context(found, info_name=name, parent=context)
+    if isinstance(command, click.Group):
+        return None
+    try:
+        values, left, _ = command.make_parser(context).parse_args(words)
+    except click.UsageError as error:
+        # What is shown of a flag may be its name alone.
+        alone = isinstance(error, click.BadOptionUsage) and not line.whole
+        return None if alone else error.format_message()
+    if left:
+        return f"more words than it takes: {left}"
+    return next(filter(None, (_wrong_value(parameter, values, line) for parameter in command.params)), None)
+
+
+def _wrong_value(parameter: click.Parameter, values: dict[str, object], line: page_text.CommandLine) -> str | None:
+    value = values.get(parameter.name or "")
+    if not value or not isinstance(value, str | tuple):
+        return f"{parameter.name} is missing" if parameter.required and line.whole else None
+    if isinstance(parameter.type, click.Choice) and isinstance(value, str) and value not in parameter.type.choices:
+        return None if "|" in value else f"{parameter.opts[0]} is none of {parameter.type.choices}: {value}"
+    if parameter.name == "controllers" and isinstance(value, str) and "$" not in value:
+        return _no_controllers(value)
+    return None
+
+
+def _no_controllers(value: str) -> str | None:
+    known = {*controller_names.NAMES, *controller_names.ALIASES, "*"}
+    wrong = [name for name in value.split(",") if name.removeprefix("-") not in known]
+    return f"there are no such controllers: {wrong}" if wrong else None
+
+
+def misread_lines(content: str) -> list[str]:
+    lines = page_text.command_lines(content, page_facts.command_names())
+    return [f"handfast {' '.join(line.words)}: {why}" for line in lines if (why := misread(line))]
+
+
+# Words
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form by which words are known, with what tells whether there is such a thing."""
+
+    what: str
+    pattern: re.Pattern[str]
+    exists: Callable[[str], bool]
+
+
+def form(what: str, pattern: str, exists: Callable[[str], bool]) -> Form:
+    return Form(what, re.compile(pattern), exists)
+
+
+# The first form that fits decides.
+FORMS = (
+    form("flag", r"(--[a-z][a-z-]*).*", lambda word: word in page_facts.flags()),
+    form("variable", r"\$?(HANDFAST_[A-Z_]+)(?:=.*)?", lambda word: word in page_facts.variables()),
+    form(
+        "variable",
+        r"\$?([A-Z]+(?:_[A-Z]+)+)(?:=.*)?",
+        lambda word: bool({word, f"HANDFAST_{word}"} & page_facts.variables()),
+    ),
+    form("metric", r"((?:handfast|apiserver|kubelet|process)_[a-z_]+)", page_facts.is_metric),
+    form("limit", r"([a-z]+(?:_[a-z]+)+)", lambda word: word in page_facts.limit_names()),
+    form(
+        "reason or kind", r"((?:[A-Z]+[a-z0-9]+){2,}|[A-Z]{2,}[A-Z][a-z]+)", lambda word: word in page_facts.reasons()
+    ),
+    form("setting or field", r"([a-z]+(?:[A-Z]+[a-z]*)+)(?:: .*)?", lambda word: word in page_facts.fields()),
+    form("controller", r"-?([a-z-]+-controller)", lambda word: word in page_facts.controllers()),
+    form(
+        "file",
+        r"((?:[\w-]+/)*[\w.-]*\.(?:conf|yaml|json|db|log|key|crt|pub|pem|py|lock|service|reserve))",
+        lambda word: (
+            word.removeprefix("handfast-data/") in page_facts.files() | page_facts.texts() or (ROOT / word).exists()
+        ),
+    ),
+    form("path", r"(/(?!tmp|etc|var)[a-z0-9/]+)(?:\?\w+)?", lambda word: word in page_facts.http_paths()),
+    form("place of this program", r"(/(?:etc|var)/[\w./-]+)", page_facts.is_place),
+    form("word", r"([A-Z][a-z]+)", lambda word: word in page_facts.texts() or word in page_facts.classes()),
+    form(
+        "module",
+        r"(?:python -m )?([a-z_]+(?:\.[a-z_]+)+)(?:\(.*\)| .*)?",
+        lambda word: page_facts.is_module(word) or page_facts.is_part(word),
+    ),
+    form("file to test", r"pytest .*?(tests/[\w/]+\.py)", lambda word: (ROOT / word).exists()),
+    form(
+        "object",
+        r"(?:kube-public|kube-system)/([\w:-]+)",
+        lambda word: page_facts.is_part(re.split(r"[A-Z]{2,}", word)[0]),
+    ),
+    form("name of Kubernetes", r"([a-z.]*\b(?:k8s|kubernetes)\.io/?[\w-]*)(?:: .*)?", page_facts.is_part),
+    form("name of ours", r"(handfast\.dev/[\w-]+)(?::\w+)?", page_facts.is_written),
+    form(
+        "name of ours",
+        r"((?:handfast|system|kubeadm):[a-z][\w.:-]*[\w])",
+        lambda word: page_facts.is_written(re.split(r"[A-Z]{2,}", word)[0]),
+    ),
+    # Of several words, none of them a flag: commands are looked at above, and those of others are theirs.
+    form("message", rf"((?!{OTHERS})[a-z\[][^\s`]*(?: (?!-)[^\s`]+){{2,}})", page_facts.is_said),
+)
+
+
+def unknown_words(content: str) -> Iterator[tuple[str, str]]:
+    """The words that have a form, and that there is nothing of; and what they would be."""
+    for code in page_text.inline(content):
+        if (controllers := re.fullmatch(r"--controllers=(.+)", code)) and _no_controllers(controllers[1]):
+            yield code, "controller in"
+        for each in FORMS:
+            if found := each.pattern.fullmatch(code):
+                if not each.exists(found[1]):
+                    yield code, each.what
+                break
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_line_is_understood(page: pathlib.Path) -> None:
+    assert misread_lines(page.read_text()) == []
+
+
+def test_there_are_command_lines() -> None:
+    names = page_facts.command_names()
+    lines = [line for page in PAGES for line in page_text.command_lines(page.read_text(), names)]
+    assert len(lines) > 150
+    assert sum(line.whole for line in lines) > 15
+    assert {"up", "init", "join", "token", "csr", "node", "ca", "serve", "ledger"} <= {line.words[0] for line in lines}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_is_there(page: pathlib.Path) -> None:
+    found = unknown_words(page.read_text())
+    assert [f"there is no {what} {word}" for word, what in found if word not in FOREIGN] == []
+
+
+def test_what_belongs_to_others_is_still_named_somewhere() -> None:
+    named = {word for page in PAGES for word, _ in unknown_words(page.read_text())}
+    assert sorted(FOREIGN.keys() - named) == []
+
+
+def test_every_form_is_met() -> None:
+    """A form that no page has would look at nothing."""
+    codes = {code for page in PAGES for code in page_text.inline(page.read_text())}
+    met = {each.what for code in codes for each in FORMS if each.pattern.fullmatch(code)}
+    assert met == {each.what for each in FORMS}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("handfast tokens create", "there is no command 'tokens'"),
+        ("handfast token invent", "there is no command 'invent'"),
+        ("handfast token create --forever", "--forever"),
+        ("handfast csr approve", "names is missing"),
+        ("handfast csr explain", "name is missing"),
+        ("handfast token list abcdef", "more words than it takes"),
+        ("handfast token list -o xml", "none of"),
+        ("handfast up --listen", "--listen"),
+        ("handfast serve controllers --controllers csrapproving,kitchen", "kitchen"),
+        ("X=$(.venv/bin/handfast token create --forever)", "--forever"),
+        ("sudo true && handfast node fly", "there is no command 'fly'"),
+    ],
+)
+def test_a_command_line_that_is_wrong_is_seen(line: str, why: str) -> None:
+    [found] = misread_lines(f"```console\n$ {line}\n```\n")
+    assert why in found
+
+
+@pytest.mark.parametrize("code", ["handfast node fly", "token create --forever", "handfast up --no-such-flag"])
+def test_a_wrong_command_in_backticks_is_seen(code: str) -> None:
+    assert len(misread_lines(f"Type `{code}`.")) == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "what"),
+    [
+        ("--forever", "flag"),
+        ("--forever 1h", "flag"),
+        ("HANDFAST_KITCHEN", "variable"),
+        ("$KITCHEN_SINK", "variable"),
+        ("handfast_kitchen_total", "metric"),
+        ("kubelet_kitchen_seconds", "metric"),
+        ("kitchen_per_second", "limit"),
+        ("KitchenClosed", "reason or kind"),
+        ("kitchenOpen", "setting or field"),
+        ("kitchenOpen: true", "setting or field"),
+        ("kitchen-controller", "controller"),
+        ("--controllers=*,-kitchen", "controller in"),
+        ("pki/kitchen.key", "file"),
+        ("kitchen.py", "file"),
+        ("/kitchen", "path"),
+        ("/readyz/kitchen", "path"),
+        ("/var/lib/kitchen", "place of this program"),
+        ("handfast.dev/kitchen", "name of ours"),
+        ("system:kitchen", "name of ours"),
+        ("Kitchen", "word"),
+        ("cli.kitchen", "module"),
+        ("python -m bench.kitchen", "module"),
+        ("pytest tests/unit/test_kitchen.py", "file to test"),
+        ("kube-system/kitchen", "object"),
+        ("kitchen.kubernetes.io/open", "name of Kubernetes"),
+        ("the kitchen is not open", "message"),
+    ],
+)
+def test_a_word_for_what_is_not_there_is_seen(word: str, what: str) -> None:
+    assert list(unknown_words(f"There is `{word}`.")) == [(word, what)]
+
+
+# Tables and paths
+
+
+def node_rows(content: str) -> set[tuple[str, str, str]]:
+    """The rows of docs/node.md about settings: flag, variable, key of a KubeletConfiguration."""
+    rows = re.findall(r"^\| `(--?[\w-]+)` \| `(\w+)` \| (?:`(\w+)`)?", content, re.MULTILINE)
+    return {(flag, variable, key) for flag, variable, key in rows}
+
+
+def test_the_page_of_the_agent_has_every_setting() -> None:
+    # The endpoint has two keys, of which the first is shown here.
+    keys = {"listen": "address"}
+    expected = {
+        (
+            "-v" if row.flag == "verbosity" else f"--{row.flag}",
+            node_config.variable(row.flag).removeprefix("HANDFAST_"),
+            row.key or keys.get(row.flag, ""),
+        )
+        for row in node_config._SETTINGS
+    }
+    assert node_rows((ROOT / "docs" / "node.md").read_text()) == expected
+    assert node_rows("| `--x` | `X` | `y` | z |\n") == {("--x", "X", "y")}
+
+
+def pairs_that_do_not_belong_together(content: str) -> list[str]:
+    """Rows of a table that have a flag and then a key of the configuration file."""
+    flags = {row.key: row.flag for row in config.SETTINGS}
+    wrong = []
+    for line in content.splitlines():
+        found = [re.findall(r"`([^`]+)`", cell) for cell in line.strip("| ").split(" | ")[:2]]
+        if line.startswith("| `--") and len(found) == 2 and found[1] and set(found[1]) <= flags.keys():
+            wrong += [f"{flag} is not {key}" for flag, key in zip(*found, strict=False) if flags[key] != flag]
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_flags_stand_beside_their_keys(page: pathlib.Path) -> None:
+    assert pairs_that_do_not_belong_together(page.read_text()) == []
+
+
+def test_a_flag_beside_another_key_is_seen() -> None:
+    good, bad = "| `--store` | `store` | x |", "| `--store`, `--listen` | `store`, `advertise` | x |"
+    assert pairs_that_do_not_belong_together(f"{good}\n{bad}\n") == ["--listen is not advertise"]
+
+
+def wrong_controller_rows(content: str) -> list[str]:
+    """Rows of tables that begin with a controller: its other name, and the module that it is said to be in."""
+    wrong = []
+    for line in content.splitlines():
+        if (row := re.match(r"\| `([a-z-]+-controller)` \|", line)) is not None:
+            aliases = set(re.findall(r"`([a-z]+)`", line)) & controller_names.ALIASES.keys()
+            wrong += [f"{alias} is not {row[1]}" for alias in aliases if controller_names.ALIASES[alias] != row[1]]
+            for module in re.findall(r"controllers/(\w+)\.py\)", line):
+                text = (page_facts.SOURCE / "controllers" / f"{module}.py").read_text()
+                wrong += [] if f'NAME = "{row[1]}"' in text else [f"{row[1]} is not in {module}.py"]
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_controllers_stand_beside_their_names_and_modules(page: pathlib.Path) -> None:
+    assert wrong_controller_rows(page.read_text()) == []
+
+
+def test_a_controller_beside_the_wrong_module_is_seen() -> None:
+    row = "| `token-cleaner-controller` | `csrcleaner` | [x](../src/handfast/controllers/namespace.py) |"
+    assert wrong_controller_rows(row) == [
+        "csrcleaner is not token-cleaner-controller",
+        "token-cleaner-controller is not in namespace.py",
+    ]
+    pages = "".join(page.read_text() for page in PAGES)
+    assert len(re.findall(r"^\| `[a-z-]+-controller` \|", pages, re.MULTILINE)) > 15
+
+
+def modules_that_are_none(content: str) -> list[str]:
+    """Of the blocks that show a way through the code, what is written as `room.module`."""
+    shown = [block for language, block in page_text.blocks(content) if language == "text" and " > " in block]
+    words = {word for block in shown for word in re.findall(r"\b[a-z_]+\.[a-z_]+\b", block)}
+    return sorted(word for word in words if not page_facts.is_module(word))
+
+
+def test_the_ways_through_the_code_are_of_modules() -> None:
+    content = (ROOT / "docs" / "tour.md").read_text()
+    assert content.count(" > ") > 20
+    assert modules_that_are_none(content) == []
+    assert modules_that_are_none("```text\ncli.join > [cli.kitchen]\n```\n") == ["cli.kitchen"]
+
+
+# What is printed
+
+
+def lines_differ(shown: str, printed: str) -> list[tuple[str, str]]:
+    """Where a page shows another line than is printed; `…` at the end of a line stands for the rest of it."""
+    ours, theirs = shown.strip().splitlines(), printed.strip().splitlines()
+    pairs = [*zip(ours, theirs, strict=False), *((line, "") for line in ours[len(theirs) :])]
+    pairs += [("", line) for line in theirs[len(ours) :]]
+    return [
+        (line, other)
+        for line, other in pairs
+        if not (other.startswith(line[:-1]) if line.endswith("…") else line == other)
+    ]
+
+
+def node_status_of_a_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    begins, ends = "2026-11-16T02:29:05Z", "2027-11-16T02:29:05Z"
+    certificate: dict[str, object] = {
+        "subject": "CN=system:node:worker-1,O=system:nodes",
+        "notBefore": begins,
+        "notAfter": ends,
+    }
+    certificate |= {"inForce": True, "file": "/var/lib/kubelet/pki/kubelet-client-2026-11-16-02-34-05.pem"}
+    agent: dict[str, object] = {
+        "phase": "running",
+        "pid": 2285,
+        "endpoint": "https://0.0.0.0:10250",
+        "rotation": True,
+        "problems": {},
+    }
+    agent |= {"nextRenewal": "2027-10-01T08:52:20Z", "lastError": None, "pods": 0, "staticPods": ["default/etcd"]}
+    facts: dict[str, object] = {
+        "node": "worker-1",
+        "certificate": certificate,
+        "agent": agent,
+        "refused": None,
+        "unusable": [],
+    }
+    facts |= {"server": "https://192.0.2.1:6443", "clockDifferenceSeconds": 0.0, "serverTrouble": None}
+    monkeypatch.setattr(node_status, "look", lambda *_, **__: facts)
+    assert output.run(main.command, ["node", "status"]) == 0
+    return capsys.readouterr().out
+
+
+def token_explained_of_a_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    until = datetime.datetime(2026, 11, 16, 1, 58, 34, tzinfo=datetime.UTC)
+    made = tokens.Token("5mm6n4", "0123456789abcdef")
+    stored = first_objects.first_token(made, until)
+    wanted = token_limits.Limits(max_uses=1, nodes=("worker-1",))
+    stored["metadata"] |= {"annotations": token_limits.as_annotations(wanted)}
+    explained = token_explanation.explain(
+        made.id, stored, until - datetime.timedelta(minutes=59), ahead=datetime.timedelta()
+    )
+
+    async def explain(*_: object) -> tuple[object, token_explanation.Explanation]:
+        return stored, explained
+
+    monkeypatch.setattr(token_command, "_explain", explain)
+    assert output.run(main.command, ["token", "explain", made.id, "--kubeconfig", "/dev/null"]) == 0
+    return capsys.readouterr().out
+
+
+def ca_shown_of_a_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    ends = datetime.datetime(2036, 11, 13, 2, 25, 40, tzinfo=datetime.UTC)
+    anchor = trust_overview.Anchor(
+        fingerprint="1b9e038a5216ff04" + "0" * 48,
+        name="handfast-ca",
+        not_before=ends - datetime.timedelta(days=3650),
+        not_after=ends,
+        signs=True,
+        unexpired=42,
+    )
+    found = trust_overview.Overview(anchors=(anchor,), keys=(("ITieZA_8q00vga6I", True),), rotations=())
+    monkeypatch.setattr(trust_overview, "of", lambda *_: found)
+    monkeypatch.setattr(ca_command, "_owned", lambda _: contextlib.nullcontext(enter_result=False))
+    assert output.run(main.command, ["ca", "show"]) == 0
+    return capsys.readouterr().out
+
+
+Printed = Callable[[pytest.MonkeyPatch, pytest.CaptureFixture[str]], str]
+# What the code prints for the commands of the pages that nobody follows.
+PRINTED: dict[str, Printed] = {
+    "handfast node status": node_status_of_a_page,
+    "handfast token explain 5mm6n4": token_explained_of_a_page,
+    "handfast ca show": ca_shown_of_a_page,
+}
+# Those that are compared where there is a world for them.
+ELSEWHERE = {"handfast csr explain csr-7hqzk": "tests/unit/cli/test_csr.py::test_the_page_shows_what_is_printed"}
+# Commands whose output is a command itself.
+PRINTS_A_COMMAND = ("handfast token create --print-join-command",)
+
+
+def shown_steps() -> Iterator[page_text.Step]:
+    """The steps with output, of pages that no test follows to the letter."""
+    for page in PAGES:
+        if page.name not in FOLLOWED:
+            yield from (step for step in page_text.steps(page.read_text()) if step.printed.strip())
+
+
+@pytest.mark.parametrize("step", tuple(shown_steps()), ids=lambda step: step.command)
+def test_what_a_page_shows_is_what_is_printed(
+    step: page_text.Step, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if step.command.startswith(PRINTS_A_COMMAND):
+        assert step.printed.startswith("handfast ")
+        assert misread_lines(f"```console\n$ {step.printed}```\n") == []
+        return
+    if step.command in ELSEWHERE:
+        file, _, name = ELSEWHERE[step.command].partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text()
+        return
+    assert step.command in PRINTED, "give it a row in PRINTED: what does the code print?"
+    assert lines_differ(step.printed, PRINTED[step.command](monkeypatch, capsys)) == []
+
+
+def test_other_output_is_seen() -> None:
+    assert lines_differ("a\nb\n", "a\nb\n") == lines_differ("a …\n", "a b\n") == []
+    assert lines_differ("a\n", "a\nb\n") == [("", "b")]
+    assert lines_differ("a\nb\n", "a\n") == [("b", "")]
+    assert lines_differ("b …\n", "a b\n") == [("b …", "a b")]
