@@ -15,8 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bench import measure, preload, settings
-from handfast.apiserver import collection, envelope, node_feed, replica, states
-from handfast.rules import access, node_access, rbac_defaults, rbac_policy
+from handfast.apiserver.access import node_feed
+from handfast.apiserver.state import collection, envelope, replica
+from handfast.apiserver.state import items as states
+from handfast.rules import access
+from handfast.rules.nodes import authorizer
+from handfast.rules.rbac import defaults
+from handfast.rules.rbac import policy as rbac_policy
 
 DECISION_LIMIT_MICROSECONDS = 20.0
 EVENT_LIMIT_MICROSECONDS = 200.0
@@ -106,7 +111,7 @@ def _rbac(name: str, title: str, bindings: Sequence[int], fill: _Fill) -> _Serie
     steps = {}
     for count in bindings:
         policy = rbac_policy.Policy()
-        for default in rbac_defaults.documents():
+        for default in defaults.documents():
             put = policy.set_role if default.plural.endswith("roles") else policy.set_binding
             put(default.namespace, default.name, default.document)
         question = fill(policy, count)
@@ -191,7 +196,7 @@ class _Cluster:
         holder = type("Copies", (), {"collection": lambda _self, prefix: copies.get(prefix, rest)})()
         feed = node_feed.NodeFeed(cast("replica.Replica", holder))
         feed.load()
-        self.authorizer = node_access.NodeAuthorizer(feed.graph)
+        self.authorizer = authorizer.NodeAuthorizer(feed.graph)
 
     def _items(self) -> Iterator[states.Item]:
         for number in range(self.nodes * PODS_PER_NODE):

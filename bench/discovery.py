@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 
 from bench import load, measure, preload, requests, servers, settings
-from handfast.assembly import layout
 from handfast.bootstrap import cluster_info as info
 from handfast.bootstrap import tokens
-from handfast.controllers import bootstrap_signer, token_cleaner
-from handfast.controllers import cluster_info as publisher
+from handfast.controllers.joining import bootstrap_signer, token_cleaner
+from handfast.controllers.joining import cluster_info as publisher
+from handfast.datadir import layout
 from handfast.runtime import tls
 
 CONNECTION_LIMIT_RATIO = 1.15

@@ -23,7 +23,8 @@ import sys
 import uvloop
 from aiohttp import web
 
-from handfast.apiserver import limits, watch
+from handfast.apiserver import limits
+from handfast.apiserver.verbs import watch
 from handfast.serving import server_tls
 
 _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private", "Audit-Id": "00000000-1"}

@@ -17,7 +17,7 @@ from bench import servers
 from handfast.apiserver import uids
 from handfast.assembly import guard
 from handfast.pki import authority, jwt, keys, names, pem, profiles
-from handfast.rules import token_claims
+from handfast.rules.tokens import claims
 from handfast.runtime import tls
 
 _TOKEN_SECONDS = 3600
@@ -49,11 +49,11 @@ class Issuer:
         return [
             self._signer.sign(
                 msgspec.json.encode(
-                    token_claims.bound_claims(
+                    claims.bound_claims(
                         self._issuer,
-                        token_claims.Bound(
+                        claims.Bound(
                             namespace=namespace,
-                            account=token_claims.Reference(name, uid),
+                            account=claims.Reference(name, uid),
                             audiences=(self._issuer,),
                             issued_at=at,
                             not_before=at,

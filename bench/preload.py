@@ -16,11 +16,13 @@ from typing import Any
 import msgspec
 
 from handfast.api import kinds, objects
-from handfast.apiserver import envelope
-from handfast.assembly import apiserver, datadir, endpoints, layout
+from handfast.apiserver.state import envelope
+from handfast.assembly import apiserver
+from handfast.datadir import endpoints, layout, preparation
 from handfast.pki import seal
 from handfast.runtime import clock
-from handfast.store import sqlite_file, sqlite_writer
+from handfast.store.sqlite import file as sqlite_file
+from handfast.store.sqlite import writer
 
 # Group, version and plural, and the document.
 Stored = tuple[tuple[str, str, str], objects.Document]
@@ -158,7 +160,7 @@ def write(directory: pathlib.Path, documents: Iterable[Stored]) -> None:
     """Make a data directory whose store holds these."""
     place = layout.Layout.at(directory)
     now = clock.SystemClock().now()
-    datadir.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=now)
+    preparation.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=now)
     table = kinds.Table(kinds.builtin())
     envelopes = envelope.Envelopes(seal.Sealer.from_text(place.encryption_key.read_text()), apiserver.SEALED)
     file = sqlite_file.OpenFile(str(place.store("store.db")))
@@ -166,7 +168,7 @@ def write(directory: pathlib.Path, documents: Iterable[Stored]) -> None:
     try:
         while batch := tuple(itertools.islice(left, _BATCH)):
             file.writing.execute("BEGIN IMMEDIATE")
-            transaction = sqlite_writer.Transaction(file.writing, state)
+            transaction = writer.Transaction(file.writing, state)
             for resource, made in batch:
                 kind = table.find(*resource)
                 if kind is None:

@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from bench import load, measure
-from handfast.assembly import layout
 from handfast.bootstrap import kubeconfig
+from handfast.datadir import layout
 from handfast.runtime import tls
 
 

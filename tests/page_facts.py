@@ -16,10 +16,12 @@ from collections.abc import Iterator, Mapping
 import click
 import prometheus_client
 
-from handfast.api import handfast_kinds, kinds, schema
+from handfast.api import handfast_kinds, kinds
+from handfast.api.schema import schema
 from handfast.apiserver import limits, nonresources
-from handfast.assembly import config, controller_names, endpoints, layout, node_config, units
+from handfast.assembly import config, controller_names, node_config, units
 from handfast.cli import main, output
+from handfast.datadir import endpoints, layout
 from handfast.node import certificate_store, report, serving
 from handfast.runtime import files as runtime_files
 
@@ -117,7 +119,9 @@ def files() -> frozenset[str]:
     data |= {endpoints.FILE_NAME, runtime_files.LOCK_NAME, report.STATUS, report.ROTATE, units.NAME}
     data |= {f"{certificate_store.CLIENT}-current.pem", f"{place.store('store.db').name}.reserve"}
     data |= {serving.CERTIFICATE, serving.KEY, node_config.KUBECONFIG, node_config.BOOTSTRAP_KUBECONFIG}
-    modules = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py")}
+    # A page of a room, or of a sub-room, names modules from there.
+    whole = [path.relative_to(SOURCE).parts for path in SOURCE.rglob("*.py")]
+    modules = {"/".join(parts[start:]) for parts in whole for start in range(len(parts))}
     tools = {text for text in _words_of_tools() if text.endswith(".json")}
     return frozenset(data | {path.rpartition("/")[2] for path in data} | modules | tools)
 
@@ -135,7 +139,7 @@ def http_paths() -> frozenset[str]:
 def is_module(dotted: str) -> bool:
     """`module`, `room.module` or with a name in it, of the program; or a module of the tests and of the benchmark."""
     first, *rest = dotted.split(".")
-    for base in (SOURCE, ROOT, *(path.parent for path in SOURCE.glob(f"*/{first}.py"))):
+    for base in (SOURCE, ROOT, *(path.parent for path in SOURCE.rglob(f"{first}.py"))):
         path, names = base / first, list(rest)
         while path.is_dir() and names:
             path = path / names.pop(0)
@@ -171,6 +175,15 @@ def _all_texts() -> str:
 @functools.cache
 def classes() -> frozenset[str]:
     return frozenset(node.name for node in _nodes() if isinstance(node, ast.ClassDef))
+
+
+@functools.cache
+def functions() -> frozenset[str]:
+    """The functions of the program, and its modules: both are words with underscores."""
+    defined = (
+        re.findall(r"^ *(?:async )?def (\w+)\(", path.read_text(), re.MULTILINE) for path in SOURCE.rglob("*.py")
+    )
+    return frozenset({name for names in defined for name in names} | {path.stem for path in SOURCE.rglob("*.py")})
 
 
 def is_place(path: str) -> bool:

@@ -21,6 +21,13 @@ LAYERS = "Imports only ever point down"
 LIBRARY = "The HTTP library enters through named doors"
 FACE = "A role uses serving by its face"
 GATE = "What comes before a request is nobody's but serving's"
+API = "Inside api, imports only point down"
+APISERVER = "Inside apiserver, imports only point down"
+SUB_ROOMS = "Inside controllers, imports only point down"
+CONTROLLERS = "Controllers do not know one another"
+STORE = "Store engines know their contract, never one another"
+CRYPTOGRAPHY = "Only pki touches the cryptography library"
+GRPC = "gRPC enters through wire"
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +50,9 @@ def is_kept(options: Any, name: str, graph: grimp.ImportGraph) -> bool:
     return bool(contract.check(graph=graph, verbose=False).kept)
 
 
-@pytest.mark.parametrize("name", [LAYERS, LIBRARY, FACE, GATE])
+@pytest.mark.parametrize(
+    "name", [LAYERS, LIBRARY, FACE, GATE, API, APISERVER, SUB_ROOMS, CONTROLLERS, STORE, CRYPTOGRAPHY, GRPC]
+)
 def test_it_holds(imports, options, name):
     assert is_kept(options, name, copy.deepcopy(imports))
 
@@ -51,7 +60,7 @@ def test_it_holds(imports, options, name):
 @pytest.mark.parametrize(
     ("importer", "imported", "name"),
     [
-        ("node.agent", "handfast.apiserver.call", LAYERS),
+        ("node.agent", "handfast.apiserver.calls", LAYERS),
         ("controllers.loop", "handfast.node.agent", LAYERS),
         ("serving.service", "handfast.apiserver.pipeline", LAYERS),
         ("serving.service", "handfast.client.transport", LAYERS),
@@ -62,6 +71,14 @@ def test_it_holds(imports, options, name):
         ("controllers.loop", "handfast.serving.aiohttp_parts", FACE),
         ("apiserver.pipeline", "handfast.serving.gate", GATE),
         ("assembly.apiserver", "handfast.serving.unread", GATE),
+        ("rules.access", "handfast.client.api", LAYERS),
+        ("api.schema.scalars", "handfast.api.validation.pods", API),
+        ("apiserver.access.authn", "handfast.apiserver.admission.plugin", APISERVER),
+        ("controllers.cluster.root_ca", "handfast.controllers.joining.cluster_info", SUB_ROOMS),
+        ("controllers.cluster.root_ca", "handfast.controllers.cluster.namespace", CONTROLLERS),
+        ("store.protocol", "handfast.store.sqlite.engine", STORE),
+        ("client.api", "cryptography", CRYPTOGRAPHY),
+        ("controllers.events", "grpc", GRPC),
     ],
 )
 def test_a_wrong_import_is_refused(imports, options, importer, imported, name):
@@ -70,7 +87,17 @@ def test_a_wrong_import_is_refused(imports, options, importer, imported, name):
     assert not is_kept(options, name, graph)
 
 
-def test_a_room_without_a_place_is_refused(imports, options):
+@pytest.mark.parametrize(
+    ("room", "name"),
+    [
+        ("attic", LAYERS),
+        ("api.attic", API),
+        ("apiserver.attic", APISERVER),
+        ("controllers.attic", SUB_ROOMS),
+        ("store.attic", STORE),
+    ],
+)
+def test_a_room_without_a_place_is_refused(imports, options, room, name):
     graph = copy.deepcopy(imports)
-    graph.add_module("handfast.attic")
-    assert not is_kept(options, LAYERS, graph)
+    graph.add_module(f"handfast.{room}")
+    assert not is_kept(options, name, graph)

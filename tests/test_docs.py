@@ -19,11 +19,12 @@ import click
 import pytest
 
 from handfast.api import kinds
-from handfast.apiserver import replica, revocations, storage
+from handfast.apiserver.access import revocations
+from handfast.apiserver.state import replica, storage
 from handfast.assembly import controllers, guard
 from handfast.cli import main
 from handfast.pki import jwt, keys
-from handfast.rules import rbac_policy
+from handfast.rules.rbac import policy
 from tests import page_text, source_text
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -93,7 +94,7 @@ def shown(room: str, what: str) -> bool:
     """Whether a test of that name, or a case of that title, is among the unit tests of the room; or an attack told as a story."""
     wanted = f"def {what}(" if what.startswith("test_") else f'"{what}"'
     places = (ROOT / "tests" / "unit" / room, ROOT / "tests" / "scenarios")
-    return any(wanted in text(path) for place in places for path in place.glob("*.py"))
+    return any(wanted in text(path) for place in places for path in place.rglob("*.py"))
 
 
 def test_there_are_pages():
@@ -124,7 +125,7 @@ def test_a_dead_link_is_seen(content):
 def test_good_links_pass():
     content = "# Some heading, *here*\n[a](#some-heading-here) [b](https://example.com/x) `src/handfast/errors.py`\n"
     assert anchors(content) == {"some-heading-here"}
-    assert dead_links(ROOT / "README.md", "[a](docs/tour.md) [b](docs/tour.md#2-the-page-to-read-first)") == []
+    assert dead_links(ROOT / "README.md", "[a](docs/tour.md) [b](docs/tour.md#1-a-request)") == []
     assert dead_paths(content) == []
 
 
@@ -138,30 +139,45 @@ def test_the_concept_map_is_the_only_one_and_names_modules():
 def test_the_concept_map_covers_trust():
     """Every module of `pki` that decides, and every rule, is on the map."""
     mapped = set(links("docs/request-flow.md", "Where each concept lives"))
-    rules = {path for path in (SOURCE / "rules").glob("*.py") if path.name != "__init__.py"}
+    rules = {path for path in (SOURCE / "rules").rglob("*.py") if path.name != "__init__.py"}
     assert sorted((rules | {path for path, _ in attack_tables()}) - mapped) == []
+
+
+# Where a station's module lies: `access.authn` is apiserver/access/authn.py. The door is a room of its own.
+STATIONS_IN = ("apiserver", "serving")
+
+
+def is_station(name: str) -> bool:
+    path = f"{name.replace('.', '/')}.py"
+    return any((SOURCE / room / path).is_file() for room in STATIONS_IN)
 
 
 def stations() -> list[tuple[str, str]]:
     """The rows of the pipeline's docstring: what comes before the name of a module, and that name."""
     lines = source_text.docstring(text(SOURCE / "apiserver" / "pipeline.py")).splitlines()
     rows = [line.split() for line in lines if line.startswith("    ")]
-    modules = {path.stem for room in ("apiserver", "serving") for path in (SOURCE / room).glob("*.py")}
     found = []
     for words in rows:
         # A station can be called as its module is.
         start = 2 if words[0].isdigit() else 1
-        place = next(i for i in range(start, len(words)) if words[i] in modules)
+        place = next(i for i in range(start, len(words)) if is_station(words[i]))
         found.append((" ".join(words[:place]), words[place]))
     return found
 
 
 def test_the_stations_are_those_of_the_pipeline():
     table = text(ROOT / "docs" / "request-flow.md").partition("\n## ")[0]
-    rows = re.findall(r"^\| ([^|]+) \| \[(\w+)\]\(\S+/(\w+)\.py\) \|", table, re.MULTILINE)
+    link = rf"\[([\w.]+)\]\(\S+/(?:{'|'.join(STATIONS_IN)})/([\w/]+)\.py\)"
+    rows = re.findall(rf"^\| ([^|]+) \| {link} \|", table, re.MULTILINE)
     assert len(rows) > 5
     assert [(label, module) for label, module, _ in rows] == stations()
-    assert [shown for _, shown, _ in rows] == [module for _, _, module in rows]
+    assert [shown for _, shown, _ in rows] == [path.replace("/", ".") for _, _, path in rows]
+
+
+def test_a_station_is_named_by_its_place():
+    assert is_station("access.authn")
+    assert is_station("limits")
+    assert not is_station("authn")
 
 
 def test_the_numbers_in_the_pipeline_are_those_of_the_stations():
@@ -178,7 +194,7 @@ def test_the_numbers_in_the_pipeline_are_those_of_the_stations():
 
 def test_the_picture_of_the_readme_has_the_stations_in_order():
     picture = text(ROOT / "README.md").partition("## The picture")[2].partition("## Where to look")[0]
-    words = re.findall(r"\w+", picture.partition("listener")[1] + picture.partition("listener")[2])
+    words = re.findall(r"\w+(?:\.\w+)*", picture.partition("listener")[1] + picture.partition("listener")[2])
     modules = [module for _, module in stations()]
     assert [word for word in words if word in modules] == modules
 
@@ -187,7 +203,7 @@ def test_the_pages_name_every_plugin_in_order():
     mutating, validating = (
         guard.MUTATING,
         guard.validating(
-            rbac_policy.Policy(), cast("storage.Storage", None), revocations.Revocations(cast("replica.Replica", None))
+            policy.Policy(), cast("storage.Storage", None), revocations.Revocations(cast("replica.Replica", None))
         ),
     )
     names = [row.name for row in (*mutating, *validating)]
@@ -222,7 +238,7 @@ def test_the_numbers_of_the_threat_model_are_those_of_the_modules():
 )
 def test_what_a_table_of_attackers_says_is_shown(path, row):
     assert len(row) == 5, "who | holding | tries | stopped by | shown by"
-    assert shown(path.parent.name, row[-1].strip("`")), f"no test or case named {row[-1]!r}"
+    assert shown(path.relative_to(SOURCE).parts[0], row[-1].strip("`")), f"no test or case named {row[-1]!r}"
 
 
 def test_the_readme_shows_every_room():
@@ -294,7 +310,7 @@ def test_a_dependency_that_is_not_used_says_so():
 
 
 def says(room: str, word: str) -> bool:
-    return any(word in text(path) for path in (SOURCE / room).glob("*.py"))
+    return any(word in text(path) for path in (SOURCE / room).rglob("*.py"))
 
 
 def served(*plurals: str) -> bool:
@@ -375,11 +391,39 @@ def test_a_page_that_is_older_than_the_code_is_seen():
 
 
 def test_the_tour_names_every_controller():
-    rows = re.findall(r"^\| `([\w-]+)` \| \[(\w+)\.py\]", text(ROOT / "docs" / "tour.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)` \| \[([\w/]+)\.py\]", text(ROOT / "docs" / "tour.md"), re.MULTILINE)
     builds = controllers.known(b"ca", jwt.Signer(keys.generate()), ["https://a"])
     assert [name for name, _ in rows] == list(builds)
     for name, module in rows:
         assert f'NAME = "{name}"' in text(SOURCE / "controllers" / f"{module}.py")
+
+
+def hops() -> list[tuple[pathlib.Path, str]]:
+    """The functions that the tour names, with their files, linked or not."""
+    rows = re.findall(
+        r"^\| (?:`|\[)([\w/]+\.py)(?:`|\]\(\S+\)) \| (`[^|]+`) \|", text(ROOT / "docs" / "tour.md"), re.MULTILINE
+    )
+    named = [(SOURCE / path, name) for path, cell in rows for name in re.findall(r"`([^`]+)`", cell)]
+    return [(path, name) for path, name in named if path.is_file()]
+
+
+def test_the_tour_names_functions_that_exist():
+    assert len(hops()) > 50
+    missing = [
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path, name in hops()
+        if not re.search(rf"^ *(?:async )?(?:def|class) {name.rpartition('.')[2]}\b", text(path), re.MULTILINE)
+    ]
+    assert missing == []
+
+
+def test_a_link_to_a_module_says_where_it_lies():
+    link = re.compile(r"\[([\w/]+\.py)\]\(([^)\s]+)\)")
+    links = [
+        (page.name, label, target) for page in PAGES for label, target in link.findall(page_text.prose(text(page)))
+    ]
+    assert len(links) > 100
+    assert [row for row in links if not f"/{row[2]}".endswith(f"/{row[1]}")] == []
 
 
 def commands() -> Iterator[str]:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from handfast.assembly import trust_overview
 from handfast.bootstrap import first_objects, token_explanation, token_limits, tokens
 from handfast.cli import ca as ca_command
 from handfast.cli import main, node_status, output
 from handfast.cli import token as token_command
+from handfast.datadir import trust_overview
 from tests import page_text, test_page_claims
 from tests.page_facts import ROOT
 

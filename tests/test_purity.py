@@ -26,7 +26,7 @@ EVERYWHERE = ROOMS
 
 @dataclass(frozen=True)
 class Allowed:
-    """Where a library may be imported (rooms, or single modules as `room.module`), and why that is harmless."""
+    """Where a library may be imported (rooms, or single modules by their dotted name), and why that is harmless."""
 
     where: tuple[str, ...]
     reason: str
@@ -46,7 +46,9 @@ ALLOWED: Mapping[str, Allowed] = {
     "functools": Allowed(EVERYWHERE, "caches of pure functions"),
     "hashlib": Allowed(EVERYWHERE, "digests"),
     "hmac": Allowed(EVERYWHERE, "comparison in constant time"),
-    "importlib.resources": Allowed(("api.schema",), "reads the packaged schema, once: data of the program itself"),
+    "importlib.resources": Allowed(
+        ("api.schema.schema",), "reads the packaged schema, once: data of the program itself"
+    ),
     "ipaddress": Allowed(EVERYWHERE, "grammar of addresses"),
     "shlex": Allowed(EVERYWHERE, "quoting of command lines that people paste"),
     "json": Allowed(EVERYWHERE, "texts of messages, and JSON where msgspec is too lenient or too strict"),
@@ -54,15 +56,17 @@ ALLOWED: Mapping[str, Allowed] = {
     "msgspec": Allowed(EVERYWHERE, "JSON to typed values, in C"),
     "operator": Allowed(EVERYWHERE, "functions for keys and sums"),
     "re": Allowed(EVERYWHERE, "patterns written here; never one that a user sent"),
-    "re2": Allowed(("api.structural_values",), "patterns that users send, in linear time"),
+    "re2": Allowed(("api.custom.structural_values",), "patterns that users send, in linear time"),
     "secrets": Allowed(("pki.authority", "pki.seal"), "serial numbers and nonces have to be random"),
-    "struct": Allowed(("api.protobuf",), "floats of the wire format"),
-    "sys": Allowed(("api.structs",), "the largest float, and nothing else of it: see below"),
+    "struct": Allowed(("api.codec.protobuf",), "floats of the wire format"),
+    "sys": Allowed(("api.schema.structs",), "the largest float, and nothing else of it: see below"),
     "types": Allowed(EVERYWHERE, "read-only mappings and types made from the schema"),
     "typing": Allowed(EVERYWHERE, "types"),
     "urllib.parse": Allowed(EVERYWHERE, "grammar of URLs; the part of urllib that opens none"),
     "warnings": Allowed(("pki.names",), "a library warns about names that are judged here anyway"),
-    "yaml": Allowed(("api.yaml_document", "bootstrap.kubeconfig"), "the parser's events; documents are built here"),
+    "yaml": Allowed(
+        ("api.codec.yaml_document", "bootstrap.kubeconfig"), "the parser's events; documents are built here"
+    ),
 }
 
 # Of `sys` only this: the module as a whole knows streams and arguments.
@@ -85,9 +89,13 @@ class Import:
 
 @functools.cache
 def modules() -> tuple[tuple[str, ast.Module], ...]:
-    """Every module of the deciding half as `room.module`."""
-    paths = [(room, path) for room in ROOMS for path in sorted((SOURCE / room).rglob("*.py"))]
-    return tuple((f"{room}.{path.stem}", ast.parse(path.read_text(), str(path))) for room, path in paths)
+    """Every module of the deciding half as `room.module` or `room.subroom.module`."""
+    paths = [path for room in ROOMS for path in sorted((SOURCE / room).rglob("*.py"))]
+    return tuple((dotted(path), ast.parse(path.read_text(), str(path))) for path in paths)
+
+
+def dotted(path: pathlib.Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
 
 
 def imports(module: str, tree: ast.Module) -> Iterator[Import]:
@@ -203,7 +211,7 @@ def test_a_wrong_import_is_seen(module, code):
         ("rules.access", "from handfast.pki import keys"),
         ("rules.access", "from urllib import parse"),
         ("api.kinds", "import urllib.parse as urls"),
-        ("api.schema", "from importlib import resources"),
+        ("api.schema.schema", "from importlib import resources"),
         ("pki.keys", "from cryptography.hazmat.primitives import hashes"),
     ],
 )

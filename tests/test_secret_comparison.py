@@ -32,21 +32,24 @@ _CONSTANT_TIME = "two Tokens, whose == is hmac.compare_digest"
 _PUBLISHED = "signatures, which everybody may read in cluster-info"
 # File and comparison -> why that is no secret. One that is gone fails.
 ALLOWED: Mapping[tuple[str, str], str] = {
-    ("api/patch.py", "token not in container"): _POINTER,
-    ("api/patch.py", "token == '-'"): _POINTER,
-    ("api/patch.py", "tokens != source"): _POINTER,
-    ("api/patch.py", "tokens[:len(source)] == source"): _POINTER,
-    ("apiserver/bonds.py", "before.namespace != tokens.NAMESPACE"): "the namespace of a module's constant",
+    ("bootstrap/token_secrets.py", "None in {secret.extra_groups, secret.old_groups}"): "names of groups",
+    ("bootstrap/token_secrets.py", "secret.extra_groups == secret.old_groups"): "names of groups",
+    ("bootstrap/tokens.py", "secret.name != expected"): _NAME,
+    ("api/merging/patch.py", "token not in container"): _POINTER,
+    ("api/merging/patch.py", "token == '-'"): _POINTER,
+    ("api/merging/patch.py", "tokens != source"): _POINTER,
+    ("api/merging/patch.py", "tokens[:len(source)] == source"): _POINTER,
+    ("apiserver/access/bonds.py", "before.namespace != tokens.NAMESPACE"): "the namespace of a module's constant",
     (
-        "apiserver/service_account_tokens.py",
+        "apiserver/access/service_account_tokens.py",
         "hashlib.sha256(token.encode()).digest() in self._verified",
     ): "a table found by the digest of the whole token: what is learnt of a digest tells nothing of the token",
-    ("apiserver/service_account_tokens.py", "token_claims.LEGACY_ISSUER in issuers"): "the name of an issuer",
-    ("apiserver/client_cas.py", "bundle.digest == self.bundle.digest"): "of certificates, which are public",
-    ("apiserver/reads.py", "token.rv == options.INCONSISTENT"): "the version in a continue token",
+    ("apiserver/access/service_account_tokens.py", "token_claims.LEGACY_ISSUER in issuers"): "the name of an issuer",
+    ("apiserver/access/client_cas.py", "bundle.digest == self.bundle.digest"): "of certificates, which are public",
+    ("apiserver/verbs/reads.py", "token.rv == options.INCONSISTENT"): "the version in a continue token",
     (
-        "apiserver/token_limits.py",
-        "asked.user.method == bootstrap_tokens.METHOD",
+        "apiserver/admission/token_limits.py",
+        "attributes.user.method == bootstrap_tokens.METHOD",
     ): "the name of a way to authenticate",
     ("assembly/introduction.py", "(there := tokens.read(found)).token != token"): _CONSTANT_TIME,
     ("bootstrap/cluster_info.py", "tokens.SIGNING not in secret.usages"): _USAGE,
@@ -60,14 +63,17 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "bootstrap/token_secrets.py",
         "objects.metadata(document).get('namespace') != tokens.NAMESPACE",
     ): "the namespace of a module's constant",
-    ("bootstrap/token_secrets.py", "tokens.AUTHENTICATION in found.usages"): _USAGE,
-    ("apiserver/bootstrap_tokens.py", "tokens.SIGNING in tokens.read(document).usages"): _USAGE,
+    ("bootstrap/token_secrets.py", "tokens.AUTHENTICATION in secret.usages"): _USAGE,
+    ("apiserver/access/bootstrap_tokens.py", "tokens.SIGNING in tokens.read(document).usages"): _USAGE,
     (
         "bootstrap/token_explanation.py",
         "first_objects.NODE_GROUP in tokens.parse_groups(seen.found.extra_groups, seen.found.old_groups)",
     ): "the name of a group",
     ("bootstrap/token_explanation.py", "tokens.AUTHENTICATION not in seen.found.usages"): _USAGE,
-    ("controllers/service_account_tokens.py", "self._told.get(secret.metadata.key) == said"): "a uid, and a name",
+    (
+        "controllers/cluster/service_account_tokens.py",
+        "self._told.get(secret.metadata.key) == said",
+    ): "a uid, and a name",
     ("bootstrap/token_verdict.py", "tokens.AUTHENTICATION in seen.found.usages"): _USAGE,
     ("cli/join.py", "plan.method.token == plan.tls_token"): _CONSTANT_TIME,
     ("cli/token.py", "argument == token_input.STDIN"): _STDIN,
@@ -75,20 +81,20 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("cli/token.py", "view.limits != token_limits.Limits()"): "numbers, names of nodes and networks",
     ("cli/token_input.py", "token == STDIN"): _STDIN,
     ("client/transport.py", "self._token != before"): "one's own token, before and after it was read again",
-    ("controllers/bootstrap_signer.py", "_signatures(data) == wanted.data"): _PUBLISHED,
-    ("controllers/bootstrap_signer.py", "token_id not in now"): _ID,
+    ("controllers/joining/bootstrap_signer.py", "_signatures(data) == wanted.data"): _PUBLISHED,
+    ("controllers/joining/bootstrap_signer.py", "token_id not in now"): _ID,
     (
-        "controllers/signing_tokens.py",
+        "controllers/joining/signing_tokens.py",
         "(None if old is None else old.token) != (None if held is None else held.token)",
     ): "what two versions of a Secret say: the Tokens in them are compared by hmac.compare_digest",
-    ("controllers/token_cleaner.py", "tokens.parse_secret_name(name) == tokens.read(document).token.id"): _ID,
+    ("controllers/joining/token_cleaner.py", "tokens.parse_secret_name(name) == tokens.read(document).token.id"): _ID,
     (
-        "controllers/service_account_tokens.py",
+        "controllers/cluster/service_account_tokens.py",
         "secret['metadata'].get('resourceVersion') != seen.metadata.resource_version",
     ): "the version of a Secret",
     ("rules/flow.py", "tokens.DEFAULT_GROUP in groups"): "the name of a group",
     (
-        "rules/node_recovery.py",
+        "rules/nodes/recovery.py",
         "(entry.requester, entry.token_id) == asked_by",
     ): "who asked, by name, and by the id of a token or the fingerprint of a key, as the ledger shows them",
     ("pki/pins.py", "len(value) // 2 != hashlib.sha256().digest_size"): "a size",
@@ -153,8 +159,8 @@ def test_nothing_is_allowed_that_is_not_there():
 
 def test_there_are_secrets_to_compare():
     """Without any, the rule would be kept."""
-    using = [path.name for path in SOURCE.rglob("*.py") if "compare_digest" in path.read_text()]
-    assert {"tokens.py", "service_account_tokens.py"} <= set(using)
+    using = [str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if "compare_digest" in path.read_text()]
+    assert {"bootstrap/tokens.py", "rules/tokens/service_accounts.py"} <= set(using)
 
 
 @pytest.mark.parametrize(

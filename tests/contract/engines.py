@@ -10,14 +10,15 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Awaitable, Callable
 
-from handfast.store import protocol, sqlite
+from handfast.store import protocol
+from handfast.store.sqlite import engine
 
 Opener = Callable[[], Awaitable[protocol.Store]]
 
 
 def sqlite_engine(directory: pathlib.Path) -> Opener:
     async def opener() -> protocol.Store:
-        return await sqlite.open_store(str(directory / "store.db"))
+        return await engine.open_store(str(directory / "store.db"))
 
     return opener
 

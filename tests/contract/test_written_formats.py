@@ -14,11 +14,13 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from handfast.assembly import config, datadir, endpoints, layout
+from handfast.assembly import config
 from handfast.bootstrap import cluster_info, kubeconfig
 from handfast.client import cluster_cache
+from handfast.datadir import endpoints, layout, preparation
 from handfast.node import report
-from handfast.rules import ledger, ledger_entries, ledger_verification, trust_rotation
+from handfast.rules import trust_rotation
+from handfast.rules.ledger import entries, segments, verification
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
 
@@ -50,11 +52,11 @@ def lease(found: dict[str, Any]) -> None:
 
 
 def ledger_segment(found: dict[str, Any]) -> None:
-    segment = ledger.read(found)
+    segment = segments.read(found)
     [line] = segment.entries
-    entry = ledger_entries.decode_stored(line)
+    entry = entries.decode_stored(line)
     assert (entry.request, entry.rule, entry.token_id) == (REQUEST, "NodeJoin", "7t9mp0")
-    assert ledger_verification.verify([segment]) == ()
+    assert verification.verify([segment]) == ()
 
 
 STORED: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -70,7 +72,7 @@ async def test_a_store_of_before_is_served(tmp_path: pathlib.Path) -> None:
     root = tmp_path / "data"
     root.mkdir(mode=0o700)
     clock = MovableClock()
-    datadir.prepare(layout.Layout.at(root), server=endpoints.Address("127.0.0.1", 6443), now=clock.now())
+    preparation.prepare(layout.Layout.at(root), server=endpoints.Address("127.0.0.1", 6443), now=clock.now())
     with sqlite3.connect(root / "store.db") as database:
         database.executescript((FORMATS / "store.sql").read_text())
     database.close()

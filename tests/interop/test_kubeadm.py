@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from handfast.bootstrap import cluster_info, first_objects, jws, tokens
-from handfast.controllers import cluster_info as publisher
+from handfast.controllers.joining import cluster_info as publisher
 from handfast.pki import pairs, pins
 from tests.interop import running, tools
 from tests.interop.tools import Tool, listed

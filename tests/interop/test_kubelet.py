@@ -27,7 +27,8 @@ from handfast.bootstrap import kubeconfig
 from handfast.node import certificate_store
 from handfast.pki import authority, keys, names, pairs, pem, pins, profiles
 from handfast.pki import requests as pkcs10
-from handfast.rules import certificate_wishes, user_names
+from handfast.rules import user_names
+from handfast.rules.certificates import wishes
 from handfast.runtime import clock
 from tests.interop import kubelets, running, tools
 from tests.interop.kubelets import Asked, Machine
@@ -113,11 +114,11 @@ def test_bootstrap(rotate: bool, machine: Machine, plane: running.ControlPlane, 
     (condition,) = request.status.conditions
     assert (condition.type, condition.reason, condition.message) == ("Approved", "AutoApproved", APPROVED)
     assert base64.b64decode(request.status.certificate) == pair.certificate_pem
-    wanted = certificate_wishes.node_client(machine.node)
+    wanted = wishes.node_client(machine.node)
     if rotate:
         assert request.metadata.name.startswith("csr-")
     else:
-        assert request.metadata.name == certificate_wishes.name_of(pair.key.public, wanted)
+        assert request.metadata.name == wishes.name_of(pair.key.public, wanted)
 
     written = kubeconfig.parse(machine.kubeconfig.read_text())
     current = str(machine.pki / "kubelet-client-current.pem")

@@ -12,7 +12,7 @@ import datetime
 import pytest
 from kubernetes import client
 
-from handfast.api import schema
+from handfast.api.schema import schema
 from tests.interop import running
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from handfast.api import defaults, validation
+from handfast.api.defaulting import defaults
+from handfast.api.validation import validation
 from tests.properties import sample_documents
 
 REMOVED = object()

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import schema
+from handfast.api.schema import schema
 
 
 def varint(number: int) -> bytes:

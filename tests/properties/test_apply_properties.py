@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handfast.api import apply, fieldsets, status
+from handfast.api import status
+from handfast.api.merging import apply, fieldsets
 
 letters = st.sampled_from("abcd")
 env = st.lists(

@@ -12,7 +12,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handfast.api import decode, nesting, scalars, schema, status, structs
+from handfast.api import status
+from handfast.api.codec import decode, nesting
+from handfast.api.schema import scalars, schema, structs
 from tests.properties.test_protobuf_properties import documents
 
 _KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)

@@ -14,7 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handfast import errors
-from handfast.api import conversion, defaults, jsonpath, kinds, printers, status, validation
+from handfast.api import conversion, jsonpath, kinds, status
+from handfast.api.defaulting import defaults
+from handfast.api.printing import printers
+from handfast.api.validation import validation
 from tests.properties import sample_documents
 
 NOW = dt.datetime(2026, 1, 2, 4, tzinfo=dt.UTC)

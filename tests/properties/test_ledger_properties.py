@@ -10,7 +10,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handfast.rules import decision, ledger, ledger_admission, ledger_entries, ledger_verification
+from handfast.rules import decision
+from handfast.rules.ledger import (
+    admission,
+    verification,
+)
+from handfast.rules.ledger import (
+    entries as ledger_entries,
+)
+from handfast.rules.ledger import (
+    segments as ledger,
+)
 
 INSTANTS = st.datetimes(
     min_value=datetime.datetime(1970, 1, 1),
@@ -38,7 +48,7 @@ def written(batches: list[list[ledger_entries.Entry]]) -> list[ledger.Segment]:
     current = ledger.following(None)
     for number, batch in enumerate(batches):
         grown = ledger.extended(current, map(ledger_entries.encode, batch))
-        assert isinstance(ledger_admission.judge_update(current, grown), decision.Approve)
+        assert isinstance(admission.judge_update(current, grown), decision.Approve)
         current = grown
         if number < len(batches) - 2:
             done.append(ledger.sealed(current))
@@ -67,7 +77,7 @@ def test_an_entry_has_a_bound(entry: ledger_entries.Entry, names: list[str], req
 @settings(max_examples=50)
 def test_what_is_appended_verifies(batches: list[list[ledger_entries.Entry]]) -> None:
     segments = written(batches)
-    assert ledger_verification.verify(segments, segments[-1].last_link) == ()
+    assert verification.verify(segments, segments[-1].last_link) == ()
 
 
 @given(BATCHES, st.data())
@@ -92,7 +102,7 @@ def test_nothing_that_is_done_hides(batches: list[list[ledger_entries.Entry]], d
         other = data.draw(st.integers(0, len(entries) - 1))
         entries[at], entries[other] = entries[other], entries[at]
     after = dataclasses.replace(segments[place], entries=tuple(entries))
-    found = ledger_verification.verify([*segments[:place], after, *segments[place + 1 :]], head)
+    found = verification.verify([*segments[:place], after, *segments[place + 1 :]], head)
     assert bool(found) == (after != segments[place])
     if after != segments[place]:
-        assert isinstance(ledger_admission.judge_update(segments[place], after), decision.Deny)
+        assert isinstance(admission.judge_update(segments[place], after), decision.Deny)

@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handfast.rules import node_graph, node_references
-from handfast.rules.node_references import CLAIMS, CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, VOLUMES
+from handfast.rules.nodes import graph as node_graph
+from handfast.rules.nodes import references as node_references
+from handfast.rules.nodes.references import CLAIMS, CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, VOLUMES
 
 NODES = ["", "a", "b", "c"]
 NAMESPACES = ["x", "y"]

@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handfast.api import patch, status, strategic
+from handfast.api import status
+from handfast.api.merging import patch, strategic
 
 names = st.sampled_from(["a", "b", "c", "~", "/", "0"])
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.sampled_from(["", "x"]))

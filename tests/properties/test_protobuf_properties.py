@@ -11,7 +11,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handfast.api import nesting, protobuf, schema, status, structs
+from handfast.api import status
+from handfast.api.codec import nesting, protobuf
+from handfast.api.schema import schema, structs
 from tests.properties import protobuf_wire
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

@@ -17,7 +17,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handfast.rules import access, decision, rbac, rbac_escalation, rbac_grants, rbac_holders, rbac_policy
+from handfast.rules import access, decision
+from handfast.rules.rbac import escalation, grants, holders, policy_rules
+from handfast.rules.rbac import policy as rbac_policy
 
 # Whole lists are drawn, not word by word: it is faster, and what is drawn meets more often.
 VERBS = st.sampled_from([["get"], ["*"], ["list", "get"], ["head"], ["head", "*"]])
@@ -127,10 +129,13 @@ def worlds(draw: st.DrawFn) -> tuple[list[Change], list[access.Attributes]]:
 
 @st.composite
 def aimed(
-    draw: st.DrawFn, asked: access.Attributes, namespace: str, subject: dict[str, str], rule: dict[str, Any]
+    draw: st.DrawFn, attributes: access.Attributes, namespace: str, subject: dict[str, str], rule: dict[str, Any]
 ) -> access.Attributes:
     """What the rule speaks of, asked by the subject; where a word is `*`, and in one other place, as `asked` has it."""
-    words: dict[str, Any] = {"namespace": namespace or asked.namespace, "verb": draw(st.sampled_from(rule["verbs"]))}
+    words: dict[str, Any] = {
+        "namespace": namespace or attributes.namespace,
+        "verb": draw(st.sampled_from(rule["verbs"])),
+    }
     if subject["kind"] == "Group":
         words["groups"] = ("x", subject["name"])
     elif subject["kind"] == "User":
@@ -142,44 +147,44 @@ def aimed(
     else:
         plural, _, subresource = draw(st.sampled_from(rule["resources"])).partition("/")
         words |= {"is_resource": True, "group": draw(st.sampled_from(rule["apiGroups"])), "plural": plural}
-        words |= {"subresource": subresource, "name": draw(st.sampled_from([*rule["resourceNames"], asked.name]))}
+        words |= {"subresource": subresource, "name": draw(st.sampled_from([*rule["resourceNames"], attributes.name]))}
     if draw(st.booleans()):
         words.pop(draw(st.sampled_from([*words])))
-    return msgspec.structs.replace(asked, **{key: word for key, word in words.items() if word != "*"})
+    return msgspec.structs.replace(attributes, **{key: word for key, word in words.items() if word != "*"})
 
 
-def allows(rule: dict[str, Any], asked: access.Attributes) -> bool:
+def allows(rule: dict[str, Any], attributes: access.Attributes) -> bool:
     """What one rule allows, word by word."""
-    if asked.verb not in rule["verbs"] and "*" not in rule["verbs"]:
+    if attributes.verb not in rule["verbs"] and "*" not in rule["verbs"]:
         return False
-    if not asked.is_resource:
+    if not attributes.is_resource:
         return any(
-            url == asked.path or (url.endswith("*") and asked.path.startswith(url[:-1]))
+            url == attributes.path or (url.endswith("*") and attributes.path.startswith(url[:-1]))
             for url in rule.get("nonResourceURLs", ())
         )
-    combined = f"{asked.plural}/{asked.subresource}" if asked.subresource else asked.plural
-    means = {combined, "*"} | ({f"*/{asked.subresource}"} if asked.subresource else set())
+    combined = f"{attributes.plural}/{attributes.subresource}" if attributes.subresource else attributes.plural
+    means = {combined, "*"} | ({f"*/{attributes.subresource}"} if attributes.subresource else set())
     names = rule.get("resourceNames")
     return (
-        bool({asked.group, "*"} & set(rule.get("apiGroups", ())))
+        bool({attributes.group, "*"} & set(rule.get("apiGroups", ())))
         and bool(means & set(rule.get("resources", ())))
-        and (not names or asked.name in names)
+        and (not names or attributes.name in names)
     )
 
 
-def applies(subject: dict[str, str], namespace: str, asked: access.Attributes) -> bool:
+def applies(subject: dict[str, str], namespace: str, attributes: access.Attributes) -> bool:
     if subject["kind"] == "User":
-        return subject["name"] == asked.user
+        return subject["name"] == attributes.user
     if subject["kind"] == "Group":
-        return subject["name"] in asked.groups
+        return subject["name"] in attributes.groups
     space = subject["namespace"] or namespace
-    return bool(space) and asked.user == f"system:serviceaccount:{space}:{subject['name']}"
+    return bool(space) and attributes.user == f"system:serviceaccount:{space}:{subject['name']}"
 
 
-def granted(objects: Objects, asked: access.Attributes) -> Iterator[str]:
+def granted(objects: Objects, attributes: access.Attributes) -> Iterator[str]:
     """The bindings that allow this, found by looking at all of them."""
     for (kind, namespace, name), bound in objects.items():
-        reached = not namespace or (asked.is_resource and namespace == asked.namespace)
+        reached = not namespace or (attributes.is_resource and namespace == attributes.namespace)
         if kind != "binding" or not reached:
             continue
         reference = bound["roleRef"]
@@ -187,9 +192,9 @@ def granted(objects: Objects, asked: access.Attributes) -> Iterator[str]:
         if reference["kind"] == "Role" and not namespace:
             continue
         role = objects.get(("role", space, reference["name"]))
-        if role is None or not any(applies(subject, namespace, asked) for subject in bound["subjects"]):
+        if role is None or not any(applies(subject, namespace, attributes) for subject in bound["subjects"]):
             continue
-        if any(allows(rule, asked) for rule in role["rules"]):
+        if any(allows(rule, attributes) for rule in role["rules"]):
             yield f'RoleBinding "{name}/{namespace}"' if namespace else f'ClusterRoleBinding "{name}"'
 
 
@@ -215,7 +220,7 @@ def test_the_index_says_what_looking_at_everything_says(
     world: tuple[list[Change], list[access.Attributes]], budget: int, crowd: int
 ):
     changes, questions = world
-    with mock.patch.object(rbac_grants, "BUDGET", budget), mock.patch.object(rbac_holders, "CROWD", crowd):
+    with mock.patch.object(grants, "BUDGET", budget), mock.patch.object(holders, "CROWD", crowd):
         policy, objects = follow(changes), remaining(changes)
         for asked in questions:
             verdict = policy.decide(asked)
@@ -226,7 +231,7 @@ def test_the_index_says_what_looking_at_everything_says(
         # Nothing is left over when everything has gone.
         for kind, namespace, name in objects:
             (policy.remove_role if kind == "role" else policy.remove_binding)(namespace, name)
-        assert vars(vars(policy).pop("_grants")) == vars(rbac_grants.Grants())
+        assert vars(vars(policy).pop("_grants")) == vars(grants.Grants())
         assert not any(vars(policy).values())
 
 
@@ -283,10 +288,10 @@ def test_many_questions_are_allowed_and_many_refused():
 def test_who_gives_only_what_they_hold_gives_nothing_new(
     owner: list[dict[str, Any]], wanted: list[dict[str, Any]], questions: list[access.Attributes]
 ):
-    held, given_away = rbac.parse(owner), rbac.parse(wanted)
-    missing = rbac_escalation.uncovered(held, given_away)
+    held, given_away = policy_rules.parse(owner), policy_rules.parse(wanted)
+    missing = escalation.uncovered(held, given_away)
     # With what is missing added, everything is held.
-    assert rbac_escalation.uncovered([*held, *rbac_escalation.compact(missing)], given_away) == []
+    assert escalation.uncovered([*held, *escalation.compact(missing)], given_away) == []
     if missing:
         return
     for asked in questions:

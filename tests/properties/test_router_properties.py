@@ -12,7 +12,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from handfast.api import kinds, selectors, status
-from handfast.apiserver import authz, identity, negotiate, options, request
+from handfast.apiserver import identity, negotiate, request
+from handfast.apiserver.access import authz
+from handfast.apiserver.verbs import options
 from handfast.rules import access
 
 METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) | st.text(max_size=8)

@@ -28,7 +28,8 @@ from handfast.api import status
 from handfast.bootstrap import cluster_info as documents
 from handfast.bootstrap import tokens
 from handfast.client import cache
-from handfast.controllers import bootstrap_signer, cluster_info, loop, signing_tokens, timed, token_cleaner, views
+from handfast.controllers import loop, timed, views
+from handfast.controllers.joining import bootstrap_signer, cluster_info, signing_tokens, token_cleaner
 from handfast.runtime import tasks
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock, settle

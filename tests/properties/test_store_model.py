@@ -18,7 +18,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from handfast.store import protocol, sqlite
+from handfast.store import protocol
+from handfast.store.sqlite import engine
 
 T = TypeVar("T")
 
@@ -67,8 +68,8 @@ class StoreMachine(RuleBasedStateMachine):
     def run(self, coroutine: Coroutine[None, None, T]) -> T:
         return self.loop.run_until_complete(asyncio.wait_for(coroutine, 30))
 
-    def open(self) -> sqlite.SqliteStore:
-        return self.run(sqlite.open_store(f"{self.directory}/store.db"))
+    def open(self) -> engine.SqliteStore:
+        return self.run(engine.open_store(f"{self.directory}/store.db"))
 
     @initialize(keys=st.lists(KEYS, unique=True))
     def fill(self, keys: list[str]) -> None:

@@ -13,7 +13,7 @@ import hypothesis
 import msgspec
 from hypothesis import strategies as st
 
-from handfast.api import structural, structural_schema, structural_values
+from handfast.api.custom import structural, structural_schema, structural_values
 
 KEYS = st.sampled_from(["a", "b", "c", "metadata", "kind"])
 SCALARS = (

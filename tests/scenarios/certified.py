@@ -17,16 +17,18 @@ from prometheus_client import parser
 from handfast.api import handfast_kinds, signer_names
 from handfast.assembly import controllers
 from handfast.client import api, cache
-from handfast.controllers import csr_approver, csr_cleaner, csr_signer, loop, signing_authorities
+from handfast.controllers import loop
+from handfast.controllers.certificates import approver, cleaner, signer
+from handfast.controllers.certificates import authorities as signing_authorities
 from handfast.pki import certificates, keys, names, pem, request_names, requests
-from handfast.rules import signers
+from handfast.rules.certificates import signers
 from handfast.runtime import tasks
 from tests.scenarios import controlled as c
 from tests.scenarios import granting
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
 
-ALL = (csr_approver.NAME, csr_signer.NAME, csr_cleaner.NAME)
+ALL = (approver.NAME, signer.NAME, cleaner.NAME)
 CSRS = api.Resource("certificates.k8s.io", "v1", "certificatesigningrequests", False)
 LOGS = handfast_kinds.ISSUANCE_LOG
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from handfast.api import bounds, signer_names
+from handfast.api import signer_names
+from handfast.api.codec import bounds
 from handfast.pki import keys, names, requests
 from tests.world import stalls
 from tests.world.stalls import ANONYMOUS, EDIT, NODE, TOKEN, USER, Attack

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib import parse as urls
 
-from handfast.api import schema
+from handfast.api.schema import schema
 from tests.properties import protobuf_wire as wire
 from tests.properties import sample_documents
 from tests.scenarios import costly_requests as costly

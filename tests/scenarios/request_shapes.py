@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from handfast.api import kinds, schema
+from handfast.api import kinds
+from handfast.api.schema import schema
 from tests.properties import sample_documents
 from tests.scenarios import costly_requests as costly
 from tests.world import stalls

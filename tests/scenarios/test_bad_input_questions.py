@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from handfast.apiserver import options
+from handfast.apiserver.verbs import options
 from tests.scenarios import refusals
 from tests.scenarios.refusals import CONFIG_MAPS, Row
 from tests.world import world as worlds

@@ -20,8 +20,8 @@ from urllib import parse as urls
 
 import pytest
 
-from handfast.assembly import layout
 from handfast.bootstrap import kubeconfig
+from handfast.datadir import layout
 from handfast.pki import authority, certificates, issuers, keys, names, pem, profiles, requests
 from handfast.runtime import clock as clocks
 from handfast.runtime import tls

@@ -26,9 +26,13 @@ import pytest
 
 from handfast.assembly import controllers
 from handfast.client import api, cache, connection, transport
-from handfast.controllers import csr_approver, csr_signer, loop, signing_authorities
+from handfast.controllers import loop
+from handfast.controllers.certificates import approver, signer
+from handfast.controllers.certificates import authorities as signing_authorities
 from handfast.pki import certificates, keys, pem
-from handfast.rules import ledger, ledger_entries, ledger_verification, signers
+from handfast.rules.certificates import signers
+from handfast.rules.ledger import entries, verification
+from handfast.rules.ledger import segments as ledger
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
@@ -75,7 +79,7 @@ async def victim(server: str, directory: str, name: str, fatal: int) -> None:
     async with tasks.Group("victim") as group:
         informers = cache.Informers(client, clock)
         context = loop.Context(client=client, informers=informers, clock=clock)
-        made = [builds[each](context) for each in (csr_approver.NAME, csr_signer.NAME)]
+        made = [builds[each](context) for each in (approver.NAME, signer.NAME)]
         informers.start(group)
         for controller in made:
             group.start(controller.run(), name=controller.name)
@@ -139,15 +143,15 @@ async def test_killed_at_every_call(tmp_path: pathlib.Path) -> None:
             key = await ask(number)
             name = f"csr-{number}"
             assert await run(story, name, number) == (-signal.SIGKILL, 0), f"moment {number}"
-            async with c.running(world, csr_approver.NAME, csr_signer.NAME):
+            async with c.running(world, approver.NAME, signer.NAME):
                 found = await settled(name)
             assert [row["type"] for row in found["status"]["conditions"]] == ["Approved"], f"moment {number}"
             issued = certificates.read(pem.one(base64.b64decode(found["status"]["certificate"]), pem.CERTIFICATE))
             assert issued.public_key.spki == key.public.spki
             segments = [ledger.read(each) for each in await client.list(c.LOGS)]
-            lines = [ledger_entries.decode_stored(line) for segment in segments for line in segment.entries]
+            lines = [entries.decode_stored(line) for segment in segments for line in segment.entries]
             of_this = [entry for entry in lines if entry.request == name]
             # One more at most, of the signature that was lost with the victim.
             assert issued.fingerprint in {entry.certificate for entry in of_this}
             assert len(of_this) <= 2
-            assert ledger_verification.verify(segments) == ()
+            assert verification.verify(segments) == ()

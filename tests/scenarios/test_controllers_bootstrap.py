@@ -23,8 +23,9 @@ from handfast import errors
 from handfast.assembly import controllers
 from handfast.bootstrap import cluster_info, jws, kubeconfig, tokens
 from handfast.client import api, cache
-from handfast.controllers import bootstrap_signer, loop, token_cleaner
-from handfast.controllers import cluster_info as publisher
+from handfast.controllers import loop
+from handfast.controllers.joining import bootstrap_signer, token_cleaner
+from handfast.controllers.joining import cluster_info as publisher
 from handfast.rules import user_names
 from handfast.runtime import tasks
 from tests.scenarios import controlled as c

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from handfast.api import signer_names
-from handfast.client import certificates as requesting
-from handfast.controllers import csr_approver, csr_cleaner, csr_signer
+from handfast.client import requests as requesting
+from handfast.controllers.certificates import approver, cleaner, signer
 from handfast.pki import authority, keys, names
-from handfast.rules import certificate_admission, certificate_wishes, ledger_entries
+from handfast.rules.certificates import admission, wishes
+from handfast.rules.ledger import entries as ledger_entries
 from tests.scenarios import certified as c
 from tests.scenarios import controlled
 
@@ -191,7 +192,7 @@ async def test_two_copies_without_a_lock(tmp_path: pathlib.Path) -> None:
         assert counted["update", "certificatesigningrequests", "status"] == 20
         written = {json.loads(ledger_entries.line_of(line))["certificate"] for line in await story.ledger()}
         assert {certificate.fingerprint for certificate in issued} <= written
-        wanted = [certificate_admission.parse(document).subject for document in found]
+        wanted = [admission.parse(document).subject for document in found]
         assert [certificate.subject for certificate in issued] == wanted
 
 
@@ -206,7 +207,7 @@ async def test_what_a_certificate_costs(tmp_path: pathlib.Path) -> None:
         await story.eventually(ready, "ready")
         async with controlled.connected(story.world) as client:
             before = story.calls()
-            wanted = certificate_wishes.node_client("n1")
+            wanted = wishes.node_client("n1")
             asking = asyncio.ensure_future(
                 requesting.obtain(client, keys.generate(), wanted, clock=story.clock, seconds=300)
             )
@@ -234,7 +235,7 @@ async def test_what_a_certificate_costs(tmp_path: pathlib.Path) -> None:
 
 
 async def test_requests_go_when_their_time_has_come(tmp_path: pathlib.Path) -> None:
-    async with c.told(tmp_path) as story, c.running(story.world, csr_cleaner.NAME):
+    async with c.told(tmp_path) as story, c.running(story.world, cleaner.NAME):
         for name in ("pending", "denied", "approved", "changed"):
             await story.ask(c.request(name=name), story.joiner())
         for name, kind in (("denied", "Denied"), ("approved", "Approved")):
@@ -294,7 +295,7 @@ async def test_an_expired_ca_is_no_fault_of_the_request(tmp_path: pathlib.Path) 
         )
         place.ca_certificate.write_bytes(expired.pem)
         place.ca_key.write_bytes(key.to_pem())
-        async with c.running(story.world, csr_approver.NAME, csr_signer.NAME):
+        async with c.running(story.world, approver.NAME, signer.NAME):
             await story.eventually(lambda: story.told("one"), "told")
             ((reason, message, _),) = await story.told("one")
             assert (reason, "the signer has expired: NotAfter=" in message) == ("SignerExpired", True)

@@ -20,7 +20,7 @@ import pytest
 from handfast import errors
 from handfast.assembly import controllers
 from handfast.client import api
-from handfast.controllers import csr_approver
+from handfast.controllers.certificates import approver
 from handfast.rules import controller_rights
 from tests.scenarios import controlled as c
 from tests.world import world as worlds
@@ -142,14 +142,14 @@ async def test_a_right_that_is_missing_is_told(tmp_path: pathlib.Path):
     async with served(tmp_path) as (world, story):
         roles = api.Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False)
         role = await story.client.get(roles, "system:kube-controller-manager")
-        granted = [right.rule for right in controller_rights.RIGHTS[csr_approver.NAME]]
+        granted = [right.rule for right in controller_rights.RIGHTS[approver.NAME]]
         role["rules"] = [rule.document() for rule in granted if "leases" not in rule.resources]
         role = await story.client.update(roles, role)
         running = Role(
             world,
             tmp_path,
             source=world.place.controllers_kubeconfig,
-            selection=controllers.Selection(names=[csr_approver.NAME]),
+            selection=controllers.Selection(names=[approver.NAME]),
         )
 
         async def told() -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from handfast.store import sqlite
+from handfast.store.sqlite import engine as sqlite
 from tests.interop import running
 from tests.scenarios.test_two_servers import SharedStore
 from tests.world import world as worlds

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from handfast.rules import rbac_defaults
+from handfast.rules.rbac import defaults
 from tests.scenarios import refusals
 from tests.scenarios.granting import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, RBAC, binding, group, made, rule, user
 from tests.world import world as worlds
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-AUTOUPDATE = rbac_defaults.AUTOUPDATE
+AUTOUPDATE = defaults.AUTOUPDATE
 
 
-def path(default: rbac_defaults.Default) -> str:
+def path(default: defaults.Default) -> str:
     space = f"/namespaces/{default.namespace}" if default.namespace else ""
     return f"{RBAC}{space}/{default.plural}/{default.name}"
 
@@ -50,7 +50,7 @@ async def everything(world: worlds.World) -> dict[str, Any]:
 async def test_a_restart_changes_nothing_by_itself(tmp_path: pathlib.Path) -> None:
     async with worlds.world(tmp_path / "d") as world:
         before = await everything(world)
-        for default in rbac_defaults.documents():
+        for default in defaults.documents():
             found = await read(world, path(default))
             assert found["metadata"]["labels"]["kubernetes.io/bootstrapping"] == "rbac-defaults"
             assert found["metadata"]["annotations"][AUTOUPDATE] == "true"
@@ -65,13 +65,13 @@ async def test_what_was_deleted_comes_back(tmp_path: pathlib.Path) -> None:
         assert (await world.get("/api", context=jane)).status == 200
         for url in (f"{CLUSTER_ROLES}/system:discovery", f"{CLUSTER_BINDINGS}/system:discovery"):
             await delete(world, url)
-        for default in rbac_defaults.documents():
+        for default in defaults.documents():
             if default.namespace == "kube-system":
                 await delete(world, path(default))
         assert (await world.get("/api", context=jane)).status == 403
     async with worlds.world(tmp_path / "d") as world:
         assert (await world.get("/api", context=world.context_for("jane"))).status == 200
-        for default in rbac_defaults.documents():
+        for default in defaults.documents():
             await read(world, path(default))
 
 

@@ -21,9 +21,11 @@ from typing import Any
 import pytest
 import structlog
 
-from handfast.apiserver import compaction
+from handfast.apiserver.state import compaction
 from handfast.assembly import apiserver
-from handfast.store import protocol, sqlite, sqlite_space
+from handfast.store import protocol
+from handfast.store.sqlite import engine as sqlite
+from handfast.store.sqlite import space
 from tests.scenarios import up_world
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
@@ -97,7 +99,7 @@ async def passed(clock: MovableClock, seconds: float) -> None:
 @pytest.mark.slow
 async def test_deletes_make_room_on_a_full_disk(small_disk: pathlib.Path, tmp_path: pathlib.Path) -> None:
     clock = MovableClock()
-    store = await sqlite.open_store(str(small_disk / "store.db"), reserve=sqlite_space.RESERVE, clock=clock)
+    store = await sqlite.open_store(str(small_disk / "store.db"), reserve=space.RESERVE, clock=clock)
     with structlog.testing.capture_logs() as logged:
         audit = apiserver.AuditOptions(path=str(small_disk / "audit.log"))
         async with worlds.world(tmp_path / "d", store=store, clock=clock, audit=audit) as world:
@@ -138,7 +140,7 @@ async def test_deletes_make_room_on_a_full_disk(small_disk: pathlib.Path, tmp_pa
             # Compaction frees what they took, although the file system is as full as before.
             for _ in range(3):
                 await passed(clock, compaction.INTERVAL)
-            assert os.statvfs(small_disk).f_bavail * 4096 < sqlite_space.MARGIN
+            assert os.statvfs(small_disk).f_bavail * 4096 < space.MARGIN
             assert (await create(world, "after")).status == 201
             assert (await metrics(world))["handfast_store_full"] == 0
             # The audit log took what it found, and not what deletes need.
@@ -150,7 +152,7 @@ async def test_while_it_lasts_the_log_says_so_every_few_minutes(
     small_disk: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     clock = MovableClock()
-    store = await sqlite.open_store(str(small_disk / "store.db"), reserve=sqlite_space.RESERVE, clock=clock)
+    store = await sqlite.open_store(str(small_disk / "store.db"), reserve=space.RESERVE, clock=clock)
     async with worlds.world(tmp_path / "d", store=store, clock=clock) as world:
         ballast = fill(small_disk)
         with structlog.testing.capture_logs() as logged:
@@ -167,7 +169,7 @@ async def test_while_it_lasts_the_log_says_so_every_few_minutes(
 async def victim(path: str) -> None:
     """Fill the disk, delete some, and wait to be killed."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    store = await sqlite.open_store(path, reserve=sqlite_space.RESERVE)
+    store = await sqlite.open_store(path, reserve=space.RESERVE)
     revisions: list[int] = []
     with contextlib.suppress(protocol.StoreFull):
         while True:
@@ -187,7 +189,7 @@ async def test_killed_on_a_full_disk_it_comes_back(small_disk: pathlib.Path) -> 
         assert process.stdout is not None
         count = int(process.stdout.readline())
         process.kill()
-    store = await sqlite.open_store(path, reserve=sqlite_space.RESERVE)
+    store = await sqlite.open_store(path, reserve=space.RESERVE)
     entries = {entry.key: entry for entry in (await store.list_at("")).entries}
     assert set(entries) == {f"k{number}" for number in range(1, count)}
     with pytest.raises(protocol.StoreFull):
@@ -200,7 +202,7 @@ async def test_killed_on_a_full_disk_it_comes_back(small_disk: pathlib.Path) -> 
     # After an orderly end SQLite's own files are gone, and have to be made again.
     (small_disk / "ballast").unlink()
     fill(small_disk)
-    again = await sqlite.open_store(path, reserve=sqlite_space.RESERVE)
+    again = await sqlite.open_store(path, reserve=space.RESERVE)
     assert await again.get("more") is not None
     await again.close()
 

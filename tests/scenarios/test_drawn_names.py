@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from handfast.apiserver import strategies
+from handfast.apiserver.strategy import strategies
 from tests.scenarios import granting, hooked
 from tests.unit.apiserver import hooking
 from tests.world import world as worlds

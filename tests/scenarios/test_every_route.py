@@ -19,7 +19,8 @@ import pytest
 import structlog
 
 from handfast.api import kinds
-from handfast.store import protocol, sqlite
+from handfast.store import protocol
+from handfast.store.sqlite import engine
 from tests.scenarios import callers, wire
 from tests.world import world as worlds
 
@@ -133,7 +134,7 @@ def definition(plural: str, scope: str) -> Any:
 
 @pytest.fixture
 async def place(tmp_path: pathlib.Path) -> AsyncIterator[Place]:
-    store = RecordingStore(await sqlite.open_store(str(tmp_path / "store.db")))
+    store = RecordingStore(await engine.open_store(str(tmp_path / "store.db")))
     async with worlds.world(tmp_path / "d", store=store) as world:
         for plural, scope in (("widgets", "Namespaced"), ("gadgets", "Cluster")):
             await callers.make(world, DEFINITIONS, definition(plural, scope))

@@ -11,7 +11,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from handfast.apiserver import envelope, limits, states
+from handfast.apiserver import limits
+from handfast.apiserver.state import envelope, items
 from handfast.pki import bundles, seal
 from tests.world import world as worlds
 
@@ -74,14 +75,14 @@ async def test_an_unsealed_value_in_a_sealed_place_is_not_served() -> None:
 
 
 async def test_a_watcher_in_trouble_is_dropped_alone(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: states.Item) -> dict[str, str]:
+    def broken(_: items.Item) -> dict[str, str]:
         raise RuntimeError("broken")
 
     async with (
         world.session().get(f"{PATH}?watch=1&labelSelector=a") as selecting,
         world.session().get(f"{PATH}?watch=1") as other,
     ):
-        monkeypatch.setattr(states.Item, "labels", broken)
+        monkeypatch.setattr(items.Item, "labels", broken)
         await world.create_config_map("a")
         with pytest.raises(aiohttp.ClientError):
             await ends(selecting)

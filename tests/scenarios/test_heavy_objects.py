@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from handfast.api import bounds
-from handfast.apiserver import write_steps
+from handfast.api.codec import bounds
+from handfast.apiserver.verbs import write_steps
 from tests.world.world import World
 
 MAPS = "/api/v1/namespaces/default/configmaps"

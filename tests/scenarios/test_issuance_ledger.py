@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from handfast.client import api, connection, transport
-from handfast.controllers import issuance, ledger_retention
-from handfast.rules import ledger, ledger_entries, ledger_verification
+from handfast.controllers.certificates import issuance, ledger_retention
+from handfast.rules.ledger import entries, verification
+from handfast.rules.ledger import segments as ledger
 from tests.scenarios import controlled
 from tests.world import world as worlds
 
@@ -24,9 +25,9 @@ JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 KEEP = 7
 
 
-def entry(world: worlds.World, number: int, signer: str = "kube-apiserver-client-kubelet") -> ledger_entries.Entry:
+def entry(world: worlds.World, number: int, signer: str = "kube-apiserver-client-kubelet") -> entries.Entry:
     now = world.clock.now()
-    return ledger_entries.Entry(
+    return entries.Entry(
         issued_at=now,
         signer=f"kubernetes.io/{signer}",
         requester="system:bootstrap:abcdef",
@@ -64,8 +65,8 @@ async def test_two_signers_at_once(tmp_path: pathlib.Path) -> None:
             *(other.append(entry(world, number)) for number in range(100, 200)),
         )
         found = await segments(world)
-        assert ledger_verification.verify(found) == ()
-        lines = [ledger_entries.decode_stored(line).request for segment in found for line in segment.entries]
+        assert verification.verify(found) == ()
+        lines = [entries.decode_stored(line).request for segment in found for line in segment.entries]
         assert sorted(lines) == sorted(f"node-csr-{number}" for number in range(200))
         assert [segment.sealed for segment in found] == [True] * (len(found) - 1) + [False]
 
@@ -132,8 +133,8 @@ async def test_old_segments_go_and_the_chain_stays(tmp_path: pathlib.Path) -> No
         await retention.reconcile(ledger_retention.KEY)
         (left,) = await segments(world)
         assert left == third
-        assert [found.reason for found in ledger_verification.verify([left])] == [ledger_verification.SHORTENED]
-        assert ledger_verification.verify([left], second.hash) == ()
+        assert [found.reason for found in verification.verify([left])] == [verification.SHORTENED]
+        assert verification.verify([left], second.hash) == ()
         assert left.previous == second.hash
         await ledger_.append(entry(world, 4))
-        assert ledger_verification.verify(await segments(world), left.last_link) == ()
+        assert verification.verify(await segments(world), left.last_link) == ()

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from handfast.apiserver import standing
+from handfast.apiserver.access import standing
 from tests.scenarios import callers, hooked, wire
 from tests.scenarios.test_client_ca_rollover import administrator, choose, new_ca
 from tests.unit.apiserver import hooking

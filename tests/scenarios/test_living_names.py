@@ -19,10 +19,11 @@ import pytest
 
 from handfast.api import objects
 from handfast.client import api
-from handfast.client import certificates as requesting
-from handfast.controllers import csr_approver, csr_signer
+from handfast.client import requests as requesting
+from handfast.controllers.certificates import approver, signer
 from handfast.pki import keys
-from handfast.rules import certificate_wishes, controller_rights
+from handfast.rules import controller_rights
+from handfast.rules.certificates import wishes
 from tests.scenarios import callers, controlled, granting, up_world
 from tests.scenarios import certified as c
 from tests.scenarios.test_node_agent import CSRS, Machine
@@ -175,7 +176,7 @@ async def test_a_kubelet_that_lost_its_certificate_comes_through(tmp_path: pathl
         await story.bind("nodeclient", "system:masters")
         await renew(story)
         begun = story.clock.monotonic()
-        wanted = certificate_wishes.node_client("n1")
+        wanted = wishes.node_client("n1")
         asking = asyncio.ensure_future(
             requesting.obtain(client, keys.generate(), wanted, clock=story.clock, seconds=300)
         )
@@ -214,7 +215,7 @@ async def test_nothing_is_filed_approved_or_signed_in_a_revoked_name(tmp_path: p
         answer = await story.world.request("PUT", f"{c.PATH}/before/approval", old)
         assert answer.status == 403, answer.body
         # What was there is denied, and what was approved fails, before anything is signed.
-        async with c.running(story.world, csr_approver.NAME, csr_signer.NAME):
+        async with c.running(story.world, approver.NAME, signer.NAME):
 
             async def settled() -> bool:
                 return "Denied" in await story.conditions("before") and "Failed" in await story.conditions("approved")

@@ -25,10 +25,10 @@ from handfast import errors
 from handfast.api import resources
 from handfast.bootstrap import kubeconfig
 from handfast.client import api
-from handfast.node import bootstrap
 from handfast.node import certificates as managers
+from handfast.node import identity as identities
 from handfast.pki import keys, names, pairs, profiles
-from handfast.rules import certificate_wishes
+from handfast.rules.certificates import wishes
 from tests.world import certifying
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
@@ -104,7 +104,7 @@ class Node:
         self.root = root
         self.clock = JumpingClock(true)
         self._true = true
-        self.places = bootstrap.Places(
+        self.places = identities.Places(
             node=name,
             kubeconfig=root / "kubelet.conf",
             bootstrap_kubeconfig=root / "bootstrap.conf",
@@ -117,7 +117,7 @@ class Node:
             certificate_authority_data=certifier.world.place.ca_certificate.read_bytes(),
         )
         self.provide(kubeconfig.User(name="u", token=certifying.TOKEN), self.places.bootstrap_kubeconfig)
-        self._identity: bootstrap.Identity | None = None
+        self._identity: identities.Identity | None = None
         self._running: asyncio.Task[None] | None = None
 
     def provide(self, user: kubeconfig.User, path: pathlib.Path | None) -> str:
@@ -127,12 +127,12 @@ class Node:
         path.write_text(text)
         return text
 
-    def boot(self) -> bootstrap.Identity:
-        self._identity = bootstrap.Identity(self.places, clock=self.clock, chance=lambda: 0.5)
+    def boot(self) -> identities.Identity:
+        self._identity = identities.Identity(self.places, clock=self.clock, chance=lambda: 0.5)
         return self._identity
 
     @property
-    def identity(self) -> bootstrap.Identity:
+    def identity(self) -> identities.Identity:
         assert self._identity is not None
         return self._identity
 
@@ -173,9 +173,7 @@ class Node:
         await self.pass_until(lambda: self.serial != before)
         assert self.manager.last_error is None
         assert not self.identity.store.has_pending_key()
-        answer = await self.identity.client.get(
-            resources.SIGNING_REQUESTS, certificate_wishes.name_of(self.key, self.wanted)
-        )
+        answer = await self.identity.client.get(resources.SIGNING_REQUESTS, wishes.name_of(self.key, self.wanted))
         assert answer["spec"]["username"] in {f"system:node:{self.places.node}", "system:bootstrap:abcdef"}
 
     @property
@@ -185,8 +183,8 @@ class Node:
         return pair.key.public
 
     @property
-    def wanted(self) -> certificate_wishes.Wanted:
-        return certificate_wishes.node_client(self.places.node)
+    def wanted(self) -> wishes.Wanted:
+        return wishes.node_client(self.places.node)
 
     async def stop(self) -> None:
         if self._running is not None:
@@ -475,7 +473,7 @@ async def test_nobody_answers_and_the_next_start_goes_on(node: Node) -> None:
     await node.pass_until(again.done)
     await again
     assert node.certifier.requests == [name]
-    assert name == certificate_wishes.name_of(node.key, node.wanted)
+    assert name == wishes.name_of(node.key, node.wanted)
 
 
 async def deny(certifier: certifying.Certifier, document: dict[str, Any]) -> None:
@@ -601,7 +599,7 @@ async def test_rotation_off_uses_what_there_is_and_asks_for_nothing(node: Node) 
     first = node.serial
     await node.stop()
     on = node.places
-    node.places = bootstrap.Places(
+    node.places = identities.Places(
         node="n1", kubeconfig=on.kubeconfig, bootstrap_kubeconfig=on.bootstrap_kubeconfig, directory=on.directory
     )
     await node.joined()
@@ -625,7 +623,7 @@ async def test_static_credentials_stay_in_use_while_rotation_is_off(node: Node) 
     user = kubeconfig.User(name="u", client_certificate="static.crt", client_key="static.key")
     text = node.provide(user, node.places.kubeconfig)
     on = node.places
-    off = bootstrap.Places(node="n1", kubeconfig=on.kubeconfig, directory=on.directory)
+    off = identities.Places(node="n1", kubeconfig=on.kubeconfig, directory=on.directory)
     node.places = off
     await node.joined()
     static = pairs.join(certificate, key).leaf.serial

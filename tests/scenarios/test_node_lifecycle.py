@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from handfast.api import handfast_kinds
-from handfast.controllers import node_lifecycle
+from handfast.controllers.cluster import node_lifecycle
 from tests.scenarios import callers, controlled, up_world
 from tests.scenarios import certified as c
 from tests.scenarios.test_living_names import renew

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from handfast.api import objects
-from handfast.apiserver import identity, strategies
+from handfast.apiserver import identity
+from handfast.apiserver.strategy import strategies
 from handfast.assembly import apiserver, guard
 from handfast.pki import authority, certificates, keys, names, pem, profiles
-from handfast.rules import ledger_entries
+from handfast.rules.ledger import entries
 from handfast.runtime import tls
 from tests.scenarios import certified as c
 from tests.scenarios import controlled, granting
@@ -106,7 +107,7 @@ async def test_it_comes_back(tmp_path: pathlib.Path) -> None:
         ca = world.place.ca_certificate.read_bytes()
         new = tls.client_context(ca, pem.certificates_to_pem([issued.der]), key.to_pem())
         assert (await world.get("/api/v1/nodes/n1", context=new)).status == 200
-        last = ledger_entries.decode(ledger_entries.line_of((await story.ledger())[-1]))
+        last = entries.decode(entries.line_of((await story.ledger())[-1]))
         assert (last.requester, last.authenticated_by, last.token_id) == (
             RECOVERING,
             "node-recovery",

@@ -19,11 +19,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from handfast.api import kinds, objects, signer_names
-from handfast.apiserver import client_cas, identity, strategies
+from handfast.apiserver import identity
+from handfast.apiserver.strategy import strategies
 from handfast.bootstrap import cluster_info, kubeconfig, tokens
 from handfast.cli import main, output
 from handfast.node import certificate_store
 from handfast.pki import certificates, keys, pem
+from handfast.rules import client_ca_bundle
 from handfast.runtime import tls
 from tests.scenarios import callers, certified, hooked
 from tests.unit.apiserver import hooking
@@ -109,8 +111,8 @@ class TestTheApi:
     @bad_cas
     async def test_client_cas(self, world: worlds.World, bad: bytes) -> None:
         text = world.place.ca_certificate.read_text() + pem.encode(pem.CERTIFICATE, bad).decode()
-        path = f"/api/v1/namespaces/{client_cas.NAMESPACE}/configmaps/{client_cas.NAME}"
-        patch = {"data": {client_cas.KEY: text}}
+        path = f"/api/v1/namespaces/{client_ca_bundle.NAMESPACE}/configmaps/{client_ca_bundle.NAME}"
+        patch = {"data": {client_ca_bundle.KEY: text}}
         answer = await world.request("PATCH", path, patch, headers=dict(callers.MERGE))
         assert answer.status == 422
         assert "data[client-ca-file]: Invalid value: must be one or more CA certificates in PEM: certificate 2: " in (
@@ -156,16 +158,16 @@ class TestWhatIsStored:
         async with worlds.world(directory) as world:
             text = b"".join(pem.encode(pem.CERTIFICATE, der) for der in (*BAD_CAS.values(), GOOD.der)).decode()
             kind = next(row for row in world.server.table if row.resource == ("", "configmaps"))
-            found = await world.server.storage.find(kind, client_cas.NAMESPACE, client_cas.HISTORY)
+            found = await world.server.storage.find(kind, client_ca_bundle.NAMESPACE, client_ca_bundle.HISTORY)
             assert found is not None
-            document = {**found.document(), "data": {client_cas.HISTORY_KEY: text}}
+            document = {**found.document(), "data": {client_ca_bundle.HISTORY_KEY: text}}
             document["metadata"].pop("resourceVersion")
             await world.server.storage.replace(kind, document, found)
         with structlog.testing.capture_logs() as logs:
             async with worlds.world(directory) as world:
                 assert (await world.get("/readyz")).status == 200
-                path = f"/api/v1/namespaces/{client_cas.NAMESPACE}/configmaps/{client_cas.HISTORY}"
-                kept = (await world.get(path)).json()["data"][client_cas.HISTORY_KEY]
+                path = f"/api/v1/namespaces/{client_ca_bundle.NAMESPACE}/configmaps/{client_ca_bundle.HISTORY}"
+                kept = (await world.get(path)).json()["data"][client_ca_bundle.HISTORY_KEY]
                 assert GOOD.pem.decode() in kept
                 assert kept.count("BEGIN CERTIFICATE") == 2
         told = [entry for entry in logs if entry["event"].startswith("a CA in the history")]

@@ -27,7 +27,7 @@ from handfast.assembly import node as nodes
 from handfast.bootstrap import cluster_info, discovery, endpoints, tokens
 from handfast.cli import join
 from handfast.client import discovery as searching
-from handfast.node import bootstrap
+from handfast.node import identity
 from handfast.pki import pem, pins
 from handfast.runtime import clock as clocks
 from tests.scenarios import callers, granting, wire
@@ -66,7 +66,7 @@ class Machine:
         found = await search.by_token([endpoints.parse(self.world.base.removeprefix("https://"))], method)
         assert await search.login(found, TOKEN, signs=True)
         self.directory.mkdir()
-        where = bootstrap.Places(
+        where = identity.Places(
             node=self.name,
             kubeconfig=self.directory / "kubelet.conf",
             bootstrap_kubeconfig=self.directory / "bootstrap.conf",

@@ -23,8 +23,9 @@ from urllib import parse as urls
 
 import pytest
 
-from handfast.assembly import apiserver, datadir, endpoints, layout
+from handfast.assembly import apiserver
 from handfast.bootstrap import kubeconfig
+from handfast.datadir import endpoints, layout, preparation
 from handfast.pki import authority, certificates, issuers, keys, names, pem, profiles
 from handfast.runtime import clock as clocks
 from handfast.runtime import following, tls
@@ -91,7 +92,7 @@ def test_up_renews_what_runs_out(tmp_path: pathlib.Path) -> None:
     place = layout.Layout.at(tmp_path / "d")
     listen = endpoints.Address("127.0.0.1", free_port())
     now = clocks.SystemClock().now()
-    datadir.prepare(place, server=listen, now=now)
+    preparation.prepare(place, server=listen, now=now)
     nearly_due(place, now, SECONDS)
     files = (place.apiserver_certificate, place.admin_kubeconfig, place.controllers_kubeconfig)
     before = {path: path.read_bytes() for path in files}
@@ -155,7 +156,7 @@ class Alone:
 def test_an_api_server_alone_renews_its_own(tmp_path: pathlib.Path) -> None:
     place = layout.Layout.at(tmp_path / "d")
     now = clocks.SystemClock().now()
-    datadir.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=now)
+    preparation.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=now)
     nearly_due(place, now, SECONDS)
     before = place.apiserver_certificate.read_bytes()
     with Alone(place) as server:

@@ -8,7 +8,7 @@ import pathlib
 
 import msgspec
 
-from handfast.store import sqlite
+from handfast.store.sqlite import engine
 from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -18,13 +18,13 @@ async def test_versions_jump_and_older_watches_expire(tmp_path: pathlib.Path) ->
     directory = tmp_path / "d"
     async with worlds.world(directory) as world:
         before = await world.create_config_map("a", k="v")
-    store = await sqlite.open_store(str(directory / "store.db"))
+    store = await engine.open_store(str(directory / "store.db"))
     await store.raise_epoch()
     await store.close()
     async with worlds.world(directory) as world:
         after = (await world.get(f"{PATH}/a")).json()
         assert after["data"] == {"k": "v"}
-        assert int(after["metadata"]["resourceVersion"]) >= sqlite.EPOCH
+        assert int(after["metadata"]["resourceVersion"]) >= engine.EPOCH
         made = await world.create_config_map("b")
         assert int(made["metadata"]["resourceVersion"]) > int(after["metadata"]["resourceVersion"])
         # A client that remembers an older version neither overwrites nor misses anything.

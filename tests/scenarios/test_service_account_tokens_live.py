@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import utils as signatures
 
 from handfast.assembly import controllers, guard
 from handfast.client import cache
-from handfast.controllers import loop, service_account_tokens
+from handfast.controllers import loop
+from handfast.controllers.cluster import service_account_tokens
 from handfast.pki import jwt, keys
 from handfast.runtime import tasks
 from tests.scenarios import callers, controlled, wire

@@ -40,7 +40,8 @@ from handfast.client import api, keeping
 from handfast.node import certificate_store, certificates
 from handfast.pki import authority, keys, names, pairs, profiles, rotation
 from handfast.pki import requests as signing_requests
-from handfast.rules import certificate_wishes, user_names
+from handfast.rules import user_names
+from handfast.rules.certificates import wishes
 from tests.world import fleet
 from tests.world.clock import MovableClock, settle
 from tests.world.fleet import DAY, HOUR, LIFETIME, LONGEST_PAUSE
@@ -280,7 +281,7 @@ class Machine:
     def __init__(self, name: str, plane: ControlPlane, directory: pathlib.Path, clock: MovableClock) -> None:
         self.store = certificate_store.CertificateStore(directory, certificate_store.CLIENT, clock)
         self.plane = plane
-        wanted = certificate_wishes.node_client(name)
+        wanted = wishes.node_client(name)
         self.manager = certificates.CertificateManager(
             self.store,
             lambda: wanted,

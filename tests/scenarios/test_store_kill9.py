@@ -22,7 +22,7 @@ import threading
 import apsw
 import pytest
 
-from handfast.store import sqlite
+from handfast.store.sqlite import engine
 
 ROUNDS = 10
 WRITERS = 32
@@ -32,7 +32,7 @@ KEYS_EACH = 4
 # The victim
 
 
-async def write(store: sqlite.SqliteStore, writer: int) -> None:
+async def write(store: engine.SqliteStore, writer: int) -> None:
     held = {entry.key: entry.revision for entry in (await store.list_at(f"w{writer}/")).entries}
     choice = random.Random()
     while True:
@@ -50,14 +50,14 @@ async def write(store: sqlite.SqliteStore, writer: int) -> None:
         os.write(1, f"{revision} {op} {key} {value}\n".encode())  # shorter than PIPE_BUF: never torn
 
 
-async def compact(store: sqlite.SqliteStore) -> None:
+async def compact(store: engine.SqliteStore) -> None:
     while True:
         await store.compact(max(await store.current_revision() - random.randrange(400), 0))
         await asyncio.sleep(0.005)
 
 
 async def victim(path: str) -> None:
-    store = await sqlite.open_store(path)
+    store = await engine.open_store(path)
     await asyncio.gather(compact(store), *(write(store, writer) for writer in range(WRITERS)))
 
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from handfast.api import defaults, kinds, schema
-from handfast.apiserver import strategies
+from handfast.api import kinds
+from handfast.api.defaulting import defaults
+from handfast.api.schema import schema
+from handfast.apiserver.strategy import strategies
 from tests.properties import sample_documents
 from tests.scenarios import granting
 from tests.world import world as worlds

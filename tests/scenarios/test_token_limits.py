@@ -17,7 +17,7 @@ import pytest
 from handfast.assembly import apiserver
 from handfast.bootstrap import token_limits
 from handfast.pki import keys, names, pins, requests
-from handfast.store import sqlite
+from handfast.store.sqlite import engine as sqlite
 from tests.scenarios import callers
 from tests.world import world as worlds
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from handfast.store import protocol, sqlite
+from handfast.store import protocol
+from handfast.store.sqlite import engine as sqlite
 from tests.world import world as worlds
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from handfast.api import defaults, objects
+from handfast.api import objects
+from handfast.api.defaulting import defaults
 from tests.scenarios import hooked, refusals
 from tests.scenarios.refusals import APPLY, CONFIG_MAPS, DEPLOYMENTS, JSON_PATCH, MERGE, PODS, STRATEGIC, YAML, Row
 from tests.unit.apiserver import hooking

@@ -14,7 +14,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from handfast.apiserver import collection, watch
+from handfast.apiserver.state import collection
+from handfast.apiserver.verbs import watch
 from tests.world import clock as clocks
 from tests.world import world as worlds
 

@@ -15,7 +15,7 @@ import pytest
 import structlog
 from aiohttp import web
 
-from handfast.apiserver import webhook_client
+from handfast.apiserver.admission import webhook_client
 from tests.scenarios.granting import made
 from tests.scenarios.hooked import (
     CONFIG_MAPS,

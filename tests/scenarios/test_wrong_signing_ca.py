@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from handfast.controllers import csr_signer
+from handfast.controllers.certificates import signer as csr_signer
 from handfast.pki import authority, keys, names, pem, pins
 from tests.scenarios import up_world
 from tests.scenarios.test_node_agent import Machine

@@ -27,7 +27,10 @@ from handfast.api import status
 from handfast.client import timetable
 from handfast.node import certificate_store, certificates
 from handfast.pki import names, pairs, profiles
-from handfast.rules import certificate_wishes, decision, ledger_entries, node_recovery
+from handfast.rules import decision
+from handfast.rules.certificates import wishes
+from handfast.rules.ledger import entries
+from handfast.rules.nodes import recovery
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -125,7 +128,7 @@ class _Directory:
 class _OnRecord:
     """A cluster in which every node is registered, its key in the ledger, and its Lease not renewed while it is away."""
 
-    _ENTRY = ledger_entries.Entry(
+    _ENTRY = entries.Entry(
         issued_at=START,
         signer="",
         requester="",
@@ -146,7 +149,7 @@ class _OnRecord:
     def is_running(self, node: str, now: datetime.datetime) -> bool:
         return False
 
-    def issued(self, node: str) -> Sequence[ledger_entries.Entry]:
+    def issued(self, node: str) -> Sequence[entries.Entry]:
         return (self._ENTRY,)
 
 
@@ -164,7 +167,7 @@ class Node(certificates.CertificateManager):
         # Those of its certificates, one after the other.
         self.serials: Iterator[str] = map(str, itertools.count(1))
         self._fleet = fleet
-        self.wanted = wanted = certificate_wishes.node_client(name)
+        self.wanted = wanted = wishes.node_client(name)
         super().__init__(
             cast(certificate_store.CertificateStore, _Directory()),
             lambda: wanted,
@@ -178,7 +181,7 @@ class Node(certificates.CertificateManager):
     async def _rest(self, seconds: float) -> None:
         await _pause(seconds)
 
-    async def _renewed(self, wanted: certificate_wishes.Wanted, seconds: float) -> pairs.Pair:
+    async def _renewed(self, wanted: wishes.Wanted, seconds: float) -> pairs.Pair:
         return cast(pairs.Pair, self._fleet.answer(self))
 
 
@@ -239,8 +242,8 @@ class Fleet:
 
     def _recover(self, current: pairs.Pair, now: datetime.datetime) -> None:
         leaf = current.leaf
-        shown = node_recovery.Shown(subject=leaf.subject, fingerprint="", key_fingerprint="", not_after=leaf.not_after)
-        judged = node_recovery.judge(shown, now, self._recovery_window, self._records)
+        shown = recovery.Shown(subject=leaf.subject, fingerprint="", key_fingerprint="", not_after=leaf.not_after)
+        judged = recovery.judge(shown, now, self._recovery_window, self._records)
         if isinstance(judged, decision.Deny):
             self.seen.failures += 1
             raise status.StatusError("Unauthorized", "Unauthorized")

@@ -21,7 +21,7 @@ from typing import Any, Self
 import structlog
 
 from handfast.client import transport
-from handfast.node import bootstrap
+from handfast.node import identity as identities
 from handfast.runtime import clock as clocks
 
 # Calls that take paths, and calls that take a descriptor.
@@ -135,9 +135,9 @@ class PlainFile:
         return self._descriptor
 
 
-def places(order: Order) -> bootstrap.Places:
+def places(order: Order) -> identities.Places:
     root = pathlib.Path(order.directory)
-    return bootstrap.Places(
+    return identities.Places(
         node=order.node,
         kubeconfig=root / "kubelet.conf",
         bootstrap_kubeconfig=root / "bootstrap-kubelet.conf",
@@ -148,7 +148,7 @@ def places(order: Order) -> bootstrap.Places:
 
 async def boot(order: Order) -> str:
     """From nothing to a certificate and a kubeconfig; the serial of what is held."""
-    identity = bootstrap.Identity(places(order), clock=clocks.SystemClock())
+    identity = identities.Identity(places(order), clock=clocks.SystemClock())
     try:
         await identity.hold(30.0)
         return held(identity)
@@ -158,7 +158,7 @@ async def boot(order: Order) -> str:
 
 async def rotate(order: Order) -> str:
     """Renew, unless the certificate that the story began with is no longer the one in use."""
-    identity = bootstrap.Identity(places(order), clock=clocks.SystemClock())
+    identity = identities.Identity(places(order), clock=clocks.SystemClock())
     try:
         await identity.hold(30.0)
         if held(identity) != order.first:
@@ -180,7 +180,7 @@ async def rotate(order: Order) -> str:
         await identity.close()
 
 
-def held(identity: bootstrap.Identity) -> str:
+def held(identity: identities.Identity) -> str:
     pair = identity.manager.current()
     assert pair is not None
     return pair.leaf.serial

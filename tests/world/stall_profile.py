@@ -24,9 +24,9 @@ _TRUNK = (
     "serving/connection.py",
     "serving/listener.py",
     "apiserver/pipeline.py",
-    "apiserver/resources.py",
+    "apiserver/verbs/resources.py",
 )
-_IDLE = ("threading.py", "thread.py", "queue.py", "runners.py", "store/sqlite_writer.py:_take")
+_IDLE = ("threading.py", "thread.py", "queue.py", "runners.py", "store/sqlite/writer.py:_take")
 _stacks: collections.Counter[str] = collections.Counter()
 _below: collections.Counter[str] = collections.Counter()
 

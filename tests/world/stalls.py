@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from handfast.assembly import layout
 from handfast.bootstrap import kubeconfig, tokens
+from handfast.datadir import layout
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.runtime import clock, tls
 

@@ -18,11 +18,13 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from handfast.apiserver import identity, strategies
+from handfast.apiserver import identity
 from handfast.apiserver import limits as limits_module
-from handfast.assembly import apiserver, datadir, endpoints, layout
+from handfast.apiserver.strategy import strategies
+from handfast.assembly import apiserver
 from handfast.assembly import guard as guard_module
 from handfast.bootstrap import kubeconfig
+from handfast.datadir import endpoints, layout, preparation
 from handfast.pki import authority, keys, names, pem, profiles
 from handfast.runtime import clock as clock_module
 from handfast.runtime import tls
@@ -152,7 +154,9 @@ async def world(
     clock = clock or MovableClock()
     place = layout.Layout.at(directory)
     place.root.mkdir(exist_ok=True, mode=0o700)
-    datadir.prepare(place, server=endpoints.Address("127.0.0.1", 6443), advertise=(), store="store.db", now=clock.now())
+    preparation.prepare(
+        place, server=endpoints.Address("127.0.0.1", 6443), advertise=(), store="store.db", now=clock.now()
+    )
     options = apiserver.ApiServerOptions(
         directory=str(directory),
         listen=("127.0.0.1", 0),

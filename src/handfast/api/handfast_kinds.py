@@ -3,7 +3,7 @@
 
 The rows have the form of custom resources, so that checking, printing, `explain` and apply need no code of their own;
 `definition` gives the same kind as a CustomResourceDefinition, for a cluster whose API server is another. What an
-object of such a kind brings about is elsewhere: revocation is `rules.revocation`, the issuance ledger `rules.ledger`.
+object of such a kind brings about is elsewhere: revocation is `rules.revocation`, the issuance ledger `rules.ledger.segments`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from handfast import errors
-from handfast.api import schema
+from handfast.api.schema import schema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 READ_WRITE = ("get", "patch", "update")

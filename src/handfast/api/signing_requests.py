@@ -3,7 +3,7 @@
 
 One typed model for who asks for a certificate, who approves, signs and deletes requests, and who shows them. It is
 whole: decoded, changed by `updated` and sent back, a request loses nothing. Which requests a signer honours is
-`rules.signers`', and who may approve them `rules.certificate_admission`'s.
+`rules.certificates.signers`', and who may approve them `rules.certificates.admission`'s.
 """
 
 from __future__ import annotations

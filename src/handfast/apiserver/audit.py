@@ -10,7 +10,9 @@ from __future__ import annotations
 import structlog
 
 from handfast.api import status
-from handfast.apiserver import admission, audit_log, authz, call, identity
+from handfast.apiserver import audit_log, calls, identity
+from handfast.apiserver.access import authz
+from handfast.apiserver.admission import plugin
 from handfast.telemetry import metrics as metrics_module
 
 _log = structlog.get_logger("handfast.request")
@@ -36,44 +38,44 @@ class Audit:
                 lambda: writer.waiting,
             )
 
-    def started(self, asked: call.Call, code: int, seconds: float) -> None:
+    def started(self, call: calls.Call, code: int, seconds: float) -> None:
         """A long answer begins: a watch is in the audit log from its beginning, and again at its end."""
         if self._lines is not None:
-            self._lines.write(asked, code, seconds, stage=audit_log.RESPONSE_STARTED)
+            self._lines.write(call, code, seconds, stage=audit_log.RESPONSE_STARTED)
 
-    def answered(self, asked: call.Call, code: int, seconds: float, error: status.StatusError | None = None) -> None:
+    def answered(self, call: calls.Call, code: int, seconds: float, error: status.StatusError | None = None) -> None:
         """The answer is on its way, or at its end; `error` is what it says if it is a refusal."""
-        self._count(asked, code, seconds)
+        self._count(call, code, seconds)
         if self._lines is not None:
-            self._lines.write(asked, code, seconds, error)
+            self._lines.write(call, code, seconds, error)
 
-    def abandoned(self, asked: call.Call, seconds: float) -> None:
+    def abandoned(self, call: calls.Call, seconds: float) -> None:
         """The client went away before there was an answer; what it asked may have been done."""
-        self._count(asked, _CLIENT_GONE, seconds)
+        self._count(call, _CLIENT_GONE, seconds)
         if self._lines is not None:
-            self._lines.write(asked, 0, seconds)
+            self._lines.write(call, 0, seconds)
 
-    def refused(self, asked: call.Call, error: status.StatusError) -> None:
+    def refused(self, call: calls.Call, error: status.StatusError) -> None:
         """Tell the operator why somebody was turned away."""
         if isinstance(error, identity.Unauthorized):
-            self._note(asked, "authenticate", error.why, error.detail)
+            self._note(call, "authenticate", error.why, error.detail)
         elif isinstance(error, authz.Refusal):
-            self._note(asked, "authorise", error.why, error.message)
-        elif isinstance(error, admission.Refusal):
-            self._note(asked, "admission", error.why, error.message)
+            self._note(call, "authorise", error.why, error.message)
+        elif isinstance(error, plugin.Refusal):
+            self._note(call, "admission", error.why, error.message)
         elif error.code == 403:
             # A webhook's: its own words must not become labels.
-            self._note(asked, "admission", "Forbidden", error.message)
+            self._note(call, "admission", "Forbidden", error.message)
         elif error.code == 429:
             # Counted only: a line for each would turn a flood of requests into one of writes.
             self._metrics.refused.labels("ratelimit", "TooManyRequests").inc()
 
-    def failed(self, asked: call.Call, error: BaseException) -> None:
+    def failed(self, call: calls.Call, error: BaseException) -> None:
         """A bug: the caller gets a bare 500 with the request id, the log gets the rest."""
-        _log.error("request failed", **self._fields(asked), error=repr(error), exc_info=error)
+        _log.error("request failed", **self._fields(call), error=repr(error), exc_info=error)
 
-    def _count(self, asked: call.Call, code: int, seconds: float) -> None:
-        info, kind = asked.info, asked.kind
+    def _count(self, call: calls.Call, code: int, seconds: float) -> None:
+        info, kind = call.info, call.kind
         if kind is None:
             self._metrics.request(info.verb, "", "", "", code, seconds)
         else:
@@ -82,22 +84,22 @@ class Audit:
             known = sub if not sub or kind.subresource(sub) is not None else "other"
             self._metrics.request(info.verb, kind.group, kind.plural, known, code, seconds)
 
-    def _note(self, asked: call.Call, station: str, reason: str, detail: str) -> None:
+    def _note(self, call: calls.Call, station: str, reason: str, detail: str) -> None:
         self._metrics.refused.labels(station, reason).inc()
         # It may quote names that the caller chose.
         shown = audit_log.clean(detail, _DETAIL_LENGTH)
-        _log.warning("request refused", **self._fields(asked), station=station, reason=reason, detail=shown)
+        _log.warning("request refused", **self._fields(call), station=station, reason=reason, detail=shown)
 
-    def _fields(self, asked: call.Call) -> dict[str, str]:
+    def _fields(self, call: calls.Call) -> dict[str, str]:
         fields = {
-            "id": asked.id,
-            "user": audit_log.clean(asked.user.name, _NAME_LENGTH),
-            "method": asked.user.method,
-            "allowed_by": asked.decision,
-            "verb": audit_log.clean(asked.info.verb, _NAME_LENGTH),
-            "path": audit_log.request_uri(asked.info.path),
-            "source": asked.source,
+            "id": call.id,
+            "user": audit_log.clean(call.user.name, _NAME_LENGTH),
+            "method": call.user.method,
+            "allowed_by": call.decision,
+            "verb": audit_log.clean(call.info.verb, _NAME_LENGTH),
+            "path": audit_log.request_uri(call.info.path),
+            "source": call.source,
         }
-        if asked.impersonator is not None:
-            fields["impersonator"] = audit_log.clean(asked.impersonator.name, _NAME_LENGTH)
+        if call.impersonator is not None:
+            fields["impersonator"] = audit_log.clean(call.impersonator.name, _NAME_LENGTH)
         return fields

@@ -34,7 +34,9 @@ import msgspec
 from aiohttp import hdrs
 
 from handfast.api import status
-from handfast.apiserver import admission, authz, call, identity, request
+from handfast.apiserver import calls, identity, request
+from handfast.apiserver.access import authz
+from handfast.apiserver.admission import plugin
 from handfast.runtime import clock as clock_module
 from handfast.serving import buckets
 from handfast.telemetry import rotating
@@ -163,7 +165,7 @@ class AuditLog:
 
     def write(
         self,
-        asked: call.Call,
+        call: calls.Call,
         code: int,
         seconds: float,
         error: status.StatusError | None = None,
@@ -176,53 +178,53 @@ class AuditLog:
             return
         now = self._clock.now()
         micros = int(seconds * 1e6)
-        head, source, received, at, latency, rest = self._parts(asked, code, error, stage)
+        head, source, received, at, latency, rest = self._parts(call, code, error, stage)
         self.writer.add(
             b'%b"%b"%b%b%b%b%b%b%b"%d"%b\n'
             % (
-                *(head, asked.id.encode(), source, _encode(asked.source)),
+                *(head, call.id.encode(), source, _encode(call.source)),
                 *(received, _instant(now - datetime.timedelta(0, 0, micros))),
                 *(at, _instant(now), latency, micros, rest),
             )
         )
 
-    def _parts(self, asked: call.Call, code: int, error: status.StatusError | None, stage: str) -> list[bytes]:
+    def _parts(self, call: calls.Call, code: int, error: status.StatusError | None, stage: str) -> list[bytes]:
         """The line but for its holes. Most requests are like an earlier one in all of it, so it is remembered."""
-        http, user = asked.http, asked.user
+        http, user = call.http, call.user
         target, agent = http.raw_path, http.headers.get(hdrs.USER_AGENT, "")
-        special = asked.noted or asked.created or asked.annotations or asked.impersonator is not None
+        special = call.noted or call.created or call.annotations or call.impersonator is not None
         if special or error is not None or self.unwritten:
-            return self._event(asked, code, error, stage).split(_ENCODED_HOLE, _HOLES)
+            return self._event(call, code, error, stage).split(_ENCODED_HOLE, _HOLES)
         # Whether it is a resource is not known of a request that was refused before its path was read.
-        what = (target, asked.info.verb, asked.info.is_resource)
-        key = (id(user), what, asked.decision, agent, code, stage)
+        what = (target, call.info.verb, call.info.is_resource)
+        key = (id(user), what, call.decision, agent, code, stage)
         known = self._lines.get(key)
         # The user is kept with it: another could be given the same id.
         if known is not None and known[0] is user:
             return known[1]
-        parts = self._event(asked, code, error, stage).split(_ENCODED_HOLE, _HOLES)
-        if len(target) + len(agent) + len(asked.decision) <= _LINE_LENGTH:
+        parts = self._event(call, code, error, stage).split(_ENCODED_HOLE, _HOLES)
+        if len(target) + len(agent) + len(call.decision) <= _LINE_LENGTH:
             if len(self._lines) >= _LINES_REMEMBERED:
                 self._lines.clear()
             self._lines[key] = (user, parts)
         return parts
 
-    def _event(self, asked: call.Call, code: int, error: status.StatusError | None, stage: str) -> bytes:
+    def _event(self, call: calls.Call, code: int, error: status.StatusError | None, stage: str) -> bytes:
         """The line with holes for what is another in each."""
-        info, user, impersonator = asked.info, asked.user, asked.impersonator
-        uri, reference = self._target(asked.http.raw_path, info)
-        if asked.created and not info.name:
-            reference = msgspec.Raw(_encode(_object_ref(info, asked.created)))
+        info, user, impersonator = call.info, call.user, call.impersonator
+        uri, reference = self._target(call.http.raw_path, info)
+        if call.created and not info.name:
+            reference = msgspec.Raw(_encode(_object_ref(info, call.created)))
         verb = info.verb
         caller = user if impersonator is None else impersonator
         # A refused credential proves nobody, and so does not prove a stranger.
         unknown = caller is identity.ANONYMOUS and isinstance(error, identity.Unauthorized)
-        decision = clean(asked.decision, _TEXT_LENGTH)
+        decision = clean(call.decision, _TEXT_LENGTH)
         annotations = _Annotations("allow" if decision else "", decision, latency=_HOLE)
         if not unknown:
             annotations.authenticated_by, annotations.serial = caller.method, caller.serial
-        if error is not None or asked.noted or self.unwritten:
-            self._annotate(annotations, asked, error)
+        if error is not None or call.noted or self.unwritten:
+            self._annotate(annotations, call, error)
         event = _Event(
             "Event",
             "audit.k8s.io/v1",
@@ -235,23 +237,23 @@ class AuditLog:
             (_HOLE,),
             _HOLE,
             _HOLE,
-            _with(annotations, asked.annotations) if asked.annotations else annotations,
+            _with(annotations, call.annotations) if call.annotations else annotations,
             None if impersonator is None else self._user(user),
-            clean(asked.http.headers.get(hdrs.USER_AGENT, ""), _AGENT_LENGTH),
+            clean(call.http.headers.get(hdrs.USER_AGENT, ""), _AGENT_LENGTH),
             reference,
             _succeeded(code) if error is None else _failed(code, error),
         )
         return _encode(event)
 
-    def _annotate(self, made: _Annotations, asked: call.Call, error: status.StatusError | None) -> None:
+    def _annotate(self, made: _Annotations, call: calls.Call, error: status.StatusError | None) -> None:
         if isinstance(error, authz.Refusal):
             made.decision, made.reason = "forbid", clean(error.sentence, _TEXT_LENGTH)
             made.refused_because = clean(error.why, _TEXT_LENGTH)
-        elif isinstance(error, admission.Refusal):
+        elif isinstance(error, plugin.Refusal):
             made.refused_because = clean(error.why, _TEXT_LENGTH)
         elif isinstance(error, identity.Unauthorized):
             made.refused_because = clean(f"{error.why}: {error.detail}", _TEXT_LENGTH)
-        made.noted = clean(asked.noted, _TEXT_LENGTH)
+        made.noted = clean(call.noted, _TEXT_LENGTH)
         if self.unwritten:
             made.unwritten, self.unwritten = str(self.unwritten), 0
 

@@ -3,7 +3,7 @@
 
 1. The body is at most `limits.body_bytes` long, or what the kind allows (413), not compressed (415), and arrives within
    `limits.body_seconds`. Whoever has a budget in bytes pays before it is read, if its length is known by then (429).
-2. Its content type is one we read (415), it parses, and it is an object (400): `api.decode`.
+2. Its content type is one we read (415), it parses, and it is an object (400): `api.codec.decode`.
 3. Its apiVersion and kind are those of the URL; absent ones are filled in (400).
 4. Fields have the types of the schema (400).
 5. Unknown fields are dropped, and of duplicate ones the last is taken: with a warning, in silence, or not at all but
@@ -20,7 +20,10 @@ from collections.abc import Sequence
 import aiohttp
 from aiohttp import web
 
-from handfast.api import decode, kinds, objects, status, structs, structural
+from handfast.api import kinds, objects, status
+from handfast.api.codec import decode
+from handfast.api.custom import structural
+from handfast.api.schema import structs
 from handfast.apiserver import flows, request
 from handfast.apiserver import limits as limits_module
 from handfast.serving import aiohttp_parts
@@ -158,17 +161,17 @@ def document(body: bytes, content_type: str, kind: str, api_version: str, messag
     return found
 
 
-def require_type(found: objects.Document, kind: str, api_version: str) -> None:
+def require_type(document: objects.Document, kind: str, api_version: str) -> None:
     """Step 3: apiVersion, kind and metadata are there, and right."""
     for field, wanted in (("apiVersion", api_version), ("kind", kind)):
-        value = found.get(field)
+        value = document.get(field)
         if value is None or value == "":
-            found[field] = wanted
+            document[field] = wanted
         elif value != wanted:
             raise _wrong_type(field, value, kind, api_version)
-    metadata = found.get("metadata")
+    metadata = document.get("metadata")
     if metadata is None:
-        found["metadata"] = {}
+        document["metadata"] = {}
     elif not isinstance(metadata, dict):
         raise status.bad_request(f"json: cannot unmarshal into Go struct field {kind}.metadata of type v1.ObjectMeta")
 
@@ -181,13 +184,13 @@ def _wrong_type(field: str, value: object, kind: str, api_version: str) -> statu
     return status.bad_request(f"the object provided is unrecognized (must be of type {kind}): found kind {value!r}")
 
 
-def check_fields(found: objects.Document, message: str, mode: str, repeated: Sequence[str] = ()) -> list[str]:
+def check_fields(document: objects.Document, message: str, mode: str, repeated: Sequence[str] = ()) -> list[str]:
     """Steps 4 and 5: raises for wrong types and, in Strict mode, odd fields; returns the warnings to send.
 
     Afterwards `found` has no field that the message does not have.
     """
     # Of a custom object only the metadata is known here; its odd fields are pruned, and told of, by its strategy.
-    name, judged = (message, found) if message else (structural.OBJECT_META, found.get("metadata", {}))
+    name, judged = (message, document) if message else (structural.OBJECT_META, document.get("metadata", {}))
     findings = structs.check(name, judged)
     if findings.type_error is not None:
         raise status.bad_request(findings.type_error)

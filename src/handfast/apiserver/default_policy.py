@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the default roles and bindings when the server starts: what is missing is added, nothing is taken away.
 
-Which they are, and what an existing one lacks, is decided in `rules.rbac_defaults`. The rules of aggregated roles are
+Which they are, and what an existing one lacks, is decided in `rules.rbac.defaults`. The rules of aggregated roles are
 gathered here a first time, because people may come before the controllers do. The namespaces must be there already.
 """
 
@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import structlog
 
-from handfast.api import defaults, kinds, status
-from handfast.apiserver import identity, states, storage, strategies
-from handfast.rules import access, rbac, rbac_default_roles, rbac_defaults
+from handfast.api import kinds, status
+from handfast.api.defaulting import defaults
+from handfast.apiserver import identity
+from handfast.apiserver.state import items, storage
+from handfast.apiserver.strategy import strategies
+from handfast.rules import access
+from handfast.rules.rbac import default_roles, policy_rules
+from handfast.rules.rbac import defaults as rbac_defaults
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
 
@@ -21,7 +26,7 @@ _SYSTEM = identity.User("system:apiserver", (access.MASTERS,))
 
 async def ensure(store: storage.Storage, clock: clock_module.Clock) -> None:
     """Create what is missing, add what an existing one lacks, then gather the rules of aggregated roles."""
-    rows = {kind.plural: kind for kind in kinds.builtin() if kind.group == rbac.GROUP}
+    rows = {kind.plural: kind for kind in kinds.builtin() if kind.group == policy_rules.GROUP}
     for default in rbac_defaults.documents():
         kind = rows[default.plural]
         found = await store.find(kind, default.namespace, default.name)
@@ -36,7 +41,7 @@ async def ensure(store: storage.Storage, clock: clock_module.Clock) -> None:
             # Whatever was put into one role must not keep the server from starting.
             _log.error("a default could not be written", kind=kind.kind, name=default.name, error=error.message)
     # One round for each role that another may gather from.
-    for _ in rbac_default_roles.AGGREGATED:
+    for _ in default_roles.AGGREGATED:
         await _gather(store, rows["clusterroles"])
 
 
@@ -53,29 +58,31 @@ async def _reconcile(
     store: storage.Storage,
     clock: clock_module.Clock,
     kind: kinds.Kind,
-    found: states.Item,
+    item: items.Item,
     default: rbac_defaults.Default,
 ) -> None:
-    document = found.document()
+    document = item.document()
     if rbac_defaults.is_protected(document):
         return
     if rbac_defaults.needs_new(document, default.document):
-        await store.delete(kind, found)
+        await store.delete(kind, item)
         await _create(store, clock, kind, default)
         return
-    await store.replace(kind, rbac_defaults.reconciled(document, default.document), found)
+    await store.replace(kind, rbac_defaults.reconciled(document, default.document), item)
 
 
 async def _gather(store: storage.Storage, kind: kinds.Kind) -> None:
     await store.replica.fresh()
     everyone = [item.document() for item in store.replica.collection(kind.prefix).snapshot()]
-    for name in rbac_default_roles.AGGREGATED:
+    for name in default_roles.AGGREGATED:
         found = await store.find(kind, "", name)
         if found is None:
             continue
         document = found.document()
-        wanted = rbac.aggregate(document, everyone)
-        if rbac_defaults.is_protected(document) or rbac.parse(document.get("rules")) == rbac.parse(wanted):
+        wanted = policy_rules.aggregate(document, everyone)
+        if rbac_defaults.is_protected(document) or policy_rules.parse(document.get("rules")) == policy_rules.parse(
+            wanted
+        ):
             continue
         document["rules"] = wanted
         try:

@@ -13,7 +13,9 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import definitions, kinds, openapi, status
+from handfast.api import kinds, status
+from handfast.api.custom import definitions
+from handfast.api.openapi import openapi
 from handfast.apiserver import negotiate
 
 _encode = msgspec.json.Encoder().encode

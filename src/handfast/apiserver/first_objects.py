@@ -10,8 +10,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
-from handfast.api import defaults, kinds, objects
-from handfast.apiserver import identity, states, storage, strategies
+from handfast.api import kinds, objects
+from handfast.api.defaulting import defaults
+from handfast.apiserver import identity
+from handfast.apiserver.state import items, storage
+from handfast.apiserver.strategy import strategies
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.store import protocol
@@ -75,13 +78,13 @@ async def _create(
         return  # another server was faster
 
 
-async def _refresh(store: storage.Storage, kind: kinds.Kind, found: states.Item, wanted: objects.Document) -> None:
-    document = found.document()
+async def _refresh(store: storage.Storage, kind: kinds.Kind, item: items.Item, wanted: objects.Document) -> None:
+    document = item.document()
     for field in ("subsets", "endpoints", "ports", "addressType"):
         if field in wanted:
             document[field] = wanted[field]
     defaults.apply(kind, document)
     try:
-        await store.replace(kind, document, found)
+        await store.replace(kind, document, item)
     except protocol.Mismatch:
         return  # another server was faster; the next start looks again

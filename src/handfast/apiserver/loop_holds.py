@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from handfast.apiserver import audit_log, call
+from handfast.apiserver import audit_log, calls
 from handfast.runtime import clock as clock_module
 from handfast.serving import buckets
 from handfast.telemetry import metrics as metrics_module
@@ -43,20 +43,20 @@ class LoopHolds:
         # Whether a request has been named since the loop was last measured.
         self._named = False
 
-    def step(self, asked: call.Call, seconds: float) -> None:
+    def step(self, call: calls.Call, seconds: float) -> None:
         """1. One step of this request held the loop for so long."""
         self._named = True
-        self._metrics.held(asked.info.verb, "" if asked.kind is None else asked.kind.plural)
-        acting = asked.impersonator
+        self._metrics.held(call.info.verb, "" if call.kind is None else call.kind.plural)
+        acting = call.impersonator
         self._tell(
             "a request held the event loop",
             seconds,
-            id=asked.id,
-            method=audit_log.clean(asked.http.method, _NAME_LENGTH),
+            id=call.id,
+            method=audit_log.clean(call.http.method, _NAME_LENGTH),
             # From the request line: where parsing it took the time, there is nothing else yet.
-            path=audit_log.request_uri(asked.http.raw_path.partition("?")[0]),
-            user=audit_log.clean(asked.user.name, _NAME_LENGTH),
-            source=asked.source,
+            path=audit_log.request_uri(call.http.raw_path.partition("?")[0]),
+            user=audit_log.clean(call.user.name, _NAME_LENGTH),
+            source=call.source,
             **({} if acting is None else {"impersonator": audit_log.clean(acting.name, _NAME_LENGTH)}),
         )
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from handfast.api import status
-from handfast.apiserver import call, discovery, identity, openid
+from handfast.apiserver import calls, discovery, identity
+from handfast.apiserver.access import openid
 from handfast.serving import answers
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
@@ -38,7 +39,7 @@ class NonResources:
         self._metrics = metrics
         self._keys = keys
         self._version = _encode(version)
-        self._rows: dict[str, Callable[[call.Call], answers.Answer]] = {
+        self._rows: dict[str, Callable[[calls.Call], answers.Answer]] = {
             "": lambda _: answers.Answer(_encode({"paths": _ROOTS})),
             "version": lambda _: answers.Answer(self._version),
             "metrics": lambda _: answers.Answer(
@@ -52,8 +53,8 @@ class NonResources:
             **dict.fromkeys(_HEALTH, self._check),
         }
 
-    def answer(self, asked: call.Call) -> answers.Answer:
-        info = asked.info
+    def answer(self, call: calls.Call) -> answers.Answer:
+        info = call.info
         if info.verb not in {"get", "head"}:
             raise status.StatusError("MethodNotAllowed", f"the server does not allow {info.verb} on {info.path}")
         segments = info.path.split("/")[1:]
@@ -61,13 +62,13 @@ class NonResources:
         row = None if "" in segments[:-1] else self._rows.get(segments[0] if segments else "/")
         if row is None:
             raise status.no_such_path()
-        return row(asked)
+        return row(call)
 
-    def _check(self, asked: call.Call) -> answers.Answer:
-        endpoint, _, name = asked.info.path.strip("/").partition("/")
-        query = asked.info.query
+    def _check(self, call: calls.Call) -> answers.Answer:
+        endpoint, _, name = call.info.path.strip("/").partition("/")
+        query = call.info.query
         # Reasons may name files and peers: only who logged in gets them.
-        withhold = asked.user is identity.ANONYMOUS
+        withhold = call.user is identity.ANONYMOUS
         if name:
             found = self._health.one(endpoint, name, withhold=withhold)
             if found is None:
@@ -78,22 +79,22 @@ class NonResources:
             well, text = self._health.report(endpoint, exclude=exclude, verbose="verbose" in query, withhold=withhold)
         return answers.Answer(text.encode(), status=200 if well else 500, headers=_TEXT)
 
-    def _open_id(self, asked: call.Call) -> answers.Answer:
-        page = self._keys.pages.get(asked.info.path.rstrip("/"))
+    def _open_id(self, call: calls.Call) -> answers.Answer:
+        page = self._keys.pages.get(call.info.path.rstrip("/"))
         if page is None:
             raise status.no_such_path()
         return answers.Answer(page.body, headers=page.headers)
 
-    def _discover(self, asked: call.Call) -> answers.Answer:
-        body, content_type, etag = self._discovery.answer(asked.info.path.rstrip("/"), asked.header("Accept"))
+    def _discover(self, call: calls.Call) -> answers.Answer:
+        body, content_type, etag = self._discovery.answer(call.info.path.rstrip("/"), call.header("Accept"))
         headers = {"Content-Type": content_type, "ETag": etag, "Vary": "Accept"}
-        if asked.header("If-None-Match") == etag:
+        if call.header("If-None-Match") == etag:
             return answers.Answer(status=304, headers=headers)
         return answers.Answer(body, headers=headers)
 
-    def _open_api(self, asked: call.Call) -> answers.Answer:
-        path = asked.info.path.rstrip("/")
+    def _open_api(self, call: calls.Call) -> answers.Answer:
+        path = call.info.path.rstrip("/")
         if path == "/openapi/v2":
-            body, content_type = discovery.open_api_v2(asked.header("Accept"))
+            body, content_type = discovery.open_api_v2(call.header("Accept"))
             return answers.Answer(body, headers={"Content-Type": content_type, "Vary": "Accept"})
         return answers.Answer(self._discovery.open_api(path))

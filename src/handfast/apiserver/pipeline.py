@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole path of a request, in order, on one page.
 
-    connection   listener     gate, TLS
-    HTTP         connection   one request after another
-    around all of it audit    writes down every outcome
-    1 rate limit flows        no credential, or a bad one: per source
-    2 authenticate authn      who is asking
-    3 impersonate impersonation in whose name
-    4 rate limit flows        everyone else: per user, renewals before joins; joins and nodes pay by the byte at 7 and 10
-    5 authorise  authz        may they
-    6 resource   resources    which kind, which verb …
-    7 decode     bodies         … what they sent
-    8 strategy   strategies     … what the server fills in, and defaults
-    9 admit      admitting      … may this object be written, and how
-    10 store     storage        … write it
-    11 encode    encode         … answer in the shape they asked for
+    connection        listener              gate, TLS
+    HTTP              connection            one request after another
+    around all of it  audit                 writes down every outcome
+    1 rate limit      flows                 no credential, or a bad one: per source
+    2 authenticate    access.authn          who is asking
+    3 impersonate     access.impersonation  in whose name
+    4 rate limit      flows                 everyone else: per user; joins and nodes also pay for bytes, at 7 and 10
+    5 authorise       access.authz          may they
+    6 resource        verbs.resources       which kind, which verb …
+    7 decode          bodies                … what they sent
+    8 strategy        strategy.strategies   … what the server fills in, and defaults
+    9 admit           admission.station     … may this object be written, and how
+    10 store          state.storage         … write it
+    11 encode         verbs.encode          … answer in the shape they asked for
 
-When the body has arrived (in 7) and right before 10, `standing` makes 2, 3 and 5 anew for whoever waited, or when something was taken from anybody.
-Every error becomes a Status here, through the one mapping (`status.from_error`), and nowhere else. All of it is timed step by
-step: whoever holds the event loop is named (`loop_holds`).
+A name with a dot is a module of a sub-room: `access.authn` is `access/authn.py`. `listener` and `connection` are the door,
+in front of this room.
+
+A caller who waited is judged again (`access.standing`): 2, 3 and 5 are repeated when the body has arrived, in 7, and right
+before 10. Every error becomes a Status here, by one mapping (`status.from_error`), and nowhere else. All of it is timed step by
+step, and whoever holds the event loop is named (`loop_holds`).
 """
 
 from __future__ import annotations
@@ -36,21 +39,9 @@ from aiohttp import web
 
 from handfast import errors
 from handfast.api import kinds, status
-from handfast.apiserver import (
-    audit,
-    authn,
-    authz,
-    call,
-    flows,
-    identity,
-    impersonation,
-    limits,
-    loop_holds,
-    nonresources,
-    request,
-    resources,
-    standing,
-)
+from handfast.apiserver import audit, calls, flows, identity, limits, loop_holds, nonresources, request
+from handfast.apiserver.access import authn, authz, impersonation, standing
+from handfast.apiserver.verbs import resources
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.runtime import loop_time
@@ -99,7 +90,7 @@ class Pipeline:
     def handle(self, http: web.BaseRequest) -> Awaitable[answers.Response]:
         """Answer one request, and tell where a step of it holds the event loop for too long."""
         connection = cast("connection_module.Connection", http.protocol)
-        asked = call.Call(
+        asked = calls.Call(
             http,
             f"{self._boot}-{next(self._ids):x}",
             request.RequestInfo(http.method.lower(), ""),
@@ -108,38 +99,38 @@ class Pipeline:
         work = self._answer(asked, connection)
         return loop_time.timed(work, self._clock.monotonic, loop_holds.STEP_SECONDS, self._holds.step, asked)
 
-    async def _answer(self, asked: call.Call, connection: connection_module.Connection) -> answers.Response:
+    async def _answer(self, call: calls.Call, connection: connection_module.Connection) -> answers.Response:
         started = self._clock.monotonic()
         refusal: status.StatusError | None = None
         try:
-            response = await self._stations(asked, connection, started)
+            response = await self._stations(call, connection, started)
         except status.StatusError as error:
-            self._audit.refused(asked, error)
+            self._audit.refused(call, error)
             refusal = error
             response = error_response(error)
         except ConnectionError:
             # The client went away in the middle of an answer; there is nobody to tell.
-            self._audit.abandoned(asked, self._clock.monotonic() - started)
+            self._audit.abandoned(call, self._clock.monotonic() - started)
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, the caller gets a Status and the log the rest
             refusal = status.from_error(error)
             if refusal.code == 500:
-                self._audit.failed(asked, error)
+                self._audit.failed(call, error)
             response = error_response(refusal)
-        self._audit.answered(asked, response.status, self._clock.monotonic() - started, refusal)
+        self._audit.answered(call, response.status, self._clock.monotonic() - started, refusal)
         # Its traceback holds this frame, and so the request: only the collector would find the two, all of a flood at once.
         refusal = None
         if isinstance(response, answers.Answer):
-            response.add("Audit-Id", asked.id)
-            if asked.warnings:
-                for warning in warning_headers(asked.warnings):
+            response.add("Audit-Id", call.id)
+            if call.warnings:
+                for warning in warning_headers(call.warnings):
                     response.add("Warning", warning)
         return response
 
     async def _stations(
-        self, asked: call.Call, connection: connection_module.Connection, started: float
+        self, call: calls.Call, connection: connection_module.Connection, started: float
     ) -> answers.Response:
-        http, peer = asked.http, connection.peer
+        http, peer = call.http, connection.peer
         authorization = http.headers.get("Authorization")
         # 1 rate limit: those who present nothing
         if not peer.chain and authorization is None:
@@ -155,50 +146,50 @@ class Pipeline:
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         # 2 authenticate
-        self._authenticate(asked, connection, authorization, started)
+        self._authenticate(call, connection, authorization, started)
         # 3 impersonate
         if impersonation.named(http.headers):
-            self._impersonate(asked)
+            self._impersonate(call)
         # 4 rate limit: everyone else. Strangers have paid at 1; whoever acts as others pays for it.
-        payer = asked.impersonator or asked.user
+        payer = call.impersonator or call.user
         connection.user = payer.name
         if payer is not identity.ANONYMOUS:
-            _require(self._flows.wait(payer, asked.info, peer.address, started), "too many requests of this user")
-            if asked.info.verb not in _READS:
-                asked.charge = self._flows.charge(payer, asked.info, peer.address, started)
+            _require(self._flows.wait(payer, call.info, peer.address, started), "too many requests of this user")
+            if call.info.verb not in _READS:
+                call.charge = self._flows.charge(payer, call.info, peer.address, started)
         # 5 authorise
-        facts = authz.attributes(asked.user, asked.info)
-        asked.decision = authz.require(self._authorizers, facts).sentence
-        self._standing.judged(asked, started)
-        if asked.info.verb == "watch":
-            self._audit.started(asked, 200, 0.0)
+        facts = authz.attributes(call.user, call.info)
+        call.decision = authz.require(self._authorizers, facts).sentence
+        self._standing.judged(call, started)
+        if call.info.verb == "watch":
+            self._audit.started(call, 200, 0.0)
         # 6 to 11
-        if not asked.info.is_resource:
-            return self._nonresources.answer(asked)
-        if asked.info.verb in _READS or asked.info.group in kinds.REVIEW_GROUPS:
+        if not call.info.is_resource:
+            return self._nonresources.answer(call)
+        if call.info.verb in _READS or call.info.group in kinds.REVIEW_GROUPS:
             # Bounded by how fast the answer is read, a watch by its own time; a review waits for its body only.
-            return await self._resources.answer(asked)
-        return await self._in_time(self._resources.answer(asked))
+            return await self._resources.answer(call)
+        return await self._in_time(self._resources.answer(call))
 
     def _authenticate(
-        self, asked: call.Call, connection: connection_module.Connection, authorization: str | None, started: float
+        self, call: calls.Call, connection: connection_module.Connection, authorization: str | None, started: float
     ) -> None:
         """Find out who asks. Only the path is read before that: a query costs time, and nobody is known yet."""
-        http, peer = asked.http, connection.peer
+        http, peer = call.http, connection.peer
         path, question, _ = http.raw_path.partition("?")
-        asked.info = request.parse(http.method, path)
+        call.info = request.parse(http.method, path)
         try:
-            asked.user = self._authenticator.authenticate(peer, authorization, self._clock.now(), asked.info)
+            call.user = self._authenticator.authenticate(peer, authorization, self._clock.now(), call.info)
         except identity.Unauthorized:
             # Bad credentials cost more than none: they are counted like requests without one.
             if peer.chain or authorization is not None:
                 _require(self._flows.failed(peer.address, started), _STRANGER)
             raise
-        if connection.on_proved is not None and asked.user is not identity.ANONYMOUS:
+        if connection.on_proved is not None and call.user is not identity.ANONYMOUS:
             # The connections of those who are known are not what a source's rate is for: see `gate`.
-            connection.proved(asked.user.name)
+            connection.proved(call.user.name)
         if question:
-            asked.info = request.parse(http.method, http.raw_path)
+            call.info = request.parse(http.method, http.raw_path)
 
     async def _in_time(self, work: Awaitable[answers.Response]) -> answers.Response:
         """A write may take so long and no longer, whatever it waits for; it may have been carried out all the same."""
@@ -225,10 +216,10 @@ class Pipeline:
         finally:
             timer.cancel()
 
-    def _impersonate(self, asked: call.Call) -> None:
-        other = impersonation.apply(asked.user, asked.http.headers, self._authorizers)
+    def _impersonate(self, call: calls.Call) -> None:
+        other = impersonation.apply(call.user, call.http.headers, self._authorizers)
         if other is not None:
-            asked.impersonator, asked.user = asked.user, other
+            call.impersonator, call.user = call.user, other
             self._authenticator.require_not_denied(other, self._clock.now())
 
 

@@ -24,35 +24,36 @@ from handfast.api import handfast_kinds, kinds
 from handfast.apiserver import (
     audit,
     audit_log,
-    bonds,
-    compaction,
-    customs,
-    deletes,
     discovery,
-    envelope,
     first_objects,
     limits,
     loop_holds,
     nonresources,
-    patches,
     pipeline,
+)
+from handfast.apiserver.access import bonds
+from handfast.apiserver.state import compaction, envelope, replica, storage
+from handfast.apiserver.verbs import (
+    actions,
+    definitions,
+    deletes,
+    patches,
     reads,
-    replica,
     resources,
     reviews,
-    storage,
     watch,
-    workloads,
     writes,
 )
 from handfast.assembly import guard as guard_module
-from handfast.assembly import layout, renewal, served_files
+from handfast.assembly import served_files
+from handfast.datadir import layout, renewal
 from handfast.pki import seal
 from handfast.rules import networks
 from handfast.runtime import aside, collector, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clock_module
 from handfast.serving import listener
-from handfast.store import protocol, sqlite, sqlite_space
+from handfast.store import protocol
+from handfast.store.sqlite import engine, space
 from handfast.telemetry import health as health_module
 from handfast.telemetry import metrics as metrics_module
 from handfast.telemetry import proxy_refusals, rotating
@@ -123,7 +124,7 @@ class ApiServer:
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
         self.hub = watch.Hub(self.replica, clock, limits_.watch_buffer_bytes, limits_.write_seconds)
-        self.customs = customs.Customs(self.table, self.storage, self.discovery, clock)
+        self.customs = definitions.Customs(self.table, self.storage, self.discovery, clock)
         context = self._files.server_context(client_cas)
         signing_key, token_keys = self._files.token_keys()
         self.guard = guard_module.Guard(
@@ -166,7 +167,7 @@ class ApiServer:
             writer=writer,
             patcher=patches.Patcher(writer, clock),
             deleter=deleter,
-            actions=workloads.Workloads(reader, writer, deleter, guard.admitter, guard.tokens, guard.standing, clock),
+            actions=actions.Workloads(reader, writer, deleter, guard.admitter, guard.tokens, guard.standing, clock),
             questions=reviews.Reviews(guard.authenticator, guard.authorizers, guard.policy.policy, clock),
             hub=self.hub,
         )
@@ -327,7 +328,7 @@ async def open_server(
     place = layout.Layout(pathlib.Path(options.directory))
     if store is None:
         path = options.store or str(place.store("store.db"))
-        store = await sqlite.open_store(path, reserve=reserve, clock=clock)
+        store = await engine.open_store(path, reserve=reserve, clock=clock)
     return ApiServer(
         place=place,
         store=store,
@@ -352,7 +353,7 @@ async def run(options: ApiServerOptions, renew: Callable[[], float] | None = Non
     """
     _allow_many_files()
     clock = clock_module.SystemClock()
-    server = await open_server(options, clock, reserve=sqlite_space.RESERVE)
+    server = await open_server(options, clock, reserve=space.RESERVE)
     await server.start()
     if renew is not None:
         server.also(renewal.keep_renewed(renew, clock), name="renewal")

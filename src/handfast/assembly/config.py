@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import signer_names
-from handfast.assembly import endpoints, setting_values
+from handfast.assembly import setting_values
+from handfast.datadir import endpoints
 from handfast.rules import decision, networks
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
@@ -363,7 +364,7 @@ def _shown(value: Any) -> str:
 def parse(data: bytes, file: str) -> dict[str, Any]:
     """The document of a configuration file, its keys checked; values are checked by `resolve`."""
     # YAML costs memory that a process without a configuration file need not pay.
-    from handfast.api import yaml_document
+    from handfast.api.codec import yaml_document
 
     try:
         document, repeated = yaml_document.load(data)

@@ -24,31 +24,35 @@ import prometheus_client
 import structlog
 
 from handfast import errors
-from handfast.assembly import controller_files, controller_names, endpoints
+from handfast.assembly import controller_files, controller_names
 from handfast.client import api, cache, connection, transport
-from handfast.controllers import (
-    bootstrap_signer,
-    certificate_requests,
-    cluster_info,
-    csr_approver,
-    csr_cleaner,
-    csr_signer,
+from handfast.controllers import leader, loop
+from handfast.controllers.certificates import (
+    approver,
+    cleaner,
+    ledger_retention,
+    requests,
+)
+from handfast.controllers.certificates import (
+    authorities as signing_authorities,
+)
+from handfast.controllers.certificates import (
+    signer as csr_signer,
+)
+from handfast.controllers.cluster import (
     endpoint_slices,
     event_ttl,
     garbage_collector,
-    leader,
-    ledger_retention,
-    loop,
     namespace,
     node_lifecycle,
     role_aggregation,
     root_ca,
     service_account_tokens,
     service_accounts,
-    signing_authorities,
-    token_cleaner,
 )
-from handfast.controllers import endpoints as classic_endpoints
+from handfast.controllers.cluster import endpoints as classic_endpoints
+from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
+from handfast.datadir import endpoints
 from handfast.pki import jwt, keys
 from handfast.rules import controller_rights, networks
 from handfast.runtime import clock as clocks
@@ -101,7 +105,7 @@ def known(
     without a CA to sign with no certificates are signed.
     """
     able: dict[str, Build] = {}
-    feed = certificate_requests.Feed()
+    feed = requests.Feed()
     if authorities is not None:
         able[csr_signer.NAME] = functools.partial(csr_signer.build, feed=feed, authorities=authorities, longest=longest)
         # Whoever signs writes the ledger, and sees to it that it does not grow for ever.
@@ -121,8 +125,8 @@ def known(
         classic_endpoints.NAME: classic_endpoints.build,
         event_ttl.NAME: event_ttl.build,
         role_aggregation.NAME: role_aggregation.build,
-        csr_approver.NAME: functools.partial(csr_approver.build, feed=feed, protect=protect_living_nodes),
-        csr_cleaner.NAME: functools.partial(csr_cleaner.build, feed=feed),
+        approver.NAME: functools.partial(approver.build, feed=feed, protect=protect_living_nodes),
+        cleaner.NAME: functools.partial(cleaner.build, feed=feed),
         **able,
         bootstrap_signer.NAME: bootstrap_signer.build,
         token_cleaner.NAME: token_cleaner.build,

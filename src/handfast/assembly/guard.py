@@ -11,38 +11,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from handfast.api import kinds
-from handfast.apiserver import (
-    admission,
-    admitting,
+from handfast.apiserver import default_policy, identity
+from handfast.apiserver.access import (
     authn,
     bootstrap_tokens,
-    certificate_admission,
-    client_ca_admission,
     client_cas,
-    default_policy,
-    identity,
-    ledger_admission,
-    namespace_lifecycle,
     node_feed,
     node_recovery,
-    node_restriction,
     openid,
     policy,
-    rbac_admission,
-    replica,
     revocations,
-    service_account_admission,
     service_account_tokens,
     standing,
-    storage,
-    token_limits,
-    token_requests,
     token_use,
+)
+from handfast.apiserver.admission import (
+    certificates,
+    client_ca,
+    ledger,
+    namespace_lifecycle,
+    node_restriction,
+    plugin,
+    rbac,
+    revoked_requests,
+    service_account,
+    station,
+    token_limits,
     webhooks,
 )
+from handfast.apiserver.admission import node_recovery as recovery_admission
+from handfast.apiserver.state import replica, storage
+from handfast.apiserver.verbs import token_requests
 from handfast.pki import bundles, jwt, keys
-from handfast.rules import access, networks, node_access, rbac_policy
-from handfast.rules import node_recovery as recovering
+from handfast.rules import access, networks
+from handfast.rules.nodes import authorizer
+from handfast.rules.nodes import recovery as recovering
+from handfast.rules.rbac import policy as rbac_policy
 from handfast.runtime import clock as clock_module
 
 
@@ -62,22 +66,22 @@ class GuardOptions:
 # Admission plugins that are asked before mutating webhooks, and again when one of those changed something.
 MUTATING = (
     namespace_lifecycle.ROW,
-    service_account_admission.ROW,
+    service_account.ROW,
     node_restriction.ROW,
 )
 
 
 def validating(
     policy_: rbac_policy.Policy, store: storage.Storage, revoked: revocations.Revocations
-) -> tuple[admission.Row, ...]:
+) -> tuple[plugin.Row, ...]:
     """Admission plugins that are asked when nothing changes the object any more."""
     return (
-        *certificate_admission.ROWS,
-        client_ca_admission.ROW,
-        ledger_admission.ROW,
-        node_recovery.ROW,
-        revoked.row,
-        *rbac_admission.rows(policy_),
+        *certificates.ROWS,
+        client_ca.ROW,
+        ledger.ROW,
+        recovery_admission.ROW,
+        revoked_requests.row(revoked),
+        *rbac.rows(policy_),
         # Last: what another row refuses must not use a token up.
         token_limits.TokenLimits(store).row,
     )
@@ -133,7 +137,7 @@ class Guard:
         self.authorizers = access.Authorizers(
             (
                 recovering.Authorizer(node_recovery.owner_of(copy)),
-                node_access.NodeAuthorizer(self._nodes.graph),
+                authorizer.NodeAuthorizer(self._nodes.graph),
                 self.policy.policy,
             )
         )
@@ -151,12 +155,12 @@ class Guard:
             clock=clock,
         )
         self.openid = openid.OpenId(options.issuer, key_set)
-        self.admitter = self._admission(admission.Context(copy, self.authorizers.decide, clock.now))
+        self.admitter = self._admission(plugin.Context(copy, self.authorizers.decide, clock.now))
 
-    def _admission(self, context: admission.Context) -> admitting.Admitter:
-        return admitting.Admitter(
-            admission.Chain(MUTATING, context),
-            admission.Chain(validating(self.policy.policy, self._storage, self.revocations), context),
+    def _admission(self, context: plugin.Context) -> station.Admitter:
+        return station.Admitter(
+            plugin.Chain(MUTATING, context),
+            plugin.Chain(validating(self.policy.policy, self._storage, self.revocations), context),
             self.webhooks,
         )
 

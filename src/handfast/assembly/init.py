@@ -17,8 +17,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from handfast.apiserver import limits
-from handfast.assembly import apiserver, config, endpoints, guard, layout
+from handfast.assembly import apiserver, config, guard
 from handfast.client import api, connection, transport
+from handfast.datadir import endpoints, layout
 from handfast.runtime import clock as clocks
 
 _LOOPBACK: Final = "127.0.0.1"

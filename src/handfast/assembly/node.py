@@ -19,14 +19,17 @@ import structlog
 
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, status
-from handfast.assembly import endpoints, node_config
-from handfast.client import api, refusals
-from handfast.client import certificates as requests
+from handfast.assembly import node_config
+from handfast.client import api, refusals, requests
 from handfast.client import connection as connections
 from handfast.client import transport as transports
-from handfast.node import agent, bootstrap, certificate_store, machine
+from handfast.datadir import endpoints
+from handfast.node import agent, certificate_store, machine
+from handfast.node import identity as identities
 from handfast.pki import bundles, certificates, chains, pairs, pem, pins
-from handfast.rules import certificate_wishes, networks, node_claim
+from handfast.rules import networks
+from handfast.rules.certificates import wishes
+from handfast.rules.nodes import claim
 from handfast.runtime import backoff, files
 from handfast.runtime import clock as clocks
 
@@ -48,9 +51,9 @@ def owned(directory: pathlib.Path) -> Iterator[None]:
         lock.release()
 
 
-def places(found: node_config.NodeConfiguration) -> bootstrap.Places:
+def places(found: node_config.NodeConfiguration) -> identities.Places:
     """Who the node is and where its credentials lie."""
-    return bootstrap.Places(
+    return identities.Places(
         node=found.node_name or machine.node_name(),
         kubeconfig=found.kubeconfig,
         bootstrap_kubeconfig=found.bootstrap_kubeconfig,
@@ -90,7 +93,7 @@ class Obtained:
 
 
 async def obtain(
-    where: bootstrap.Places, seconds: float, *, clock: clocks.Clock, waits: requests.Waits = requests.patiently
+    where: identities.Places, seconds: float, *, clock: clocks.Clock, waits: requests.Waits = requests.patiently
 ) -> Obtained:
     """A certificate in force, in the directory, and a kubeconfig that leads to it; it was used once, and accepted.
 
@@ -98,7 +101,7 @@ async def obtain(
     else by what the approver says of the request.
     """
     with owned(where.directory):
-        identity = bootstrap.Identity(where, clock=clock)
+        identity = identities.Identity(where, clock=clock)
         end = clock.monotonic() + seconds
         fresh = not identity.manager.usable()
         identity.manager.waits = waits
@@ -120,7 +123,7 @@ async def obtain(
 
 
 async def rehearse(
-    where: bootstrap.Places,
+    where: identities.Places,
     connection: connections.Connection,
     *,
     clock: clocks.Clock,
@@ -132,14 +135,14 @@ async def rehearse(
     Node can be seen: no approver looks at a request that is not kept.
     """
     store = certificate_store.CertificateStore(where.directory, certificate_store.CLIENT, clock)
-    wanted = certificate_wishes.node_client(where.node)
+    wanted = wishes.node_client(where.node)
     pair = store.find().pair
     if pair is not None and pair.leaf.subject == wanted.subject and certificate_store.unexpired(pair, clock.now()):
         return False
     link = transports.Transport(connection, clock=clock)
     try:
         client = api.Client(link)
-        _look_at(await bootstrap.namesake(client, where.node), waits)
+        _look_at(await identities.namesake(client, where.node), waits)
         await requests.rehearse(client, store.rehearsal_key(), wanted)
     finally:
         await link.close()
@@ -147,10 +150,10 @@ async def rehearse(
 
 
 def _look_at(node: objects.Document | None, waits: requests.Waits) -> None:
-    since = node_claim.seems_alive(node)
+    since = claim.seems_alive(node)
     if since is not None:
         name = jsonpath.text(node, "metadata", "name")
-        waits(node_claim.NODE_IS_ALIVE, f'there is a Node "{name}" already, and it is Ready since {since}')
+        waits(claim.NODE_IS_ALIVE, f'there is a Node "{name}" already, and it is Ready since {since}')
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: float, believed: float) -> T:
@@ -175,8 +178,8 @@ async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: 
 
 
 async def _accepted(
-    identity: bootstrap.Identity,
-    where: bootstrap.Places,
+    identity: identities.Identity,
+    where: identities.Places,
     pair: pairs.Pair,
     *,
     fresh: bool,

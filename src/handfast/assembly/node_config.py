@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import objects
-from handfast.assembly import config, endpoints, setting_values
+from handfast.assembly import config, setting_values
+from handfast.datadir import endpoints
 
 API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
 KIND: Final = "KubeletConfiguration"
@@ -292,7 +293,7 @@ def _gated(gates: Mapping[str, bool]) -> list[str]:
 def parse(data: bytes, file: str) -> dict[str, Any]:
     """The document of a file; its values are checked by `resolve`."""
     # YAML costs time that a command without such a file need not take.
-    from handfast.api import yaml_document
+    from handfast.api.codec import yaml_document
 
     try:
         document, repeated = yaml_document.load(data)

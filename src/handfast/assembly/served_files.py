@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that an API server serves with and judges by, read at its start and taken up again when they change.
 
-It does not write them: `datadir` renews them, `ca_rotation` replaces them, and so may people.
+It does not write them: `datadir` renews them, `rotation.sequence` replaces them, and so may people.
 
 1. A changed serving pair is used for new handshakes. Connections that are open stay as they are.
 2. A changed CA file is what counts where there is no ConfigMap of client CAs, and passes the handshake; a ConfigMap that
@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from handfast import errors
-from handfast.assembly import datadir, layout
 from handfast.assembly import guard as guard_module
-from handfast.assembly import own_certificates as own
+from handfast.datadir import layout, preparation
+from handfast.datadir import own_certificates as own
 from handfast.pki import bundles, certificates, keys, pem
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, following, tasks
@@ -62,7 +62,7 @@ class ServedFiles:
     def token_keys(self) -> tuple[keys.PrivateKey, Sequence[keys.PublicKey]]:
         """The key that signs service account tokens, and those that are believed, the signing one first."""
         key = own.private_key(self._key_files[0])
-        public = datadir.public_keys(self._key_files[1])
+        public = preparation.public_keys(self._key_files[1])
         if key.public not in public:
             mismatch = errors.Refused("the private key is not that of any of the public keys")
             raise own.unfit(self._key_files[1], self._key_files[0], mismatch, hint=own.RESTORE)

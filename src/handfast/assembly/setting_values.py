@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from handfast import errors
-from handfast.assembly import controller_names, endpoints
+from handfast.assembly import controller_names
+from handfast.datadir import endpoints
 from handfast.rules import networks
 
 LEVELS: Final = ("debug", "info", "warning", "error")

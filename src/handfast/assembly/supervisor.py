@@ -39,7 +39,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from handfast import errors
-from handfast.assembly import endpoints, watchdog
+from handfast.assembly import watchdog
+from handfast.datadir import endpoints
 from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from handfast import errors
-from handfast.assembly import config, endpoints, layout, supervisor, watchdog
+from handfast.assembly import config, supervisor, watchdog
+from handfast.datadir import endpoints, layout
 from handfast.runtime import files, tls
 
 _HOUR: Final = 3600.0
@@ -43,7 +44,7 @@ class Console(Protocol):
         """Called before `ready` with what `handfast init` printed, where it could do its work."""
         ...
 
-    def ready(self, found: endpoints.Endpoints) -> None: ...
+    def ready(self, endpoints_file: endpoints.Endpoints) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from handfast.assembly import endpoints
+from handfast.datadir import endpoints
 from handfast.runtime import clock as clocks
 
 _HEAD_END: Final = b"\r\n\r\n"

@@ -156,11 +156,11 @@ def first_token(token: tokens.Token, expiration: datetime.datetime | None) -> ob
     )
 
 
-def differs(found: objects.Document, wanted: FirstObject) -> bool:
+def differs(document: objects.Document, wanted: FirstObject) -> bool:
     """Does an object that is there grant something else than the one that would be made, or lead newcomers elsewhere?"""
     if wanted.title == CLUSTER_INFO:
-        return _leads(found) != _leads(wanted.document)
-    return any(found.get(key) != wanted.document.get(key) for key in ("rules", "subjects", "roleRef"))
+        return _leads(document) != _leads(wanted.document)
+    return any(document.get(key) != wanted.document.get(key) for key in ("rules", "subjects", "roleRef"))
 
 
 def _leads(config_map: objects.Document) -> tuple[object, ...] | None:

@@ -68,14 +68,14 @@ def _can(read: Callable[[], object]) -> bool:
     return True
 
 
-def _has_id(found: tokens.TokenSecret) -> bool:
-    return is_meant(tokens.secret_name(found.token.id))
+def _has_id(secret: tokens.TokenSecret) -> bool:
+    return is_meant(tokens.secret_name(secret.token.id))
 
 
-def _groups_are_good(found: tokens.TokenSecret) -> bool:
-    if tokens.AUTHENTICATION in found.usages:
-        return _can(lambda: tokens.parse_groups(found.extra_groups, found.old_groups))
-    return None in {found.extra_groups, found.old_groups} or found.extra_groups == found.old_groups
+def _groups_are_good(secret: tokens.TokenSecret) -> bool:
+    if tokens.AUTHENTICATION in secret.usages:
+        return _can(lambda: tokens.parse_groups(secret.extra_groups, secret.old_groups))
+    return None in {secret.extra_groups, secret.old_groups} or secret.extra_groups == secret.old_groups
 
 
 _GROUPS_SENTENCE: Final = (

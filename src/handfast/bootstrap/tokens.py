@@ -277,19 +277,19 @@ def read(document: object) -> TokenSecret:
     return found
 
 
-def require_consistent(found: TokenSecret) -> None:
+def require_consistent(secret: TokenSecret) -> None:
     """Name and data belong together and both halves are there: what a signature or a listing needs."""
-    expected = secret_name(found.token.id)
+    expected = secret_name(secret.token.id)
     wrong = ""
-    if not found.token.id:
-        wrong = f"bootstrap Token Secret has no {KEY_ID} data: {found.name}"
-    elif found.name != expected or not _ID.fullmatch(found.token.id):
+    if not secret.token.id:
+        wrong = f"bootstrap Token Secret has no {KEY_ID} data: {secret.name}"
+    elif secret.name != expected or not _ID.fullmatch(secret.token.id):
         wrong = (
             "bootstrap token name is not of the form 'bootstrap-token-(token-id)'. "
-            f"Actual: {_quoted(found.name)}. Expected: {_quoted(expected)}"
+            f"Actual: {_quoted(secret.name)}. Expected: {_quoted(expected)}"
         )
-    elif not found.token.secret:
-        wrong = f"bootstrap Token Secret has no {KEY_SECRET} data: {found.name}"
+    elif not secret.token.secret:
+        wrong = f"bootstrap Token Secret has no {KEY_SECRET} data: {secret.name}"
     if wrong:
         raise errors.Refused(wrong, reason="BadBootstrapSecret")
 

@@ -1,1 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The command line: grammar, messages, exit codes.
+
+Holds: One module for each command.
+Imports: api, apiserver, assembly, bootstrap, client, controllers, datadir, errors, node, pki, rules, runtime, telemetry.
+Never: It decides nothing: it asks, and prints what it was told.
+Start: `main.py`.
+"""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast ca`: shows whom a control plane trusts and who signs, and replaces the CA or the key of tokens step by step.
 
-It works on a data directory, whether it is being served or not. What each step does is in `assembly.ca_rotation`.
+It works on a data directory, whether it is being served or not. What each step does is in `datadir.rotation.sequence`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from urllib import parse as urls
 import click
 
 from handfast import errors
-from handfast.assembly import config, endpoints, layout
+from handfast.assembly import config
 from handfast.cli import connecting, output, settings, tables
+from handfast.datadir import endpoints, layout
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
 if TYPE_CHECKING:
-    from handfast.assembly import ca_rotation, trust_overview
     from handfast.client import api
+    from handfast.datadir import trust_overview
+    from handfast.datadir.rotation import sequence
     from handfast.rules import trust_rotation
 
 _DIRECTORY: Final = "./handfast-data"
@@ -103,7 +105,8 @@ def show(directory: str, form: str) -> None:
     """
     import asyncio
 
-    from handfast.assembly import rotation_objects, trust_overview
+    from handfast.datadir import trust_overview
+    from handfast.datadir.rotation import objects as rotation_objects
 
     place = layout.Layout.at(directory)
     now = clocks.SystemClock().now()
@@ -225,19 +228,19 @@ def rotate(directory: str, config_file: str | None, form: str, **asked: bool) ->
 async def _rotate(
     place: layout.Layout, chosen: config.Configuration, asked: Mapping[str, bool], form: str, *, running: bool
 ) -> None:
-    from handfast.assembly import ca_rotation, rotation_steps
+    from handfast.datadir.rotation import sequence, steps
     from handfast.rules import trust_rotation
 
     what = trust_rotation.What.ACCOUNTS if asked["accounts"] else trust_rotation.What.CA
-    control_plane = rotation_steps.ControlPlane(
+    control_plane = steps.ControlPlane(
         reach=lambda: _reach(place, chosen, running=running),
         running=running,
         clock=clocks.SystemClock(),
         max_token_seconds=chosen.service_account_max_token_seconds,
     )
-    work = ca_rotation.Rotation(place, what, control_plane)
+    work = sequence.Rotation(place, what, control_plane)
     skip = asked["unsafe_skip_wait"]
-    reports: list[ca_rotation.Report] = []
+    reports: list[sequence.Report] = []
     with work.alone():
         while True:
             first = not reports
@@ -251,7 +254,7 @@ async def _rotate(
         output.result(output.document({"what": str(what), "steps": [_step(report) for report in reports]}, form))
 
 
-def _step(report: ca_rotation.Report) -> dict[str, Any]:
+def _step(report: sequence.Report) -> dict[str, Any]:
     from handfast.api import objects
 
     return {
@@ -265,7 +268,7 @@ def _step(report: ca_rotation.Report) -> dict[str, Any]:
     }
 
 
-def _told(what: str, report: ca_rotation.Report) -> str:
+def _told(what: str, report: sequence.Report) -> str:
     lines: list[str] = []
     if report.did is not None:
         lines += [f"done: {report.did} ({_about(what, report.did)})", *(f"  {action}" for action in report.actions)]

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from handfast.assembly import config, layout
+from handfast.assembly import config
 from handfast.cli import output, settings, tables
+from handfast.datadir import layout
 from handfast.runtime import files
 
 _KEYS = tuple(setting.key for setting in config.SETTINGS)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from handfast import errors
-from handfast.assembly import layout
 from handfast.cli import directories
+from handfast.datadir import layout
 
 if TYPE_CHECKING:
     from handfast.client import api, connection, trouble

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from handfast.api import objects, signing_requests
     from handfast.client import api
     from handfast.pki import certificates
-    from handfast.rules import kubelet_csr, request_explanation
+    from handfast.rules import request_explanation
+    from handfast.rules.certificates import kubelet
 
 _TRIES: Final = 10
 _COLUMNS: Final = ("NAME", "AGE", "SIGNERNAME", "REQUESTOR", "NODE", "REQUESTEDDURATION", "CONDITION")
@@ -66,18 +67,18 @@ def list_command(ctx: click.Context, kubeconfig: str | None, directory: str, for
 
 
 def _row(document: objects.Document, now: datetime.datetime) -> tuple[str, ...]:
-    from handfast.api import print_access
+    from handfast.api.printing import access
 
-    age, signer, requestor, duration, condition = map(str, print_access.certificatesigningrequest(document, now))
+    age, signer, requestor, duration, condition = map(str, access.certificatesigningrequest(document, now))
     return (str(document["metadata"]["name"]), age, signer, requestor, _node(document), duration, condition)
 
 
 def _node(document: objects.Document) -> str:
     """The node that a request is for; a person's is for none."""
-    from handfast.rules import kubelet_csr
+    from handfast.rules.certificates import kubelet
 
     try:
-        return kubelet_csr.read(document).node_name or "<none>"
+        return kubelet.read(document).node_name or "<none>"
     except errors.Refused:
         return "<unreadable>"
 
@@ -240,18 +241,19 @@ async def _explain(
 ) -> tuple[request_explanation.Explanation, list[tuple[str, str, str]], dict[str, str]]:
     """What the rules say of it, what controllers have said, and what became of it."""
     from handfast.api import resources, signing_requests
-    from handfast.rules import kubelet_csr, request_explanation
+    from handfast.rules import request_explanation
+    from handfast.rules.certificates import kubelet
     from handfast.runtime import clock
 
     async with connecting.connected(kubeconfig) as reached:
         request = await reached.client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER)
         answers: dict[str, request_explanation.Answer] = {}
         addresses: tuple[str, ...] | None = None
-        reserved = kubelet_csr.NONE
-        more: list[kubelet_csr.Check] = []
+        reserved = kubelet.NONE
+        more: list[kubelet.Check] = []
         now = clock.SystemClock().now()
         try:
-            facts = kubelet_csr.read(request.document())
+            facts = kubelet.read(request.document())
         except errors.Refused:
             # The explanation says why it cannot be read.
             facts = None
@@ -294,14 +296,14 @@ async def _issued(client: api.Client, request: signing_requests.Request) -> dict
 async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
     """What the ledger says of a certificate, and where."""
     from handfast.api import handfast_kinds
-    from handfast.rules import ledger, ledger_entries
+    from handfast.rules.ledger import entries, segments
 
     try:
-        for segment in [ledger.read(each) for each in await client.list(handfast_kinds.ISSUANCE_LOG)]:
+        for segment in [segments.read(each) for each in await client.list(handfast_kinds.ISSUANCE_LOG)]:
             for number, stored in enumerate(segment.entries, start=1):
                 if leaf.serial not in stored:
                     continue
-                entry = ledger_entries.decode_stored(stored)
+                entry = entries.decode_stored(stored)
                 if entry.certificate == leaf.fingerprint:
                     how = f"{entry.rule}, by {entry.authenticated_by} {entry.token_id}".rstrip()
                     return f"{segment.name}, entry {number}: {how}"
@@ -310,7 +312,7 @@ async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
     return "has no entry for it: another program signed it, or the entry was deleted"
 
 
-async def _further(client: api.Client, facts: kubelet_csr.Facts, now: datetime.datetime) -> list[kubelet_csr.Check]:
+async def _further(client: api.Client, facts: kubelet.Facts, now: datetime.datetime) -> list[kubelet.Check]:
     """What is said of the name that is asked for, as far as the caller may know."""
     from handfast.api import status
     from handfast.client import certificate_reviews
@@ -345,19 +347,19 @@ async def _told(client: api.Client, uid: str) -> list[tuple[str, str, str]]:
 
 
 async def _asked(
-    client: api.Client, facts: kubelet_csr.Facts
+    client: api.Client, facts: kubelet.Facts
 ) -> tuple[dict[str, request_explanation.Answer], tuple[str, ...] | None, frozenset[str]]:
     """What the approver would ask, as far as the caller may."""
     from handfast.api import status
     from handfast.client import certificate_reviews
-    from handfast.rules import kubelet_csr
+    from handfast.rules.certificates import kubelet
 
     answers: dict[str, request_explanation.Answer] = {}
     addresses: tuple[str, ...] | None = None
-    reserved = kubelet_csr.NONE
+    reserved = kubelet.NONE
     try:
         addresses = await certificate_reviews.node_addresses(client, facts)
-        for word in kubelet_csr.permissions(facts.signer_name):
+        for word in kubelet.permissions(facts.signer_name):
             answers[word] = await certificate_reviews.permission(client, facts, word)
         reserved = await certificate_reviews.reserved(client, facts)
     except status.StatusError as error:

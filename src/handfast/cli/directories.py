@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The flag --dir, alone: commands that only talk to an API need no other setting, and start without reading them.
 
-What lies in the directory is in `assembly.layout`.
+What lies in the directory is in `datadir.layout`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from handfast import errors
-from handfast.assembly import config, endpoints, layout
+from handfast.assembly import config
 from handfast.cli import connecting, invocation, output, settings, supervised, token_input
+from handfast.datadir import endpoints, layout
 from handfast.runtime import files
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ def _in_directory(
 ) -> tuple[introduction.Outcome, list[tuple[str, str]]]:
     import asyncio
 
-    from handfast.assembly import datadir, init, introduction
+    from handfast.assembly import init, introduction
+    from handfast.datadir import preparation
     from handfast.runtime import clock as clocks
     from handfast.telemetry import log
 
@@ -165,15 +167,20 @@ def _in_directory(
                 client, _wanted(init.servers(found.listen, found.advertise), ca, asked), clock.now()
             )
 
-    taken = None if own is None else datadir.OwnAuthority.of(*own, clock.now())
+    taken = None if own is None else preparation.OwnAuthority.of(*own, clock.now())
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)
         lock = files.lock_directory(place.root)
     try:
-        done = [] if taken is None else datadir.adopt(place, taken, clock.now())
+        done = [] if taken is None else preparation.adopt(place, taken, clock.now())
         done += [] if config_file is not None else _write_config(place, chosen)
-        done += datadir.prepare(
-            place, server=found.listen, advertise=found.advertise, store=found.store, now=clock.now()
+        done += preparation.prepare(
+            place,
+            server=found.listen,
+            advertise=found.advertise,
+            store=found.store,
+            settings=config.template(),
+            now=clock.now(),
         )
         return asyncio.run(work()), done
     finally:

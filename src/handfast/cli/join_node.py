@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The second half of `handfast join`: from the bootstrap kubeconfig to a certificate, a kubeconfig and an agent.
 
-How the cluster was found is in `join`. How a certificate is obtained is in `node.bootstrap`.
+How the cluster was found is in `join`. How a certificate is obtained is in `node.identity`.
 
 1. A kubeconfig of another cluster is not touched, and nothing is asked for or written: a machine is in one cluster.
 2. Where this machine has a certificate in force for this cluster already, no other is asked for; it is tried all the same.
@@ -25,7 +25,7 @@ from handfast.cli import node_settings, output
 
 if TYPE_CHECKING:
     from handfast.assembly import node
-    from handfast.client import certificates, discovery
+    from handfast.client import discovery, requests
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _PASSING: Final = frozenset({"BootstrapTimeout"})
@@ -142,11 +142,11 @@ def require_same_cluster(wanted: Plan, found: discovery.Found) -> None:
 async def obtain(wanted: Plan, bootstrap_kubeconfig: pathlib.Path, seconds: float) -> Joined:
     """2. to 4."""
     from handfast.assembly import node
-    from handfast.node import bootstrap
+    from handfast.node import identity
     from handfast.runtime import clock
 
     output.note(f"asking for a certificate as node {wanted.name}")
-    where = bootstrap.Places(
+    where = identity.Places(
         node=wanted.name,
         kubeconfig=wanted.kubeconfig,
         bootstrap_kubeconfig=bootstrap_kubeconfig,
@@ -168,22 +168,22 @@ async def rehearse(wanted: Plan, bootstrap_kubeconfig: str) -> bool | None:
     from handfast.assembly import node
     from handfast.bootstrap import kubeconfig
     from handfast.client import connection
-    from handfast.node import bootstrap
+    from handfast.node import identity
     from handfast.runtime import clock
 
-    where = bootstrap.Places(node=wanted.name, kubeconfig=wanted.kubeconfig, directory=wanted.directory)
+    where = identity.Places(node=wanted.name, kubeconfig=wanted.kubeconfig, directory=wanted.directory)
     described = connection.resolve(kubeconfig.parse(bootstrap_kubeconfig), pathlib.Path())
     waits = _waits(wanted, "a join would wait")
     return await node.rehearse(where, described, clock=clock.SystemClock(), waits=waits) or None
 
 
-def _waits(wanted: Plan, what: str) -> certificates.Waits:
+def _waits(wanted: Plan, what: str) -> requests.Waits:
     """4, where `what` says what is done until then."""
-    from handfast.client import certificates
+    from handfast.client import requests
 
     def waits(reason: str, message: str) -> None:
         if not wanted.replace:
-            raise certificates.NotWaitedFor(
+            raise requests.NotWaitedFor(
                 message,
                 reason=reason,
                 hint="name this machine otherwise with --node-name; or, if it is to be that node, stop the one that runs and "

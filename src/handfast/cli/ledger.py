@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast ledger`: lists, shows and verifies what is written down of every certificate issued. It changes nothing.
 
-What an entry is decides `rules.ledger_entries`, what can be wrong with the chain `rules.ledger_verification`.
+What an entry is decides `rules.ledger.entries`, what can be wrong with the chain `rules.ledger.verification`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from handfast.cli import candidates, connecting, output, tables, token_input
 if TYPE_CHECKING:
     import datetime
 
-    from handfast.rules import ledger, ledger_entries, ledger_verification
+    from handfast.rules.ledger import entries, verification
+    from handfast.rules.ledger import segments as ledger
 
 _FIELDS = (
     ("issued", "issued_at"),
@@ -76,7 +77,7 @@ def list_command(ctx: click.Context, /, kubeconfig: str | None, directory: str, 
     output.result(tables.table(_COLUMNS, rows, minor=("RULE", "REQUESTER", "SIGNER", "UNTIL")))
 
 
-def _row(entry: ledger_entries.Entry) -> tuple[str, ...]:
+def _row(entry: entries.Entry) -> tuple[str, ...]:
     from handfast.api import objects
 
     name = entry.names[0].removeprefix("CN=") if entry.names else ""
@@ -130,11 +131,11 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
     somewhere else, and give it with --head the next time. Once the oldest segments were deleted, because everything in
     them had expired, such a hash is needed.
     """
-    from handfast.rules import ledger_verification
+    from handfast.rules.ledger import verification
 
     noted = _hash(head)
     segments = sorted(_segments(connecting.chosen(ctx, kubeconfig, directory)), key=lambda segment: segment.sequence)
-    findings = ledger_verification.verify(segments, noted)
+    findings = verification.verify(segments, noted)
     if form != "text":
         output.result(output.document(_report(segments, findings), form))
     elif findings:
@@ -142,7 +143,7 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
         output.result(tables.table(("SEGMENT", "ENTRY", "WHAT", "DETAIL"), rows))
     else:
         output.result(_praise(segments))
-    if {found.reason for found in findings} == {ledger_verification.SHORTENED}:
+    if {found.reason for found in findings} == {verification.SHORTENED}:
         raise errors.Refused(
             findings[0].sentence,
             reason="LedgerShortened",
@@ -156,7 +157,7 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
         )
 
 
-def _report(segments: Sequence[ledger.Segment], findings: Sequence[ledger_verification.Finding]) -> dict[str, Any]:
+def _report(segments: Sequence[ledger.Segment], findings: Sequence[verification.Finding]) -> dict[str, Any]:
     rows = [
         {"segment": found.segment, "entry": found.entry, "what": found.reason, "detail": found.sentence}
         for found in findings
@@ -194,7 +195,7 @@ def _hash(text: str) -> str:
 def _segments(kubeconfig: str) -> list[ledger.Segment]:
     import asyncio
 
-    from handfast.rules import ledger
+    from handfast.rules.ledger import segments as ledger
 
     return [ledger.read(document) for document in asyncio.run(_fetch(kubeconfig))]
 
@@ -217,15 +218,15 @@ async def _fetch(kubeconfig: str) -> Sequence[Any]:
             ) from None
 
 
-def _entries(segments: Sequence[ledger.Segment]) -> list[ledger_entries.Entry]:
+def _entries(segments: Sequence[ledger.Segment]) -> list[entries.Entry]:
     """All that can be read, oldest first; `verify` tells of the others."""
-    from handfast.rules import ledger_entries
+    from handfast.rules.ledger import entries
 
     found, unreadable = [], 0
     for segment in sorted(segments, key=lambda segment: segment.sequence):
         for stored in segment.entries:
             try:
-                found.append(ledger_entries.decode_stored(stored))
+                found.append(entries.decode_stored(stored))
             except errors.Refused:
                 unreadable += 1
     if unreadable:
@@ -275,7 +276,7 @@ def _require_good(asked: dict[str, str]) -> None:
         )
 
 
-def _matches(entry: ledger_entries.Entry, asked: dict[str, str], since: datetime.datetime | None) -> bool:
+def _matches(entry: entries.Entry, asked: dict[str, str], since: datetime.datetime | None) -> bool:
     from handfast.rules import revocation, user_names
 
     node, key, serial, signer = asked["node"], asked["key"], asked["serial"], asked["signer"]
@@ -288,7 +289,7 @@ def _matches(entry: ledger_entries.Entry, asked: dict[str, str], since: datetime
     )
 
 
-def _is(entry: ledger_entries.Entry, which: str) -> bool:
+def _is(entry: entries.Entry, which: str) -> bool:
     from handfast.rules import revocation
 
     fingerprint = revocation.normal_key_fingerprint(which)
@@ -299,7 +300,7 @@ def _is(entry: ledger_entries.Entry, which: str) -> bool:
     )
 
 
-def _document(entry: ledger_entries.Entry) -> dict[str, Any]:
+def _document(entry: entries.Entry) -> dict[str, Any]:
     from handfast.api import objects
 
     found = {name: getattr(entry, field) for name, field in _FIELDS}

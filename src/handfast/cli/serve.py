@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handfast.assembly import config, endpoints, layout
+from handfast.assembly import config
 from handfast.cli import output, settings, signing_flags, supervised
+from handfast.datadir import endpoints, layout
 from handfast.runtime import clock, files
 
 if TYPE_CHECKING:
@@ -230,11 +231,19 @@ def _prepare(
     place: layout.Layout, server: endpoints.Address, chosen: config.Configuration, *, again: bool = False
 ) -> dict[str, Any]:
     """What was done, after how many seconds there is something to do again, and what the operator should know."""
-    from handfast.assembly import datadir
+    from handfast.datadir import preparation
 
     now = clock.SystemClock().now()
-    done = datadir.prepare(place, server=server, advertise=chosen.advertise, store=chosen.store, now=now, again=again)
-    seconds, warning = datadir.outlook(place, now)
+    done = preparation.prepare(
+        place,
+        server=server,
+        advertise=chosen.advertise,
+        store=chosen.store,
+        settings=config.template(),
+        now=now,
+        again=again,
+    )
+    seconds, warning = preparation.outlook(place, now)
     return {"done": done, "seconds": seconds, "warning": warning}
 
 

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 import click
 
-from handfast.assembly import config, layout, setting_values
+from handfast.assembly import config, setting_values
 from handfast.cli import directories
+from handfast.datadir import layout
 from handfast.runtime import files
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """With which CA certificates are signed, by the settings that say so, which Kubernetes' controller manager has, too.
 
-It opens no file: `controllers.signing_authorities` does. The settings are rows of `assembly.config`.
+It opens no file: `controllers.certificates.authorities` does. The settings are rows of `assembly.config`.
 
 1. One pair for all signers, or a pair for each: not both. A signer without a pair does not sign.
 2. A certificate needs its key, and a key its certificate.
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from handfast.assembly import config, layout
+from handfast.assembly import config
 from handfast.cli import output
+from handfast.datadir import layout
 
 if TYPE_CHECKING:
     from handfast.assembly import controllers
@@ -72,20 +73,19 @@ def _signers() -> list[str]:
 def signing(chosen: config.Configuration, place: layout.Layout) -> controllers.Signing | None:
     """What the settings say; None where nothing can be signed with."""
     from handfast.assembly import controllers
-    from handfast.controllers import signing_authorities
+    from handfast.controllers.certificates import authorities
 
     longest, days = chosen.cluster_signing_duration, chosen.ledger_retention_days
     single = require_pairs(chosen)
     if single:
         files = {
-            signer: signing_authorities.Files(certificate=certificate, key=key)
-            for signer, (certificate, key) in single.items()
+            signer: authorities.Files(certificate=certificate, key=key) for signer, (certificate, key) in single.items()
         }
         return controllers.Signing(files=files, longest=longest, ledger_days=days)
     # 3.
     if not (place.ca_certificate.exists() and place.ca_key.exists()):
         return None
-    own = signing_authorities.Files(certificate=place.ca_certificate, key=place.ca_key, bundle=True)
+    own = authorities.Files(certificate=place.ca_certificate, key=place.ca_key, bundle=True)
     return controllers.Signing(files=dict.fromkeys(_signers(), own), longest=longest, ledger_days=days)
 
 

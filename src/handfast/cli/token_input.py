@@ -136,7 +136,7 @@ def holder_warning(token_id: str, expires: str, *, limited: bool = False) -> str
 
 def only_here(servers: Sequence[str]) -> str:
     """That a join command with these servers works on this machine alone, and what to do about it; empty if it does not."""
-    from handfast.assembly import endpoints
+    from handfast.datadir import endpoints
 
     found = [urllib.parse.urlsplit(server) for server in servers]
     if not found or not all(endpoints.is_loopback(each.hostname or "") for each in found):

@@ -22,8 +22,9 @@ from typing import Any
 import click
 
 from handfast import errors
-from handfast.assembly import config, endpoints, layout, up
+from handfast.assembly import config, up
 from handfast.cli import invocation, output, settings, signing_flags, token_input
+from handfast.datadir import endpoints, layout
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
 from handfast.telemetry.colour import Style
@@ -101,30 +102,34 @@ class _Console:
         else:
             output.event("info", "the file of the first token was removed", path=str(path))
 
-    def ready(self, found: endpoints.Endpoints) -> None:
+    def ready(self, endpoints_file: endpoints.Endpoints) -> None:
         # Whoever started it may have stopped reading. That is no reason to stop serving.
         with contextlib.suppress(OSError, output.Unwritten):
-            self._show(found)
+            self._show(endpoints_file)
 
-    def _show(self, found: endpoints.Endpoints) -> None:
+    def _show(self, endpoints_file: endpoints.Endpoints) -> None:
         command = self.first.get("joinCommand", "")
         if command:
             output.event("warning", token_input.holder_warning(self.first["tokenID"], self.first["expires"] or ""))
-        facts = {**found.document(), "directory": str(self.place.root), "kubeconfig": str(self.place.admin_kubeconfig)}
+        facts = {
+            **endpoints_file.document(),
+            "directory": str(self.place.root),
+            "kubeconfig": str(self.place.admin_kubeconfig),
+        }
         if self.form != "text":
             told = ("token", "expires", "joinCommand") if command else ()
             output.result(output.document(facts | {key: self.first[key] for key in told}, self.form))
         elif output.to_terminal():
-            output.styled(self._page(found))
+            output.styled(self._page(endpoints_file))
         else:
             output.event("info", "Handfast is ready", sys.stdout, **facts, **self._joining_from_a_log())
 
-    def _page(self, found: endpoints.Endpoints) -> Iterator[tuple[str, Style]]:
+    def _page(self, endpoints_file: endpoints.Endpoints) -> Iterator[tuple[str, Style]]:
         """What a person reads."""
         kubeconfig = self.place.admin_kubeconfig
         yield "\nHandfast is ready\n", Style.GOOD
-        yield f"  API server   {found.apiserver}", Style.PLAIN
-        yield f"  controllers  {found.controllers_admin} (health and metrics)", Style.PLAIN
+        yield f"  API server   {endpoints_file.apiserver}", Style.PLAIN
+        yield f"  controllers  {endpoints_file.controllers_admin} (health and metrics)", Style.PLAIN
         yield f"  data         {self.place.root}", Style.PLAIN
         yield f"  kubeconfig   {kubeconfig}\n", Style.PLAIN
         yield "Next, in another terminal:\n", Style.PLAIN
@@ -132,7 +137,7 @@ class _Console:
         yield "  kubectl get namespaces\n", Style.STRONG
         if self.first.get("new"):
             yield from self._joining()
-        yield f"To stop it: Ctrl-C here, or kill {found.supervisor}", Style.PLAIN
+        yield f"To stop it: Ctrl-C here, or kill {endpoints_file.supervisor}", Style.PLAIN
 
     def _joining(self) -> Iterator[tuple[str, Style]]:
         """How machines join, on a first start."""

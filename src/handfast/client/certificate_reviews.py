@@ -17,7 +17,10 @@ from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, resources, signer_names, signing_requests
 from handfast.bootstrap import cluster_info
 from handfast.client import api
-from handfast.rules import decision, kubelet_csr, node_claim, node_liveness, revocation
+from handfast.rules import decision, revocation
+from handfast.rules.certificates import kubelet
+from handfast.rules.nodes import claim as node_claim
+from handfast.rules.nodes import liveness
 from handfast.runtime import batches
 
 NOT_PERMITTED = "NotPermitted"
@@ -46,7 +49,7 @@ class _Node(msgspec.Struct):
 _NODE_LISTS = msgspec.json.Decoder(api.Listing[_Node])
 
 
-async def permission(client: api.Client, facts: kubelet_csr.Facts, word: str) -> decision.Decision:
+async def permission(client: api.Client, facts: kubelet.Facts, word: str) -> decision.Decision:
     """Whether the requester may create `certificatesigningrequests/<word>`, by SubjectAccessReview."""
     answer = await client.create(resources.SUBJECT_ACCESS_REVIEWS, review(facts, word))
     said = jsonpath.text(answer, "status", "reason") or jsonpath.text(answer, "status", "evaluationError")
@@ -68,16 +71,16 @@ class Permissions:
 
     def __init__(self, client: api.Client) -> None:
         self._client = client
-        self._questions: batches.Batches[_Question, kubelet_csr.Facts, decision.Decision] = batches.Batches(self._sent)
+        self._questions: batches.Batches[_Question, kubelet.Facts, decision.Decision] = batches.Batches(self._sent)
 
-    async def ask(self, facts: kubelet_csr.Facts, word: str) -> decision.Decision:
+    async def ask(self, facts: kubelet.Facts, word: str) -> decision.Decision:
         """As `permission`."""
         extra = tuple((key, tuple(values)) for key, values in sorted(facts.extra.items()))
         question = (facts.username, facts.uid, tuple(facts.groups), extra, word)
         return await self._questions.join(question, facts)
 
     async def _sent(
-        self, question: _Question, batch: Sequence[batches.Place[kubelet_csr.Facts, decision.Decision]]
+        self, question: _Question, batch: Sequence[batches.Place[kubelet.Facts, decision.Decision]]
     ) -> None:
         """One answer for all of them, or one error."""
         try:
@@ -90,7 +93,7 @@ class Permissions:
                 place.settle(answer)
 
 
-def review(facts: kubelet_csr.Facts, word: str) -> objects.Document:
+def review(facts: kubelet.Facts, word: str) -> objects.Document:
     """The question, with the requester as the server wrote it down; no name and no namespace, as Kubernetes asks it."""
     attributes = {
         "group": signing_requests.GROUP,
@@ -113,7 +116,7 @@ def review(facts: kubelet_csr.Facts, word: str) -> objects.Document:
     }
 
 
-async def node_addresses(client: api.Client, facts: kubelet_csr.Facts) -> tuple[str, ...] | None:
+async def node_addresses(client: api.Client, facts: kubelet.Facts) -> tuple[str, ...] | None:
     """The addresses that the Node of a serving request reports; None where there is no such Node, or it is no matter."""
     node = facts.node_name
     if facts.signer_name != signer_names.KUBELET_SERVING or objects.dns_subdomain(node) is not None:
@@ -124,14 +127,14 @@ async def node_addresses(client: api.Client, facts: kubelet_csr.Facts) -> tuple[
     return tuple(jsonpath.text(row, "address") for row in jsonpath.mappings(found, "status", "addresses"))
 
 
-async def reserved(client: api.Client, facts: kubelet_csr.Facts) -> frozenset[str]:
+async def reserved(client: api.Client, facts: kubelet.Facts) -> frozenset[str]:
     """What a serving request may not name although its Node reports it: where the API server is, and the other Nodes.
 
     The API server is at the hosts of cluster-info and at the addresses of its Service. A cluster-info that cannot be read
     is an error: it would take a reserved host for a free one.
     """
     if facts.signer_name != signer_names.KUBELET_SERVING:
-        return kubelet_csr.NONE
+        return kubelet.NONE
     found: set[str] = set()
     info = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
     text = jsonpath.text(info, "data", cluster_info.KUBECONFIG_KEY)
@@ -146,20 +149,20 @@ async def reserved(client: api.Client, facts: kubelet_csr.Facts) -> frozenset[st
     return frozenset(found)
 
 
-async def claim(client: api.Client, facts: kubelet_csr.Facts, now: datetime.datetime) -> kubelet_csr.Check | None:
+async def claim(client: api.Client, facts: kubelet.Facts, now: datetime.datetime) -> kubelet.Check | None:
     """Whether a living node has the name that is asked for; None where that is no matter."""
     if not node_claim.concerns(facts) or objects.dns_subdomain(facts.node_name) is not None:
         return None
-    lease = await client.find(resources.LEASES, facts.node_name, namespace=node_liveness.NAMESPACE)
-    return node_claim.check(facts, node_liveness.seen(lease, None, 0.0, beat=False), now, 0.0)
+    lease = await client.find(resources.LEASES, facts.node_name, namespace=liveness.NAMESPACE)
+    return node_claim.check(facts, liveness.seen(lease, None, 0.0, beat=False), now, 0.0)
 
 
-async def revoked(client: api.Client, facts: kubelet_csr.Facts, now: datetime.datetime) -> kubelet_csr.Check | None:
+async def revoked(client: api.Client, facts: kubelet.Facts, now: datetime.datetime) -> kubelet.Check | None:
     """Whether a Revocation refuses the name or the key that is asked for; None where there is no such kind."""
     index = revocation.Index()
     with api.MISSING_OK:
         for document in await client.list(handfast_kinds.REVOCATION):
             index.add(revocation.read(document))
         verdict = index.judge_request(facts, now)
-        return kubelet_csr.Check(revocation.CHECK, not isinstance(verdict, decision.Deny), verdict.sentence)
+        return kubelet.Check(revocation.CHECK, not isinstance(verdict, decision.Deny), verdict.sentence)
     return None

@@ -40,11 +40,11 @@ class Immutable:
         self._controller = controller
         self._told: object = None
 
-    async def stops(self, found: objects.Document) -> bool:
+    async def stops(self, document: objects.Document) -> bool:
         """Can the ConfigMap not be changed? Then that has been told."""
-        if found.get("immutable") is not True:
+        if document.get("immutable") is not True:
             return False
-        meta = objects.metadata(found)
+        meta = objects.metadata(document)
         if self._told != meta["uid"]:
             self._told = meta["uid"]
             where = f"{meta['namespace']}/{meta['name']}"
@@ -52,5 +52,5 @@ class Immutable:
                 f"the ConfigMap {where} has to be changed, and is immutable: delete it, so that it can be made anew"
             )
             _log.warning(message, controller=self._controller, reason=REASON)
-            await self._recorder.record(regarding(found), REASON, message, severity=events.WARNING)
+            await self._recorder.record(regarding(document), REASON, message, severity=events.WARNING)
         return True

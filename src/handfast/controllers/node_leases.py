@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Leases of nodes, followed: when each was last seen to be renewed. `rules.node_liveness` says what that means.
+"""The Leases of nodes, followed: when each was last seen to be renewed. `rules.nodes.liveness` says what that means.
 
 It decides nothing and writes nothing. One small struct a node is kept.
 
@@ -17,7 +17,7 @@ import msgspec
 from handfast.api import resources
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop
-from handfast.rules import node_liveness
+from handfast.rules.nodes import liveness
 from handfast.runtime import clock as clocks
 
 
@@ -33,7 +33,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     spec: _Spec = _Spec()
 
 
-SOURCE = watch.Source(resource=resources.LEASES, view=Lease, scope=api.Scope(namespace=node_liveness.NAMESPACE))
+SOURCE = watch.Source(resource=resources.LEASES, view=Lease, scope=api.Scope(namespace=liveness.NAMESPACE))
 
 
 class NodeLeases:
@@ -44,7 +44,7 @@ class NodeLeases:
     ) -> None:
         self._informer = informer
         self._clock = clock
-        self._pulses: dict[str, node_liveness.Pulse] = {}
+        self._pulses: dict[str, liveness.Pulse] = {}
         self._told = told
         informer.subscribe(self._changed)
 
@@ -54,22 +54,22 @@ class NodeLeases:
     async def wait_answered(self) -> None:
         await self._informer.wait_answered()
 
-    def pulse(self, node: str) -> node_liveness.Pulse | None:
+    def pulse(self, node: str) -> liveness.Pulse | None:
         """What was last seen of a node's Lease; None: it has none, or none that was ever renewed."""
         return self._pulses.get(node)
 
-    async def read(self, client: api.Client, node: str) -> node_liveness.Pulse | None:
+    async def read(self, client: api.Client, node: str) -> liveness.Pulse | None:
         """As `pulse`, by what the server has now: the watch may be late."""
-        return self._take(node, await client.find(resources.LEASES, node, namespace=node_liveness.NAMESPACE))
+        return self._take(node, await client.find(resources.LEASES, node, namespace=liveness.NAMESPACE))
 
     def _changed(self, old: Lease | None, new: Lease | None) -> None:
         node = (new or old or Lease()).metadata.name
         self._take(node, None if new is None else msgspec.to_builtins(new))
         self._told(node)
 
-    def _take(self, node: str, lease: Any) -> node_liveness.Pulse | None:
+    def _take(self, node: str, lease: Any) -> liveness.Pulse | None:
         # 1. seen to happen, once the watch has begun
-        pulse = node_liveness.seen(lease, self._pulses.get(node), self._clock.monotonic(), beat=self._informer.synced)
+        pulse = liveness.seen(lease, self._pulses.get(node), self._clock.monotonic(), beat=self._informer.synced)
         if pulse is None:
             self._pulses.pop(node, None)
         else:

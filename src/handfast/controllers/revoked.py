@@ -19,7 +19,8 @@ from handfast import errors
 from handfast.api import handfast_kinds
 from handfast.client import cache, partial, watch
 from handfast.controllers import loop
-from handfast.rules import decision, kubelet_csr, revocation
+from handfast.rules import decision, revocation
+from handfast.rules.certificates import kubelet
 
 
 class Revocation(msgspec.Struct, frozen=True, gc=False):
@@ -50,7 +51,7 @@ class Revoked:
     async def wait_answered(self) -> None:
         await self._informer.wait_answered()
 
-    def judge_request(self, facts: kubelet_csr.Facts, now: datetime.datetime) -> decision.Decision:
+    def judge_request(self, facts: kubelet.Facts, now: datetime.datetime) -> decision.Decision:
         """Whether one of them refuses this request; RevocationsForbidden where that cannot be known (1.)."""
         verdict = self.index.judge_request(facts, now)
         if self._informer.refusal and not isinstance(verdict, decision.Deny):

@@ -33,11 +33,11 @@ from handfast import errors
 from handfast.api import objects
 from handfast.client import cluster_cache, discovery
 from handfast.node import (
-    bootstrap,
     certificate_metrics,
     certificate_store,
     certificates,
     endpoint,
+    identity,
     lease,
     machine,
     pods,
@@ -70,11 +70,11 @@ _log = structlog.get_logger("handfast.node")
 class Options:
     """What an agent is told."""
 
-    places: bootstrap.Places
+    places: identity.Places
     node_ip: tuple[str, ...] = ()
     rotate_server: bool = False
     static_pods: pathlib.Path | None = None
-    patience: float = bootstrap.PATIENCE_SECONDS
+    patience: float = identity.PATIENCE_SECONDS
     # Balancers in front of its endpoint.
     proxied: networks.Networks = proxied_module.NOBODY
 
@@ -98,7 +98,7 @@ class Agent:
         self._useless_since: float | None = None
         self._refused = ""
         places = options.places
-        self.identity = bootstrap.Identity(places, clock=clock, chance=chance)
+        self.identity = identity.Identity(places, clock=clock, chance=chance)
         self.static_pods = static_pods.StaticPods(options.static_pods, places.node, clock)
         found = machine.addresses(options.node_ip, self.identity.connection().server)
         self._machine = machine.this_machine(places.node, found, int(listener.getsockname()[1]))

@@ -18,23 +18,22 @@ from collections.abc import Callable
 import structlog
 
 from handfast import errors
-from handfast.client import api, keeping, timetable
-from handfast.client import certificates as requests
+from handfast.client import api, keeping, requests, timetable
 from handfast.node import certificate_store, renewal
 from handfast.pki import keys, pairs
-from handfast.rules import certificate_wishes
+from handfast.rules.certificates import wishes
 from handfast.runtime import clock as clocks
 
 _log = structlog.get_logger("handfast.node")
 
 
-class CertificateManager(keeping.Keeper[certificate_wishes.Wanted]):
+class CertificateManager(keeping.Keeper[wishes.Wanted]):
     """One identity of a node; `ask` gives the client for each request."""
 
     def __init__(
         self,
         store: certificate_store.CertificateStore,
-        wanted: Callable[[], certificate_wishes.Wanted | None],
+        wanted: Callable[[], wishes.Wanted | None],
         ask: Callable[[], api.Client],
         *,
         clock: clocks.Clock,
@@ -59,8 +58,8 @@ class CertificateManager(keeping.Keeper[certificate_wishes.Wanted]):
         self._ask = ask
         self._kubeconfigs: pairs.Pair | None = None
 
-    async def _request(self, key: keys.PrivateKey, wanted: certificate_wishes.Wanted, seconds: float) -> bytes:
-        name = certificate_wishes.name_of(key.public, wanted)
+    async def _request(self, key: keys.PrivateKey, wanted: wishes.Wanted, seconds: float) -> bytes:
+        name = wishes.name_of(key.public, wanted)
         _log.debug("the key is on disk, and its request is sent or waited for", request=name)
         return await requests.obtain(self._ask(), key, wanted, clock=self._clock, seconds=seconds, waits=self.waits)
 

@@ -98,9 +98,9 @@ class NodeLease:
             document["metadata"]["ownerReferences"] = [owner]
         return await self._client.create(resources.LEASES, document, namespace=NAMESPACE)
 
-    async def _update(self, found: objects.Document) -> objects.Document:
+    async def _update(self, document: objects.Document) -> objects.Document:
         return await self._client.update(
-            resources.LEASES, {**found, "spec": {**(found.get("spec") or {}), **self._spec()}}
+            resources.LEASES, {**document, "spec": {**(document.get("spec") or {}), **self._spec()}}
         )
 
     def _spec(self) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from handfast.client import api, transport
 from handfast.client import connection as connections
 from handfast.node import certificate_store, renewal
 from handfast.pki import pairs
-from handfast.rules import certificate_wishes, user_names
+from handfast.rules import user_names
+from handfast.rules.certificates import wishes
 from handfast.runtime import clock as clocks
 
 
@@ -68,9 +69,7 @@ async def recover(
         clock=clock,
     )
     try:
-        return await renewal.renew(
-            store, api.Client(link), certificate_wishes.node_client(node), clock=clock, seconds=seconds
-        )
+        return await renewal.renew(store, api.Client(link), wishes.node_client(node), clock=clock, seconds=seconds)
     except status.StatusError as error:
         if error.code not in {401, 403}:
             raise

@@ -111,11 +111,11 @@ class Registration:
             "status": self.status(),
         }
 
-    async def _relabelled(self, found: objects.Document) -> objects.Document:
-        labels = jsonpath.mapping(found, "metadata", "labels")
+    async def _relabelled(self, document: objects.Document) -> objects.Document:
+        labels = jsonpath.mapping(document, "metadata", "labels")
         differing = {key: text for key, text in self._machine.labels.items() if labels.get(key) != text}
         if not differing:
-            return found
+            return document
         return await self._client.patch(resources.NODES, self._machine.name, {"metadata": {"labels": differing}})
 
     async def report(self) -> None:

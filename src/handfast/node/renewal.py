@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node does with the answers to its certificate requests: which key is given up, and when it asks again.
 
-The order of key, request and pair is `client.issuance`'s; what goes over the wire is in `client.certificates`.
+The order of key, request and pair is `client.issuance`'s; what goes over the wire is in `client.requests`.
 
 1. A key whose request was denied, failed or was answered wrongly is given up: its name is that of the request.
 2. A request that was only deleted is made again with the same key, after a time that grows as after a denial.
@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from handfast import errors
 from handfast.api import status
-from handfast.client import api, issuance
-from handfast.client import certificates as requests
+from handfast.client import api, issuance, requests
 from handfast.client import transport as transports
 from handfast.node import certificate_store
 from handfast.pki import pairs
-from handfast.rules import certificate_wishes
+from handfast.rules.certificates import wishes
 from handfast.runtime import clock as clocks
 
 
 async def renew(
     store: certificate_store.CertificateStore,
     client: api.Client,
-    wanted: certificate_wishes.Wanted,
+    wanted: wishes.Wanted,
     *,
     clock: clocks.Clock,
     seconds: float,

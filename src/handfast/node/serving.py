@@ -23,7 +23,7 @@ import structlog
 
 from handfast import errors
 from handfast.pki import authority, keys, names, pairs, pem, profiles, rotation
-from handfast.rules import certificate_wishes
+from handfast.rules.certificates import wishes
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
@@ -41,9 +41,9 @@ def sans(hostname: str, addresses: Sequence[str]) -> names.Sans:
     return names.Sans(dns=(hostname,) if hostname else (), ip=tuple(found))
 
 
-def wanted(node: str, hostname: str, addresses: Sequence[str]) -> certificate_wishes.Wanted | None:
+def wanted(node: str, hostname: str, addresses: Sequence[str]) -> wishes.Wanted | None:
     """What to ask the cluster for (1.)."""
-    return certificate_wishes.node_serving(node, sans(hostname, addresses)) if addresses else None
+    return wishes.node_serving(node, sans(hostname, addresses)) if addresses else None
 
 
 class SelfSigned:

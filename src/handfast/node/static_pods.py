@@ -27,8 +27,12 @@ from typing import Any, Final
 import structlog
 
 from handfast import errors
-from handfast.api import decode, defaults, jsonpath, resources, structs, validation
-from handfast.rules import pod_references
+from handfast.api import jsonpath, resources
+from handfast.api.codec import decode
+from handfast.api.defaulting import defaults
+from handfast.api.schema import structs
+from handfast.api.validation import validation
+from handfast.rules.nodes import pod_references
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
 

@@ -48,6 +48,8 @@ from handfast import errors
 from handfast.pki import keys
 
 MAX_TOKEN = 16 << 10
+# Where an API server publishes the keys of its service account tokens.
+JWKS_PATH = "/openid/v1/jwks"
 
 Claims = dict[str, Any]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each kind of certificate looks like: usages, lifetime and backdating, one row per kind.
 
-It does not say who may have one: that is `rules.signers`.
+It does not say who may have one: that is `rules.certificates.signers`.
 
 | profile           | CA  | usages                                            | lifetime |
 |-------------------|-----|---------------------------------------------------|----------|

@@ -53,7 +53,7 @@ Ask = Callable[[Attributes], decision.Decision]
 class Authorizer(Protocol):
     """Has an opinion on some requests."""
 
-    def decide(self, asked: Attributes) -> decision.Decision: ...
+    def decide(self, attributes: Attributes) -> decision.Decision: ...
 
 
 _MASTERS = decision.Approve("SystemMasters", "member of system:masters", "access")
@@ -73,18 +73,18 @@ class Authorizers:
     def __init__(self, rows: Sequence[Authorizer]) -> None:
         self._rows = tuple(rows)
 
-    def decide(self, asked: Attributes) -> decision.Decision:
+    def decide(self, attributes: Attributes) -> decision.Decision:
         """The first opinion; no opinion carries all that the authorisers said."""
         # 1.
-        if MASTERS in asked.groups:
+        if MASTERS in attributes.groups:
             return _MASTERS
         # 2.
-        if not asked.is_resource and asked.verb in {"get", "head"} and is_health(asked.path):
+        if not attributes.is_resource and attributes.verb in {"get", "head"} and is_health(attributes.path):
             return _HEALTH
         # 3.
         said = []
         for row in self._rows:
-            verdict = row.decide(asked)
+            verdict = row.decide(attributes)
             if not isinstance(verdict, decision.NotMine):
                 return verdict
             if verdict.sentence:
@@ -94,14 +94,14 @@ class Authorizers:
         return decision.NotMine(reason, "\n".join(verdict.sentence for verdict in said), "access")
 
 
-def refusal(asked: Attributes, verdict: decision.Deny | decision.NotMine) -> str:
+def refusal(attributes: Attributes, verdict: decision.Deny | decision.NotMine) -> str:
     """Kubernetes' wording of a 403, without the object's name in front."""
-    return f"{_cannot(asked)}: {verdict.sentence}" if verdict.sentence else _cannot(asked)
+    return f"{_cannot(attributes)}: {verdict.sentence}" if verdict.sentence else _cannot(attributes)
 
 
-def _cannot(asked: Attributes) -> str:
-    if not asked.is_resource:
-        return f'User "{asked.user}" cannot {asked.verb} path "{asked.path}"'
-    resource = f"{asked.plural}/{asked.subresource}" if asked.subresource else asked.plural
-    scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    return f'User "{asked.user}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {scope}'
+def _cannot(attributes: Attributes) -> str:
+    if not attributes.is_resource:
+        return f'User "{attributes.user}" cannot {attributes.verb} path "{attributes.path}"'
+    resource = f"{attributes.plural}/{attributes.subresource}" if attributes.subresource else attributes.plural
+    scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    return f'User "{attributes.user}" cannot {attributes.verb} resource "{resource}" in API group "{attributes.group}" {scope}'

@@ -2,7 +2,7 @@
 """What controllers need in a cluster whose API server is another: an account, its rights, and the kind of the ledger.
 
 Documents only, for `handfast serve controllers --print-manifest`: whoever reads them applies them. Handfast's own API
-server has all of it from the start (`rules.rbac_default_roles`, `api.handfast_kinds`).
+server has all of it from the start (`rules.rbac.default_roles`, `api.handfast_kinds`).
 
 1. Each controller has a list of its own, of what it calls and nothing else: those that are not chosen add nothing.
 2. Objects with a known name are named, also where they are followed: such a watch asks for that one name.
@@ -26,8 +26,10 @@ import msgspec
 
 from handfast.api import handfast_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
-from handfast.rules import node_liveness, rbac, signers
-from handfast.rules import rbac_default_roles as roles
+from handfast.rules.certificates import signers
+from handfast.rules.nodes import liveness
+from handfast.rules.rbac import default_roles as roles
+from handfast.rules.rbac import policy_rules
 
 ACCOUNT: Final = "handfast-controllers"
 NAMESPACE: Final = "kube-system"
@@ -42,14 +44,14 @@ class Right:
     """A rule, and the namespace that it holds in; an empty one is the whole cluster."""
 
     namespace: str
-    rule: rbac.PolicyRule
+    rule: policy_rules.PolicyRule
 
 
-def _everywhere(*rules: rbac.PolicyRule) -> tuple[Right, ...]:
+def _everywhere(*rules: policy_rules.PolicyRule) -> tuple[Right, ...]:
     return tuple(Right(_EVERYWHERE, rule) for rule in rules)
 
 
-def _within(namespace: str, *rules: rbac.PolicyRule) -> tuple[Right, ...]:
+def _within(namespace: str, *rules: policy_rules.PolicyRule) -> tuple[Right, ...]:
     return tuple(Right(namespace, rule) for rule in rules)
 
 
@@ -93,7 +95,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             roles.on("", "nodes", "get list"),
             _REVOCATIONS,
         ),
-        *_within(node_liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
+        *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
         *_within(cluster_info.NAMESPACE, roles.on("", "configmaps", "get", cluster_info.NAME)),
         *_within("default", roles.on("", "services", "get", "kubernetes"), _EVENTS),
     ),
@@ -112,7 +114,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     ),
     "node-lifecycle-controller": (
         *_everywhere(roles.on("", "nodes", "list patch watch"), roles.on("", "nodes/status", "patch"), _REVOCATIONS),
-        *_within(node_liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
+        *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
         *_within("default", _EVENTS),
     ),
     "issuance-log-cleaner-controller": _everywhere(roles.on(roles.HANDFAST, _LOGS, "delete get list")),
@@ -136,7 +138,7 @@ def documents(names: Sequence[str]) -> list[objects.Document]:
         "kind": "ServiceAccount",
         "metadata": {"name": ACCOUNT, "namespace": NAMESPACE},
     }
-    by_namespace: dict[str, list[rbac.PolicyRule]] = {}
+    by_namespace: dict[str, list[policy_rules.PolicyRule]] = {}
     for right in (*_COMMON, *rights):
         by_namespace.setdefault(right.namespace, []).append(right.rule)
     granted = [
@@ -145,18 +147,18 @@ def documents(names: Sequence[str]) -> list[objects.Document]:
     return [*ledger, account, *granted]
 
 
-def _merged(rules: Iterable[rbac.PolicyRule]) -> list[rbac.PolicyRule]:
+def _merged(rules: Iterable[policy_rules.PolicyRule]) -> list[policy_rules.PolicyRule]:
     """One rule for each set of objects, with the verbs of all."""
-    verbs: dict[rbac.PolicyRule, set[str]] = {}
+    verbs: dict[policy_rules.PolicyRule, set[str]] = {}
     for rule in rules:
         verbs.setdefault(msgspec.structs.replace(rule, verbs=()), set()).update(rule.verbs)
     return [msgspec.structs.replace(rule, verbs=tuple(sorted(found))) for rule, found in verbs.items()]
 
 
-def _granted(namespace: str, rules: Sequence[rbac.PolicyRule]) -> tuple[objects.Document, objects.Document]:
+def _granted(namespace: str, rules: Sequence[policy_rules.PolicyRule]) -> tuple[objects.Document, objects.Document]:
     """A role in a namespace, or in the cluster, and its binding to the account."""
     role = "Role" if namespace else "ClusterRole"
-    reference = {"apiGroup": rbac.GROUP, "kind": role, "name": _NAME}
+    reference = {"apiGroup": policy_rules.GROUP, "kind": role, "name": _NAME}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
     return (
         _access(role, namespace, rules=[rule.document() for rule in rules]),
@@ -166,4 +168,4 @@ def _granted(namespace: str, rules: Sequence[rbac.PolicyRule]) -> tuple[objects.
 
 def _access(kind: str, namespace: str, **body: Any) -> objects.Document:
     metadata = {"name": _NAME, **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": f"{rbac.GROUP}/v1", "kind": kind, "metadata": metadata, **body}
+    return {"apiVersion": f"{policy_rules.GROUP}/v1", "kind": kind, "metadata": metadata, **body}

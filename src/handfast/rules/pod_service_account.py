@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from handfast.api import jsonpath, objects
-from handfast.rules import decision, pod_references
+from handfast.rules import decision
+from handfast.rules.nodes import pod_references
 
 RULE = "ServiceAccount"
 DEFAULT = "default"

@@ -24,7 +24,9 @@ from dataclasses import dataclass
 
 from handfast import errors
 from handfast.api import signing_requests
-from handfast.rules import decision, kubelet_csr, node_claim, request_age, revocation, signers, user_names
+from handfast.rules import decision, revocation, user_names
+from handfast.rules.certificates import kubelet, request_age, signers
+from handfast.rules.nodes import claim
 
 ISSUED = "Issued"
 DENIED = signing_requests.DENIED
@@ -47,7 +49,7 @@ class Explanation:
     """The verdict, the checks behind it in order, what would turn it, and when the request is deleted as it is."""
 
     verdict: str
-    checks: tuple[kubelet_csr.Check, ...]
+    checks: tuple[kubelet.Check, ...]
     flip: str
     due: request_age.Due
 
@@ -64,12 +66,12 @@ def explain(
     *,
     asked: Mapping[str, Answer],
     node_addresses: Sequence[str] | None,
-    reserved: frozenset[str] = kubelet_csr.NONE,
-    more: Sequence[kubelet_csr.Check] = (),
+    reserved: frozenset[str] = kubelet.NONE,
+    more: Sequence[kubelet.Check] = (),
 ) -> Explanation:
     """Explain one request; `asked` holds the authorisers' answer for each permission that they were asked for.
 
-    `more` are checks by `node_claim` and `revocation`.
+    `more` are checks by `nodes.claim` and `revocation`.
     """
     due = request_age.due(item, now)
     verdict, checks, flip = _settled(item) or _open(item, asked, node_addresses, reserved, more)
@@ -83,20 +85,20 @@ def _as_pending(
     asked: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
-    more: Sequence[kubelet_csr.Check],
-) -> tuple[kubelet_csr.Check, ...]:
+    more: Sequence[kubelet.Check],
+) -> tuple[kubelet.Check, ...]:
     """1. The checks of an issued request, where it is of a kind that has any."""
     try:
-        facts = kubelet_csr.read(item.document())
+        facts = kubelet.read(item.document())
     except errors.Refused:
         return ()
     # 5. its own node may be the one that lives
-    others = [check for check in more if check.name != node_claim.CHECK]
+    others = [check for check in more if check.name != claim.CHECK]
     found = _closest(facts, asked, addresses, reserved, others)
     return () if found is None else found[1]
 
 
-_Answer = tuple[str, tuple[kubelet_csr.Check, ...], str]
+_Answer = tuple[str, tuple[kubelet.Check, ...], str]
 
 
 def _settled(item: signing_requests.Request) -> _Answer | None:
@@ -106,7 +108,7 @@ def _settled(item: signing_requests.Request) -> _Answer | None:
     for verdict, word in ((DENIED, "a denial"), (FAILED, "a failure")):
         if (condition := item.condition(verdict)) is not None:
             said = condition.message or condition.reason or "no reason was given"
-            check = kubelet_csr.Check(verdict.lower(), False, said)
+            check = kubelet.Check(verdict.lower(), False, said)
             return verdict, (check,), f"{word} is final; create a new request under another name"
     return None
 
@@ -116,19 +118,19 @@ def _open(
     asked: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
-    more: Sequence[kubelet_csr.Check],
+    more: Sequence[kubelet.Check],
 ) -> _Answer:
     try:
-        facts = kubelet_csr.read(item.document())
+        facts = kubelet.read(item.document())
     except errors.Refused as refused:
-        check = kubelet_csr.Check(READABLE, False, refused.message)
+        check = kubelet.Check(READABLE, False, refused.message)
         return PENDING, (check,), "create a new request that can be read"
     if item.condition(signing_requests.APPROVED) is not None:
         return _approved(facts, more)
     found = _closest(facts, asked, addresses, reserved, more)
     if found is None:
         compared = f"no approver decides requests for the signer {facts.signer_name}"
-        check = kubelet_csr.Check(kubelet_csr.SIGNER, False, compared)
+        check = kubelet.Check(kubelet.SIGNER, False, compared)
         return PENDING, (check,), f"approve or deny it by hand: handfast csr approve {shlex.quote(facts.name)}"
     permission, checks = found
     failed = [check.name for check in checks if not check.passed]
@@ -142,54 +144,54 @@ def _open(
 
 
 def _closest(
-    facts: kubelet_csr.Facts,
+    facts: kubelet.Facts,
     asked: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
-    more: Sequence[kubelet_csr.Check],
-) -> tuple[str, tuple[kubelet_csr.Check, ...]] | None:
+    more: Sequence[kubelet.Check],
+) -> tuple[str, tuple[kubelet.Check, ...]] | None:
     """3. The permission of the kind with the fewest failed checks, and these; None: no approver decides such requests."""
     runs = [
-        (name, (*kubelet_csr.checks(facts, name, addresses, reserved), _permission(name, asked), *more))
-        for name in kubelet_csr.permissions(facts.signer_name)
+        (name, (*kubelet.checks(facts, name, addresses, reserved), _permission(name, asked), *more))
+        for name in kubelet.permissions(facts.signer_name)
     ]
     return min(runs, key=lambda run: sum(not check.passed for check in run[1]), default=None)
 
 
-def _approved(facts: kubelet_csr.Facts, more: Sequence[kubelet_csr.Check]) -> _Answer:
+def _approved(facts: kubelet.Facts, more: Sequence[kubelet.Check]) -> _Answer:
     # 2. 5. A living node's name is no matter once somebody has approved.
     revoked = tuple(check for check in more if check.name == revocation.CHECK and not check.passed)
     if revoked:
         return FAILING, revoked, _CHANGES[revocation.CHECK]
     if facts.signer_name not in signers.SIGNERS:
         compared = f"{facts.signer_name} is no signer of this control plane"
-        check = kubelet_csr.Check(kubelet_csr.SIGNER, False, compared)
+        check = kubelet.Check(kubelet.SIGNER, False, compared)
         return SIGNING, (check,), f"run the signer {facts.signer_name}"
     verdict = signers.judge(facts)
-    check = kubelet_csr.Check(kubelet_csr.SIGNER, isinstance(verdict, decision.Approve), verdict.sentence)
+    check = kubelet.Check(kubelet.SIGNER, isinstance(verdict, decision.Approve), verdict.sentence)
     if isinstance(verdict, decision.Deny):
         return FAILING, (check,), "create a new request without this fault"
     return SIGNING, (check,), "nothing is missing; if it stays so, see whether the signing controller runs"
 
 
-def _permission(permission: str, asked: Mapping[str, Answer]) -> kubelet_csr.Check:
+def _permission(permission: str, asked: Mapping[str, Answer]) -> kubelet.Check:
     # 4.
     answer = asked.get(permission)
     if answer is None:
-        return kubelet_csr.Check(PERMISSION, False, f"{_words(permission)}: not asked")
+        return kubelet.Check(PERMISSION, False, f"{_words(permission)}: not asked")
     if isinstance(answer, bool):
-        return kubelet_csr.Check(PERMISSION, answer, f"{_words(permission)}: {'allowed' if answer else 'not allowed'}")
+        return kubelet.Check(PERMISSION, answer, f"{_words(permission)}: {'allowed' if answer else 'not allowed'}")
     said = f"{_words(permission)}: {answer.sentence or answer.reason}"
-    return kubelet_csr.Check(PERMISSION, isinstance(answer, decision.Approve), said)
+    return kubelet.Check(PERMISSION, isinstance(answer, decision.Approve), said)
 
 
 def _words(permission: str) -> str:
     return f"create certificatesigningrequests/{permission}"
 
 
-def _change(check: str, facts: kubelet_csr.Facts, permission: str) -> str:
+def _change(check: str, facts: kubelet.Facts, permission: str) -> str:
     subject, sans = facts.request.subject, facts.request.sans
-    wanted = kubelet_csr.SERVING_USAGES if permission == kubelet_csr.SELF_NODE_SERVER else kubelet_csr.CLIENT_USAGES
+    wanted = kubelet.SERVING_USAGES if permission == kubelet.SELF_NODE_SERVER else kubelet.CLIENT_USAGES
     return _CHANGES[check].format(
         user=facts.username,
         groups=", ".join(facts.groups) or "none",
@@ -205,18 +207,18 @@ def _change(check: str, facts: kubelet_csr.Facts, permission: str) -> str:
 
 # What would make a failed check pass. The signer's is not here: the kinds compared are those of the request's signer.
 _CHANGES: Mapping[str, str] = {
-    kubelet_csr.ORGANIZATION: (
+    kubelet.ORGANIZATION: (
         f"create a new request with {user_names.NODES} as its only organization, and no other attribute but the "
         "common name"
     ),
-    kubelet_csr.COMMON_NAME: f"create a new request with the common name {user_names.NODE_PREFIX}<name of the node>",
-    kubelet_csr.NO_SANS: "create a new request without the alternative names {sans}",
-    kubelet_csr.HAS_SANS: "create a new request with at least one DNS name or address, and no e-mail address or URI",
-    kubelet_csr.USAGES: "create a new request with exactly the usages {usages}",
-    kubelet_csr.REQUESTER: "send the request as {common_name}, not as {user}",
-    kubelet_csr.ADDRESSES: "have the Node {node} report every name and address of the request, or leave the others out",
-    kubelet_csr.RESERVED: "create a new request without them, or have the other Node deleted that reports them",
-    node_claim.CHECK: "stop the node that has this name, and wait; or ask under another name; or approve it all the same: handfast csr approve {name}",
+    kubelet.COMMON_NAME: f"create a new request with the common name {user_names.NODE_PREFIX}<name of the node>",
+    kubelet.NO_SANS: "create a new request without the alternative names {sans}",
+    kubelet.HAS_SANS: "create a new request with at least one DNS name or address, and no e-mail address or URI",
+    kubelet.USAGES: "create a new request with exactly the usages {usages}",
+    kubelet.REQUESTER: "send the request as {common_name}, not as {user}",
+    kubelet.ADDRESSES: "have the Node {node} report every name and address of the request, or leave the others out",
+    kubelet.RESERVED: "create a new request without them, or have the other Node deleted that reports them",
+    claim.CHECK: "stop the node that has this name, and wait; or ask under another name; or approve it all the same: handfast csr approve {name}",
     revocation.CHECK: "delete the Revocation, and create a new request",
     PERMISSION: "let {user} (groups: {groups}) {permission}, for instance by the ClusterRole {role}",
 }

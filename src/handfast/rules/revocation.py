@@ -45,7 +45,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from handfast.api import handfast_kinds, jsonpath, objects
-from handfast.rules import decision, kubelet_csr, user_names
+from handfast.rules import decision, user_names
+from handfast.rules.certificates import kubelet
 
 # The reason of every refusal, and of conditions that tell of one; the check, as explanations name it.
 REVOKED: Final = "Revoked"
@@ -168,7 +169,7 @@ class Index:
         found = self._first((("user", user_names.node_user(node)),), now)
         return None if found is None else found[0]
 
-    def judge_request(self, facts: kubelet_csr.Facts, now: datetime.datetime) -> decision.Deny | decision.NotMine:
+    def judge_request(self, facts: kubelet.Facts, now: datetime.datetime) -> decision.Deny | decision.NotMine:
         """Whether what is asked for would be refused at this instant (6.)."""
         if not self._by_name or not facts.signer_name.startswith(_SIGNERS):
             return _NOBODY

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replacing a CA, or the key of service account tokens, step by step: what comes next, what it waits for, and the way back.
 
-It touches no file and asks nobody: `assembly.ca_rotation` does, and keeps the `State` on disk.
+It touches no file and asks nobody: `datadir.rotation.sequence` does, and keeps the `State` on disk.
 
 | step    | does                                                            | begins only when                              |
 |---------|-----------------------------------------------------------------|-----------------------------------------------|
@@ -35,7 +35,8 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.api import objects
-from handfast.rules import ledger_entries, user_names
+from handfast.rules import user_names
+from handfast.rules.ledger import entries as ledger_entries
 
 # 1.
 SETTLING: Final = dt.timedelta(hours=2)

@@ -1,1 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What every process needs: clock, tasks, files, TLS contexts, back-off.
+
+Holds: The only room that asks for the time, sleeps or starts tasks.
+Imports: errors, rules.
+Never: It knows nothing of Kubernetes.
+Start: `clock.py` and `tasks.py`.
+"""

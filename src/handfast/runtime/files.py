@@ -2,7 +2,7 @@
 """Files that survive a crash and stay private: atomic writes, safe modes, capped reads, one owner per directory.
 
 Every failure of the disk leaves here as an error of `errors` that names the path. It does not know what the files
-mean (see `assembly.datadir`), nor by which flag they were chosen (see `otherwise`). What a caller may rely on:
+mean (see `datadir.preparation`), nor by which flag they were chosen (see `otherwise`). What a caller may rely on:
 
 1. A file written here is either the old one or the new one, after any crash; never a part. One that is replaced keeps
    owner, group and mode, or stays as it is (`replace_contents`).

@@ -9,18 +9,12 @@ import datetime
 
 import pytest
 
-from handfast.api import (
-    defaults,
-    definitions,
-    handfast_kinds,
-    kinds,
-    printers,
-    structural,
-    structural_schema,
-    structural_values,
-    validation,
-)
+from handfast.api import handfast_kinds, kinds
+from handfast.api.custom import definitions, structural, structural_schema, structural_values
+from handfast.api.defaulting import defaults
 from handfast.api.handfast_kinds import ISSUANCE_LOG, REVOCATION
+from handfast.api.printing import printers
+from handfast.api.validation import validation
 
 SHA = "sha256:" + "0aB" * 21 + "c"
 

@@ -10,7 +10,8 @@ import itertools
 import pytest
 
 from handfast import errors
-from handfast.api import kinds, schema
+from handfast.api import kinds
+from handfast.api.schema import schema
 
 ROWS = kinds.builtin()
 IDS = [f"{row.api_version}/{row.plural}" for row in ROWS]

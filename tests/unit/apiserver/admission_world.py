@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from handfast.api import kinds, objects
-from handfast.apiserver import admission, envelope, identity, replica, states
+from handfast.apiserver import identity
+from handfast.apiserver.admission import plugin
+from handfast.apiserver.state import envelope, items, replica
 from handfast.rules import access, decision
 
 NOW = datetime.datetime(2026, 6, 1, 12, 0, tzinfo=datetime.UTC)
@@ -17,15 +19,15 @@ NODE = identity.User("system:node:mynode", ("system:nodes", "system:authenticate
 JANE = identity.User("jane", ("developers", "system:authenticated"))
 
 
-def refuses(asked: access.Attributes) -> decision.Decision:
+def refuses(attributes: access.Attributes) -> decision.Decision:
     return decision.NotMine("Test", "no", "test")
 
 
-def item(resource: tuple[str, str], name: str, namespace: str = "", **fields: Any) -> states.Item:
+def item(resource: tuple[str, str], name: str, namespace: str = "", **fields: Any) -> items.Item:
     kind = KINDS[resource]
     metadata = {"name": name, "namespace": namespace, "uid": f"{name}-uid", **fields.pop("metadata", {})}
     document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
-    return states.Item(namespace, name, 1, envelope.encode_document(document))
+    return items.Item(namespace, name, 1, envelope.encode_document(document))
 
 
 class World:
@@ -34,7 +36,7 @@ class World:
     def __init__(self, decide: Callable[[access.Attributes], decision.Decision] = refuses) -> None:
         # No store: nothing here is read from one.
         self.replica = replica.Replica(cast("Any", None), cast("Any", None))
-        self.context = admission.Context(self.replica, decide, lambda: NOW)
+        self.context = plugin.Context(self.replica, decide, lambda: NOW)
         self._version = 1
 
     def put(self, resource: tuple[str, str], name: str, namespace: str = "", **fields: Any) -> None:
@@ -52,8 +54,8 @@ def attributes(
     old: objects.Document | None = None,
     user: identity.User = NODE,
     **where: str,
-) -> admission.Attributes:
-    return admission.Attributes(
+) -> plugin.Attributes:
+    return plugin.Attributes(
         operation=operation,
         kind=KINDS[resource],
         subresource=where.get("subresource", ""),

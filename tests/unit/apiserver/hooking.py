@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from handfast.api import kinds
-from handfast.apiserver import envelope, replica, states
+from handfast.apiserver.state import envelope, items, replica
 from handfast.runtime import tls
 from handfast.store import protocol
 from tests.unit.pki import making
@@ -165,7 +165,7 @@ class Copy:
         metadata = document["metadata"]
         space, name = metadata.get("namespace", ""), metadata["name"]
         self._version += 1
-        item = states.Item(space, name, self._version, envelope.encode_document(document))
+        item = items.Item(space, name, self._version, envelope.encode_document(document))
         self.replica.collection(prefix).apply(space, name, item, self._version)
 
     def drop(self, prefix: str, name: str, namespace: str = "") -> None:

@@ -12,7 +12,9 @@ import structlog
 from aiohttp.test_utils import make_mocked_request
 
 from handfast.api import kinds, status
-from handfast.apiserver import admission, audit, audit_log, authz, call, identity, request
+from handfast.apiserver import audit, audit_log, calls, identity, request
+from handfast.apiserver.access import authz
+from handfast.apiserver.admission import plugin
 from handfast.rules import decision
 from handfast.telemetry import metrics, rotating
 from tests.unit.apiserver import admission_world
@@ -24,9 +26,9 @@ ROOT = identity.User("root", ("system:masters", identity.AUTHENTICATED), method=
 PODS = next(kind for kind in kinds.builtin() if (kind.group, kind.plural) == ("", "pods"))
 
 
-def asking(target: str = "/api/v1/namespaces/web/pods/p", **more: Any) -> call.Call:
+def asking(target: str = "/api/v1/namespaces/web/pods/p", **more: Any) -> calls.Call:
     http = make_mocked_request("GET", target, {"User-Agent": "test"})
-    return call.Call(http, "boot-1", request.parse("GET", target), "192.0.2.1", more.pop("user", ALICE), **more)
+    return calls.Call(http, "boot-1", request.parse("GET", target), "192.0.2.1", more.pop("user", ALICE), **more)
 
 
 class Desk:
@@ -116,7 +118,7 @@ REFUSALS = [
         'pods "p" is forbidden: ',
     ),
     (
-        admission.Refusal(
+        plugin.Refusal(
             admission_world.attributes("CREATE", ("", "pods"), name="p"), decision.Deny("OtherNode", "not yours", "r")
         ),
         "admission",

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handfast.api import status
-from handfast.apiserver import admission, audit_log, authz, call, identity, request
+from handfast.apiserver import audit_log, calls, identity, request
+from handfast.apiserver.access import authz
+from handfast.apiserver.admission import plugin
 from handfast.rules import access, decision
 from handfast.telemetry import rotating
 from tests.unit.apiserver import admission_world
@@ -54,8 +56,8 @@ class Book:
         self.kept = Kept()
         self.log = audit_log.AuditLog(cast("rotating.LineWriter", self.kept), self.clock)
 
-    def write(self, asked: call.Call, code: int = 200, seconds: float = 0.0015, **more: Any) -> dict[str, Any]:
-        self.log.write(asked, code, seconds, **more)
+    def write(self, call: calls.Call, code: int = 200, seconds: float = 0.0015, **more: Any) -> dict[str, Any]:
+        self.log.write(call, code, seconds, **more)
         return self.last()
 
     def last(self) -> dict[str, Any]:
@@ -63,7 +65,7 @@ class Book:
         return found
 
 
-def asking(target: str, method: str = "GET", user: identity.User = ALICE, **more: Any) -> call.Call:
+def asking(target: str, method: str = "GET", user: identity.User = ALICE, **more: Any) -> calls.Call:
     """A request as it is known at its end."""
     headers = {
         "User-Agent": "kubectl/v1.36.0",
@@ -74,7 +76,7 @@ def asking(target: str, method: str = "GET", user: identity.User = ALICE, **more
     parsed = more.pop("parsed", True)
     info = request.parse(method, target) if parsed else request.RequestInfo(method.lower(), "")
     http = make_mocked_request(method, target, headers)
-    return call.Call(http, "boot-1", info, "192.0.2.1", user, **more)
+    return calls.Call(http, "boot-1", info, "192.0.2.1", user, **more)
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ class TestShape:
 
     def test_refused_by_admission(self, book: Book) -> None:
         write = admission_world.attributes("CREATE", ("", "pods"), namespace="web", name="p")
-        error = admission.Refusal(write, decision.Deny("NotAMirrorPod", "no", "NodeRestriction"))
+        error = plugin.Refusal(write, decision.Deny("NotAMirrorPod", "no", "NodeRestriction"))
         asked = asking("/api/v1/namespaces/web/pods", "POST", decision="yes")
         line = book.write(asked, 403, error=error)
         assert line["annotations"]["authorization.k8s.io/decision"] == "allow"
@@ -359,7 +361,7 @@ def test_what_is_filled_in_later_cannot_be_forged(book: Book) -> None:
 
 async def test_a_remembered_line_is_that_of_its_request(book: Book) -> None:
     other = identity.User("bob", ALICE.groups, method="x509")
-    rows: list[tuple[call.Call, int]] = [
+    rows: list[tuple[calls.Call, int]] = [
         (asking(target, user=user, decision=decided, headers={"User-Agent": agent}), code)
         for target in ("/version", "/api/v1/namespaces/a/pods/p")
         for user in (ALICE, other)

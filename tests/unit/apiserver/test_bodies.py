@@ -13,7 +13,9 @@ import pytest
 from aiohttp import streams, web
 from aiohttp.test_utils import make_mocked_request
 
-from handfast.api import kinds, status, validation, yaml_document
+from handfast.api import kinds, status
+from handfast.api.codec import yaml_document
+from handfast.api.validation import validation
 from handfast.apiserver import bodies, limits, request
 
 CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 from handfast.api import kinds
-from handfast.apiserver import default_policy, envelope, policy, replica, states, storage
-from handfast.rules import access, decision, rbac, rbac_defaults
+from handfast.apiserver import default_policy
+from handfast.apiserver.access import policy
+from handfast.apiserver.state import envelope, items, replica, storage
+from handfast.rules import access, decision
+from handfast.rules.rbac import defaults, policy_rules
 from handfast.runtime import tasks
-from handfast.store import protocol, sqlite
+from handfast.store import protocol
+from handfast.store.sqlite import engine
 from tests.world import clock as clocks
 
-KINDS = {kind.plural: kind for kind in kinds.builtin() if kind.group == rbac.GROUP}
+KINDS = {kind.plural: kind for kind in kinds.builtin() if kind.group == policy_rules.GROUP}
 OWN = {"verbs": ["own"], "apiGroups": [""], "resources": ["pods"]}
 
 
@@ -25,20 +29,20 @@ class RacingStorage(storage.Storage):
 
     races = False
 
-    async def create(self, kind: kinds.Kind, document: dict[str, Any]) -> states.Item:
+    async def create(self, kind: kinds.Kind, document: dict[str, Any]) -> items.Item:
         made = await super().create(kind, document)
         if self.races:
             raise protocol.Mismatch("key", None)
         return made
 
-    async def replace(self, kind: kinds.Kind, document: dict[str, Any], old: states.Item) -> states.Item:
+    async def replace(self, kind: kinds.Kind, document: dict[str, Any], old: items.Item) -> items.Item:
         if self.races:
             raise protocol.Mismatch("key", None)
         return await super().replace(kind, document, old)
 
 
 class Server:
-    def __init__(self, store: sqlite.SqliteStore) -> None:
+    def __init__(self, store: engine.SqliteStore) -> None:
         envelopes = envelope.Envelopes(None, ())
         self.clock = clocks.MovableClock()
         self.copy = replica.Replica(store, envelopes)
@@ -70,7 +74,7 @@ class Server:
 
 @pytest.fixture
 async def server(tmp_path: pathlib.Path) -> AsyncIterator[Server]:
-    store = await sqlite.open_store(str(tmp_path / "store.db"))
+    store = await engine.open_store(str(tmp_path / "store.db"))
     made = Server(store)
     await made.copy.load()
     made.feed.load()
@@ -84,7 +88,7 @@ async def server(tmp_path: pathlib.Path) -> AsyncIterator[Server]:
 async def test_everything_is_made_once(server: Server):
     await server.ensure()
     versions = server.versions()
-    assert set(versions) == {(default.plural, default.namespace, default.name) for default in rbac_defaults.documents()}
+    assert set(versions) == {(default.plural, default.namespace, default.name) for default in defaults.documents()}
     found = await server.get("roles", "system:controller:token-cleaner", "kube-system")
     assert found["metadata"]["namespace"] == "kube-system"
     assert found["metadata"]["uid"]
@@ -101,7 +105,7 @@ async def test_roles_for_people_work_before_any_controller(server: Server):
     assert verbs["view"] == {"get", "list", "watch"}
     assert "create" in verbs["edit"]
     view, edit, admin = [
-        rbac.parse((await server.get("clusterroles", name))["rules"]) for name in ("view", "edit", "admin")
+        policy_rules.parse((await server.get("clusterroles", name))["rules"]) for name in ("view", "edit", "admin")
     ]
     assert set(view) < set(edit) < set(admin)
     asked = access.Attributes(
@@ -130,7 +134,7 @@ async def test_protected_objects_are_left_alone(server: Server):
         ("clusterroles", "view", {"rules": [OWN]}),
         ("clusterrolebindings", "system:discovery", {"roleRef": {"kind": "ClusterRole", "name": "view"}}),
     ):
-        metadata = {**(await server.get(plural, name))["metadata"], "annotations": {rbac_defaults.AUTOUPDATE: "false"}}
+        metadata = {**(await server.get(plural, name))["metadata"], "annotations": {defaults.AUTOUPDATE: "false"}}
         await server.change(plural, name, metadata=metadata, **more)
     await server.copy.fresh()
     versions = server.versions()
@@ -158,7 +162,7 @@ async def test_an_extra_source_is_gathered(server: Server):
     await server.ensure()
     labels = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
     document = {
-        "apiVersion": f"{rbac.GROUP}/v1",
+        "apiVersion": f"{policy_rules.GROUP}/v1",
         "kind": "ClusterRole",
         "metadata": {"name": "widgets", "labels": labels},
         "rules": [OWN],
@@ -173,7 +177,7 @@ async def test_another_server_may_be_faster(server: Server):
     server.storage.races = True
     await server.ensure()
     # What the other one made is there; what could not be gathered is left to it.
-    assert len(server.versions()) == len(rbac_defaults.documents())
+    assert len(server.versions()) == len(defaults.documents())
     assert (await server.get("clusterroles", "view"))["rules"] == []
     server.storage.races = False
     await server.ensure()
@@ -185,7 +189,7 @@ async def test_a_deleted_role_is_not_gathered_for(server: Server, monkeypatch: p
     found = await server.storage.find(KINDS["clusterroles"], "", "view")
     assert found is not None
     # Between making and gathering someone deletes it.
-    monkeypatch.setattr(rbac_defaults, "documents", list)
+    monkeypatch.setattr(defaults, "documents", list)
     await server.storage.delete(KINDS["clusterroles"], found)
     await server.ensure()
     assert ("clusterroles", "", "view") not in server.versions()

@@ -12,33 +12,21 @@ from typing import Any
 import pytest
 from aiohttp import web_protocol
 
-from handfast.api import bounds, kinds
-from handfast.apiserver import (
-    audit_log,
-    authn,
-    client_cas,
-    flows,
-    impersonation,
-    limits,
-    loop_holds,
-    service_account_tokens,
-    webhook_client,
-)
-from handfast.apiserver import token_limits as enforcing
+from handfast.api import kinds
+from handfast.api.codec import bounds
+from handfast.apiserver import audit_log, flows, limits, loop_holds
+from handfast.apiserver.access import authn, client_cas, impersonation, service_account_tokens
+from handfast.apiserver.admission import token_limits as enforcing
+from handfast.apiserver.admission import webhook_client
 from handfast.bootstrap import cluster_info, jws, token_limits
 from handfast.pki import chains
-from handfast.rules import (
-    networks,
-    proxy_protocol,
-    rbac_escalation,
-    rbac_grants,
-    token_requests,
-    webhook_answers,
-    webhooks,
-)
+from handfast.rules import networks, proxy_protocol
+from handfast.rules.rbac import escalation, grants
+from handfast.rules.tokens import requests
+from handfast.rules.webhooks import answers, configurations
 from handfast.runtime import proxied
 from handfast.serving import aiohttp_parts, buckets, rates
-from handfast.store import sqlite_space
+from handfast.store.sqlite import space
 from handfast.telemetry import rotating
 
 REFERENCE = pathlib.Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
@@ -100,7 +88,7 @@ FIXED = {
     "one step of a request, while nobody else is served": f"{loop_holds.STEP_SECONDS * 1000:g} ms",
     "lines of the log about such steps": f"{loop_holds.LINES_PER_SECOND} a second",
     "space of the store's file system that is for deletes only": (
-        f"{_bytes(sqlite_space.MARGIN)}, and {_bytes(sqlite_space.RESERVE)} of which nobody else can take any"
+        f"{_bytes(space.MARGIN)}, and {_bytes(space.RESERVE)} of which nobody else can take any"
     ),
     "what is read and thrown away of a refused body": f"{aiohttp_parts.LINGERING_SECONDS:g} s",
     "certificates in a client's chain": str(chains.MAX_CHAIN),
@@ -109,7 +97,7 @@ FIXED = {
     "a bearer token": _bytes(authn.TOKEN_BYTES),
     "service account tokens whose signature is remembered": str(service_account_tokens._REMEMBERED),
     "lifetime of a requested service account token": (
-        f"{token_requests.MIN_SECONDS // 60} minutes to 2{_raised(token_requests.MAX_SECONDS.bit_length() - 1)} seconds"
+        f"{requests.MIN_SECONDS // 60} minutes to 2{_raised(requests.MAX_SECONDS.bit_length() - 1)} seconds"
     ),
     "uses of a token with `--max-uses`": f"1 to {token_limits.MAX_USES}",
     "uses that are listed of another token": f"the first {token_limits.KEPT // 2} and the newest {token_limits.KEPT // 2}",
@@ -121,12 +109,12 @@ FIXED = {
         f"{client_cas.MAX_REMEMBERED}, or {_bytes(client_cas.MAX_REMEMBERED_BYTES)}"
     ),
     "groups and keys of extra in impersonation headers": str(impersonation._LIMIT),
-    "single permissions of one role that are indexed": str(rbac_grants.BUDGET),
-    "single permissions of rules that somebody gives away": f"{rbac_escalation.LIMIT:,}",
+    "single permissions of one role that are indexed": str(grants.BUDGET),
+    "single permissions of rules that somebody gives away": f"{escalation.LIMIT:,}",
     "a webhook's answer": _bytes(webhook_client.MAX_ANSWER),
-    "a webhook's time": f"its `timeoutSeconds`, 1 to 30, else {webhooks._DEFAULT_SECONDS} s",
-    "values of a webhook's answer, and of its patch": f"{webhook_answers.MAX_VALUES:,}",
-    "warnings of one webhook's answer": str(webhook_answers.MAX_WARNINGS),
+    "a webhook's time": f"its `timeoutSeconds`, 1 to 30, else {configurations._DEFAULT_SECONDS} s",
+    "values of a webhook's answer, and of its patch": f"{answers.MAX_VALUES:,}",
+    "warnings of one webhook's answer": str(answers.MAX_WARNINGS),
     # No interface tells it.
     "TLS 1.2 sessions that can be resumed by number": "20,480",
 }

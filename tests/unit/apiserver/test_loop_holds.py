@@ -8,7 +8,7 @@ import structlog
 from aiohttp.test_utils import make_mocked_request
 
 from handfast.api import kinds
-from handfast.apiserver import call, identity, loop_holds, request
+from handfast.apiserver import calls, identity, loop_holds, request
 from handfast.telemetry import metrics
 from tests.world.clock import MovableClock
 
@@ -22,7 +22,7 @@ class Holds:
         self.holds = loop_holds.LoopHolds(self.metrics, self.clock)
 
     def step(self, target: str = "/api/v1/secrets", method: str = "GET", seconds: float = 0.2, **more: object) -> None:
-        asked = call.Call(make_mocked_request(method, target), "boot-1", request.RequestInfo(method.lower(), ""))
+        asked = calls.Call(make_mocked_request(method, target), "boot-1", request.RequestInfo(method.lower(), ""))
         for name, value in more.items():
             setattr(asked, name, value)
         self.holds.step(asked, seconds)

@@ -16,7 +16,8 @@ from aiohttp.test_utils import make_mocked_request
 
 from handfast import errors
 from handfast.api import status
-from handfast.apiserver import audit, authn, call, identity, limits, loop_holds, pipeline, standing
+from handfast.apiserver import audit, calls, identity, limits, loop_holds, pipeline
+from handfast.apiserver.access import authn, standing
 from handfast.pki import bundles
 from handfast.rules import access, decision
 from handfast.serving import answers, peer
@@ -133,7 +134,7 @@ class TestOutcomes:
     async def test_a_refusal_leaves_nothing_for_the_collector(self, headers: dict[str, str], code: int) -> None:
         # In a flood of refusals the collector would stop the server for all of them at once.
         line = Line()
-        with leftovers.without_collector(call.Call) as left:
+        with leftovers.without_collector(calls.Call) as left:
             assert (await line.ask("/secret", headers=headers)).status == code
             assert left() == []
 
@@ -142,7 +143,7 @@ class TestOutcomes:
             await Line(ConnectionResetError()).ask()
 
     async def test_a_request_that_holds_the_event_loop_is_named(self) -> None:
-        def slow(asked: call.Call) -> answers.Answer:
+        def slow(call: calls.Call) -> answers.Answer:
             line.clock.hold(0.2)
             return answers.Answer(b"fine")
 
@@ -156,7 +157,7 @@ class TestOutcomes:
     async def test_a_request_that_only_waits_is_not_named(self) -> None:
         line = Line()
 
-        async def waits(asked: call.Call) -> answers.Answer:
+        async def waits(call: calls.Call) -> answers.Answer:
             await line.clock.sleep(10.0)
             return answers.Answer(b"fine")
 

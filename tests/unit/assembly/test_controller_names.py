@@ -5,7 +5,7 @@ import pytest
 
 from handfast import errors
 from handfast.assembly import controller_names, controllers
-from handfast.controllers import signing_authorities
+from handfast.controllers.certificates import authorities as signing_authorities
 from handfast.pki import jwt, keys
 from handfast.runtime import clock
 

@@ -5,11 +5,12 @@ import json
 
 import pytest
 
-from handfast.assembly import config, datadir, endpoints, init, layout
+from handfast.assembly import config, init
 from handfast.client import api
 from handfast.client import tokens as over_api
+from handfast.datadir import endpoints, layout, preparation
 from handfast.runtime import clock, routes
-from handfast.store import sqlite
+from handfast.store.sqlite import engine
 
 ENDPOINTS = api.Resource("", "v1", "endpoints", namespaced=True)
 SERVICES = api.Resource("", "v1", "services", namespaced=True)
@@ -22,7 +23,7 @@ def configuration(**flags):
 @pytest.fixture
 def place(tmp_path):
     made = layout.Layout.at(tmp_path / "d")
-    datadir.prepare(made, server=endpoints.Address("127.0.0.1", 7777), now=clock.SystemClock().now())
+    preparation.prepare(made, server=endpoints.Address("127.0.0.1", 7777), now=clock.SystemClock().now())
     return made
 
 
@@ -47,7 +48,7 @@ async def test_served_and_gone(place):
     lines = [json.loads(line) for line in (place.audit / "audit.log").read_text().splitlines()]
     assert {line["user"]["username"] for line in lines} == {"kubernetes-admin"}
     # Nobody has the store open any more.
-    await (await sqlite.open_store(str(place.store("store.db")))).close()
+    await (await engine.open_store(str(place.store("store.db")))).close()
 
 
 @pytest.mark.parametrize("path", ["none", "-"])
@@ -62,4 +63,4 @@ async def test_a_failure_ends_the_server_too(place):
     with pytest.raises(ZeroDivisionError):
         async with init.served(place, configuration(), clock.SystemClock()):
             raise ZeroDivisionError
-    await (await sqlite.open_store(str(place.store("store.db")))).close()
+    await (await engine.open_store(str(place.store("store.db")))).close()

@@ -13,8 +13,8 @@ from handfast import errors
 from handfast.api import status
 from handfast.assembly import node, node_config
 from handfast.bootstrap import kubeconfig
-from handfast.client import api, certificates, connection
-from handfast.node import agent, bootstrap, certificate_store
+from handfast.client import api, connection, requests
+from handfast.node import agent, certificate_store, identity
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.node import pairing
 from tests.world import tls_cluster
@@ -28,7 +28,7 @@ class Machine:
         self.root = root
         self.clock = MovableClock()
         self.client = FakeClient()
-        self.where = bootstrap.Places(
+        self.where = identity.Places(
             node="n1",
             kubeconfig=root / "kubelet.conf",
             bootstrap_kubeconfig=root / "bootstrap.conf",
@@ -36,7 +36,7 @@ class Machine:
         )
         self.config(self.where.bootstrap_kubeconfig)
         monkeypatch.setattr(api, "Client", self.connected)
-        monkeypatch.setattr(certificates, "obtain", self.issue)
+        monkeypatch.setattr(requests, "obtain", self.issue)
 
     def connected(self, transport):
         self.client.transport = transport
@@ -194,15 +194,15 @@ class TestObtain:
         machine.client.put("nodes", "n1", status={"conditions": [ready]})
 
         def waits(reason: str, message: str) -> None:
-            raise certificates.NotWaitedFor(message, reason=reason)
+            raise requests.NotWaitedFor(message, reason=reason)
 
-        with pytest.raises(certificates.NotWaitedFor, match="Ready since 2030-01-01T00:00:00Z") as refused:
+        with pytest.raises(requests.NotWaitedFor, match="Ready since 2030-01-01T00:00:00Z") as refused:
             await node.obtain(machine.where, 9, clock=machine.clock, waits=waits)
         assert refused.value.reason == "NodeIsAlive"
         assert not machine.store().has_pending_key()
         # A dry run says the same, before the server is asked what it would do.
         asked = connection.load(str(machine.where.bootstrap_kubeconfig))
-        with pytest.raises(certificates.NotWaitedFor, match="Ready since 2030-01-01T00:00:00Z"):
+        with pytest.raises(requests.NotWaitedFor, match="Ready since 2030-01-01T00:00:00Z"):
             await node.rehearse(machine.where, asked, clock=machine.clock, waits=waits)
         assert not machine.where.directory.joinpath("kubelet-client-current.pem").exists()
         # Whoever does not mind waits, as a kubelet does.

@@ -7,7 +7,8 @@ import pathlib
 
 import pytest
 
-from handfast.assembly import config, endpoints, node_config
+from handfast.assembly import config, node_config
+from handfast.datadir import endpoints
 
 FILE = "kubelet.yaml"
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

@@ -14,7 +14,8 @@ import sys
 import pytest
 
 from handfast import errors
-from handfast.assembly import endpoints, supervisor, watchdog
+from handfast.assembly import supervisor, watchdog
+from handfast.datadir import endpoints
 from handfast.runtime import backoff
 from tests.world.clock import MovableClock
 

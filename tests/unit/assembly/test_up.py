@@ -11,7 +11,8 @@ import urllib.parse
 import pytest
 
 from handfast import errors
-from handfast.assembly import config, endpoints, layout, supervisor, up, watchdog
+from handfast.assembly import config, supervisor, up, watchdog
+from handfast.datadir import endpoints, layout
 from handfast.runtime import files, routes, tls
 
 

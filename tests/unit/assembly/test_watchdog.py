@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from handfast.assembly import endpoints, watchdog
+from handfast.assembly import watchdog
+from handfast.datadir import endpoints
 from handfast.runtime import tls
 from tests.world.clock import MovableClock, settle
 

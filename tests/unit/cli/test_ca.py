@@ -7,9 +7,10 @@ import json
 import pytest
 import structlog
 
-from handfast.assembly import datadir, layout, rotation_files
-from handfast.assembly.endpoints import Address
 from handfast.cli import main, output
+from handfast.datadir import layout, preparation
+from handfast.datadir.endpoints import Address
+from handfast.datadir.rotation import files as rotation_files
 from handfast.rules import trust_rotation as rotation
 from handfast.runtime import files
 
@@ -30,7 +31,7 @@ def _clean_environment(monkeypatch):
 @pytest.fixture
 def place(tmp_path):
     made = layout.Layout.at(tmp_path / "d")
-    datadir.prepare(made, server=Address("127.0.0.1", 6443), now=NOW)
+    preparation.prepare(made, server=Address("127.0.0.1", 6443), now=NOW)
     return made
 
 

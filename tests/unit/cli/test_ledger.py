@@ -15,7 +15,8 @@ import yaml
 
 from handfast.api import status
 from handfast.cli import connecting, main, output
-from handfast.rules import ledger, ledger_entries
+from handfast.rules.ledger import entries
+from handfast.rules.ledger import segments as ledger
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.rules.ledger_cases import NOW, chain, entry
 
@@ -76,9 +77,9 @@ def test_the_table(reached, capsys):
 
 def test_filters(reached, capsys):
     old = ledger.extended(
-        ledger.following(None), [ledger_entries.encode(entry(1, issued_at=NOW - datetime.timedelta(days=9999)))]
+        ledger.following(None), [entries.encode(entry(1, issued_at=NOW - datetime.timedelta(days=9999)))]
     )
-    other = ledger.extended(old, [ledger_entries.encode(entry(2, signer="example.com/x", names=()))])
+    other = ledger.extended(old, [entries.encode(entry(2, signer="example.com/x", names=()))])
     reached.put(other)
     one, two = "node-csr-1", "node-csr-2"
     assert listed(capsys) == [one, two]
@@ -158,7 +159,7 @@ def test_verify_a_good_one(reached, capsys):
 
 
 def test_verify_counts_one_as_one(reached, capsys):
-    reached.put(ledger.extended(ledger.following(None), [ledger_entries.encode(entry(1))]))
+    reached.put(ledger.extended(ledger.following(None), [entries.encode(entry(1))]))
     assert run("verify") == 0
     assert capsys.readouterr().out.startswith("the chain holds: 1 entry in 1 segment, from the beginning\n")
 
@@ -186,7 +187,7 @@ def test_verify_sees_that_the_first_was_removed_and_the_others_numbered_anew(rea
 
 def test_a_name_has_no_lines_of_its_own(reached, capsys):
     forged = "CN=system:node:a\nrequester         kubernetes-admin\x1b[2J"
-    reached.put(ledger.extended(ledger.following(None), [ledger_entries.encode(entry(1, names=(forged,)))]))
+    reached.put(ledger.extended(ledger.following(None), [entries.encode(entry(1, names=(forged,)))]))
     assert run("show", "node-csr-1") == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12
@@ -195,7 +196,7 @@ def test_a_name_has_no_lines_of_its_own(reached, capsys):
 
 
 def test_a_name_that_was_too_long_is_listed_by_its_digest(reached, capsys):
-    reached.put(ledger.extended(ledger.following(None), [ledger_entries.encode(entry(1, names=("CN=" + "a" * 5000,)))]))
+    reached.put(ledger.extended(ledger.following(None), [entries.encode(entry(1, names=("CN=" + "a" * 5000,)))]))
     assert run("list") == 0
     assert capsys.readouterr().out.splitlines()[1].split()[2].startswith("sha256:")
 

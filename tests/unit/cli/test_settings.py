@@ -6,9 +6,10 @@ import datetime
 import click
 import pytest
 
-from handfast.assembly import config, layout
-from handfast.assembly.endpoints import Address
+from handfast.assembly import config
 from handfast.cli import output, settings
+from handfast.datadir import layout
+from handfast.datadir.endpoints import Address
 
 HEAD = f"apiVersion: {config.API_VERSION}\nkind: {config.KIND}\n"
 

@@ -11,9 +11,10 @@ import click
 import pytest
 
 from handfast.api import signer_names
-from handfast.assembly import config, layout
+from handfast.assembly import config
 from handfast.cli import output, settings, signing_flags
-from handfast.rules import signers
+from handfast.datadir import layout
+from handfast.rules.certificates import signers
 
 
 def chosen(*arguments: str, text: str = "", root: pathlib.Path = pathlib.Path("/nowhere")) -> config.Configuration:

@@ -10,9 +10,10 @@ import sys
 
 import pytest
 
-from handfast.assembly import config, endpoints, layout, up
+from handfast.assembly import config, up
 from handfast.cli import invocation, main, output
 from handfast.cli import up as up_command
+from handfast.datadir import endpoints, layout
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
 from tests.world.clock import MovableClock

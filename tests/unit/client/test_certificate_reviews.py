@@ -13,12 +13,13 @@ from handfast.api import signer_names
 from handfast.bootstrap import cluster_info
 from handfast.client import certificate_reviews
 from handfast.pki import names
-from handfast.rules import decision, kubelet_csr
+from handfast.rules import decision
+from handfast.rules.certificates import kubelet
 from tests.unit.controllers.csr_world import SERVING, World
 from tests.unit.rules.csr_cases import ROOT
 
 
-def facts(**more: Any) -> kubelet_csr.Facts:
+def facts(**more: Any) -> kubelet.Facts:
     world = World()
     return world.requests.facts(world.add(**more))
 

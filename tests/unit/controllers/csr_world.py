@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from handfast.api import signer_names, signing_requests
-from handfast.controllers import certificate_requests
+from handfast.controllers.certificates import requests as certificate_requests
 from handfast.pki import keys, names, requests
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock

@@ -16,8 +16,8 @@ import structlog
 from handfast import errors
 from handfast.api import status
 from handfast.bootstrap import kubeconfig
-from handfast.client import api, certificates, cluster_cache, watch
-from handfast.node import agent, bootstrap, certificate_store, report
+from handfast.client import api, cluster_cache, requests, watch
+from handfast.node import agent, certificate_store, identity, report
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.node import pairing
 from tests.unit.pki.making import ca
@@ -66,7 +66,7 @@ class Machine:
 
     @contextlib.contextmanager
     def agent(self, *, rotate=True, **options):
-        places = bootstrap.Places(node="n1", kubeconfig=self.own, directory=self.pki, rotate=rotate)
+        places = identity.Places(node="n1", kubeconfig=self.own, directory=self.pki, rotate=rotate)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             yield agent.Agent(
                 agent.Options(places=places, node_ip=("192.0.2.7",), **options),
@@ -138,7 +138,7 @@ class TestRunning:
         async def never(*_, **__):
             raise errors.Unavailable("nobody is there", reason="Unreachable")
 
-        monkeypatch.setattr(certificates, "obtain", never)
+        monkeypatch.setattr(requests, "obtain", never)
         machine.joined(begins=START - 2 * pairing.HOUR, lasts=pairing.HOUR)
         async with machine.running(static_pods=manifests, patience=60.0) as (made, task):
             assert [pod.name for pod in made.static_pods.pods] == ["p-n1"]
@@ -169,7 +169,7 @@ class TestRunning:
         async def refuse(*_, **__):
             raise status.StatusError("Unauthorized", "Unauthorized")
 
-        monkeypatch.setattr(certificates, "obtain", refuse)
+        monkeypatch.setattr(requests, "obtain", refuse)
         machine.joined(**ENDING)
         async with machine.running() as (made, task):
             await machine.turns(50, 10.0)
@@ -184,7 +184,7 @@ class TestRunning:
         async def away(*_, **__):
             raise errors.Unavailable("nobody is there", reason="Unreachable")
 
-        monkeypatch.setattr(certificates, "obtain", away)
+        monkeypatch.setattr(requests, "obtain", away)
         machine.joined(**ENDING)
         async with machine.running() as (made, task):
             await machine.turns(50, 10.0)
@@ -197,7 +197,7 @@ class TestRenewal:
         async def answer(_client, key, _wanted, **_):
             return pairing.pair(begins=machine.clock.now(), key=key).certificate_pem
 
-        monkeypatch.setattr(certificates, "obtain", answer)
+        monkeypatch.setattr(requests, "obtain", answer)
         async with machine.joined().running() as (made, _task):
             before = made.report().certificate
             report.ask_to_rotate(machine.pki)
@@ -229,7 +229,7 @@ class TestServing:
         async def answer(_client, key, wanted, **_):
             return pairing.pair(begins=machine.clock.now(), key=key, sans=wanted.sans).certificate_pem
 
-        monkeypatch.setattr(certificates, "obtain", answer)
+        monkeypatch.setattr(requests, "obtain", answer)
         async with machine.joined().running(rotate_server=True) as (made, _task):
             assert made.serving is not None
             await machine.turns(40)
@@ -242,7 +242,7 @@ class TestServing:
         async def refuse(*_, **__):
             raise errors.Refused("denied", reason="RequestDenied")
 
-        monkeypatch.setattr(certificates, "obtain", refuse)
+        monkeypatch.setattr(requests, "obtain", refuse)
         with machine.joined().agent(rotate_server=True) as made:
             assert made._serving() == "there is none in force"
             await made.serving._attempt("now")

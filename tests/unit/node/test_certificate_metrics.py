@@ -10,7 +10,7 @@ from prometheus_client import core
 
 from handfast import errors
 from handfast.node import certificate_metrics, certificate_store, certificates
-from handfast.rules import certificate_wishes
+from handfast.rules.certificates import wishes
 from tests.unit.node import pairing
 from tests.world.clock import START, MovableClock, settle
 
@@ -20,11 +20,11 @@ class Manager(certificates.CertificateManager):
 
     def __init__(self, directory: pathlib.Path, clock: MovableClock) -> None:
         store = certificate_store.CertificateStore(directory, "kubelet-server", clock)
-        wanted = certificate_wishes.node_client("n1")
+        wanted = wishes.node_client("n1")
         super().__init__(store, lambda: wanted, lambda: None, clock=clock, chance=lambda: 0.0)  # type: ignore[arg-type, return-value]
         self.fail = False
 
-    async def _renewed(self, wanted: certificate_wishes.Wanted, seconds: float):
+    async def _renewed(self, wanted: wishes.Wanted, seconds: float):
         if self.fail:
             raise errors.Unavailable("down")
         return pairing.pair(begins=self._clock.now(), lasts=10 * pairing.HOUR)

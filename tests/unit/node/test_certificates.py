@@ -17,11 +17,10 @@ from structlog.testing import capture_logs
 
 from handfast import errors
 from handfast.api import status
-from handfast.client import certificates as requests
-from handfast.client import keeping, transport
+from handfast.client import keeping, requests, transport
 from handfast.node import certificate_store, certificates, renewal
 from handfast.pki import keys, names, pairs, rotation
-from handfast.rules import certificate_wishes
+from handfast.rules.certificates import wishes
 from handfast.runtime import tls
 from tests.unit.node import pairing
 from tests.world.clock import START, MovableClock, settle
@@ -39,7 +38,7 @@ class Server:
         self.asked: list[tuple[float, keys.PublicKey]] = []
         self.lasts = HOUR
 
-    async def obtain(self, client: Any, key: keys.PrivateKey, wanted: certificate_wishes.Wanted, **_: Any) -> bytes:
+    async def obtain(self, client: Any, key: keys.PrivateKey, wanted: wishes.Wanted, **_: Any) -> bytes:
         self.asked.append((self.clock.monotonic(), key.public))
         if self.script:
             raise self.script.pop(0)
@@ -53,7 +52,7 @@ class Stage:
         self.clock = MovableClock()
         self.server = Server(self.clock)
         self.store = certificate_store.CertificateStore(directory, "kubelet-client", self.clock)
-        self.wanted: certificate_wishes.Wanted | None = certificate_wishes.node_client("n1")
+        self.wanted: wishes.Wanted | None = wishes.node_client("n1")
         monkeypatch.setattr(requests, "obtain", self.server.obtain)
         # Which point of the window is a node's own is told in TestItsOwnInstants; elsewhere the test says which.
         self.point = 0.0
@@ -176,7 +175,7 @@ class TestItsOwnInstants:
         for number in range(8):
             name = f"n{number}" if certificate == "name" else "n1"
             prefix = "kubelet-client" if certificate == "name" else f"kubelet-{number}"
-            stage.wanted = certificate_wishes.node_client(name)
+            stage.wanted = wishes.node_client(name)
             stage.store = certificate_store.CertificateStore(stage.store.directory, prefix, stage.clock)
             stage.store.save(pairing.pair(name, begins=START, lasts=10 * HOUR))
             manager = stage.manager()
@@ -254,11 +253,11 @@ def test_another_nodes_pair_came_with_a_copied_disk(stage: Stage):
 )
 async def test_what_is_wanted_now(stage: Stage, sans: names.Sans, why: str | None):
     """Addresses change while the agent runs; names that are no longer wanted are no reason."""
-    stage.wanted = certificate_wishes.node_serving("n1", names.Sans(dns=("a",)))
+    stage.wanted = wishes.node_serving("n1", names.Sans(dns=("a",)))
     async with stage.running() as manager:
         assert manager.usable()
         await stage.passes(40)
-        stage.wanted = certificate_wishes.node_serving("n1", sans)
+        stage.wanted = wishes.node_serving("n1", sans)
         assert (manager.due(), manager.usable()) == (why, why is None)
         await stage.passes(60)
         assert len(stage.server.asked) == (1 if why is None else 2)
@@ -270,7 +269,7 @@ async def test_nothing_wanted_nothing_asked(stage: Stage):
     async with stage.running() as manager:
         await stage.passes(600)
         assert (stage.server.asked, manager.current(), manager.due()) == ([], None, None)
-        stage.wanted = certificate_wishes.node_client("n1")
+        stage.wanted = wishes.node_client("n1")
         await stage.passes(60)
         assert manager.usable()
 
@@ -407,7 +406,7 @@ class TestRun:
                 raise errors.Refused("the certificate and its private key cannot be used: CA_MD_TOO_WEAK")
             plain(context, certificate, key)
 
-        async def obtain(client: Any, key: keys.PrivateKey, wanted: certificate_wishes.Wanted, **more: Any) -> bytes:
+        async def obtain(client: Any, key: keys.PrivateKey, wanted: wishes.Wanted, **more: Any) -> bytes:
             return await stage.server.obtain(client, key, wanted, **more) + pairing.CA.pem
 
         monkeypatch.setattr(requests, "obtain", obtain)

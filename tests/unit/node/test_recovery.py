@@ -10,10 +10,10 @@ import pytest
 from handfast import errors
 from handfast.api import status
 from handfast.bootstrap import kubeconfig
-from handfast.client import certificates
+from handfast.client import requests
 from handfast.node import certificate_store, recovery
 from handfast.pki import keys, names, pairs, profiles
-from handfast.rules import certificate_wishes
+from handfast.rules.certificates import wishes
 from tests.unit.node import pairing
 from tests.world.clock import START, MovableClock
 
@@ -32,7 +32,7 @@ class Machine:
         self.kubeconfig.write_text(kubeconfig.render(kubeconfig.Kubeconfig(context="x", cluster=cluster, user=user)))
         self.error = None
         self.asked = []
-        monkeypatch.setattr(certificates, "obtain", self.obtain)
+        monkeypatch.setattr(requests, "obtain", self.obtain)
 
     async def obtain(self, client, key, wanted, *, clock, seconds, waits=None):
         self.asked.append((client.transport._connection, key, wanted, seconds))
@@ -84,7 +84,7 @@ async def test_the_expired_pair_asks_for_its_successor(machine):
     new = await machine.recover(old)
     link, key, wanted, seconds = machine.asked[0]
     assert (link.cert_pem, link.key_pem, link.token) == (old.certificate_pem, old.key_pem, None)
-    assert (wanted, seconds) == (certificate_wishes.node_client("n1"), 9)
+    assert (wanted, seconds) == (wishes.node_client("n1"), 9)
     # A fresh key, and it is the current pair from now on.
     assert key.public != old.key.public
     assert machine.store.load() == new

@@ -12,7 +12,7 @@ import structlog
 from handfast import errors
 from handfast.api import objects, status
 from handfast.node import machine, registration
-from handfast.rules import node_restriction, node_write
+from handfast.rules.nodes import restricted_write, restriction
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock, settle
 
@@ -71,15 +71,15 @@ class TestNode:
         assert agent.node.registered.is_set()
 
     def test_node_restriction_allows_it(self, agent):
-        write = node_write.Write(
+        write = restricted_write.Write(
             user="system:node:worker-1",
             groups=("system:nodes",),
-            operation=node_write.CREATE,
+            operation=restricted_write.CREATE,
             resource=("", "nodes"),
             document=agent.node.document(),
         )
-        known = node_write.Known(lambda *_: None, lambda _: pytest.fail("nobody is asked"))
-        assert node_restriction.decide(write, known) is node_restriction._ALLOWED
+        known = restricted_write.Known(lambda *_: None, lambda _: pytest.fail("nobody is asked"))
+        assert restriction.decide(write, known) is restriction._ALLOWED
 
     async def test_one_that_is_there_keeps_what_others_set(self, agent):
         agent.client.put(

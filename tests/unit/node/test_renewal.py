@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from handfast import errors
-from handfast.client import certificates as requests
+from handfast.client import requests
 from handfast.node import certificate_store, renewal
-from handfast.rules import certificate_wishes
+from handfast.rules.certificates import wishes
 from handfast.runtime import tls
 from tests.unit.node import pairing
 from tests.world.clock import MovableClock
@@ -30,7 +30,7 @@ class Exchange:
         return pairing.pair(key=key, sans=wanted.sans).certificate_pem
 
     async def renew(self):
-        wanted = certificate_wishes.node_client("n1")
+        wanted = wishes.node_client("n1")
         return await renewal.renew(self.store, "client", wanted, clock=self.clock, seconds=9)  # type: ignore[arg-type]
 
 

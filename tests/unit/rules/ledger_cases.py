@@ -6,13 +6,13 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from handfast.rules import ledger, ledger_entries
+from handfast.rules.ledger import entries, segments
 
 NOW = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
 
 
-def entry(number: int = 1, **more: Any) -> ledger_entries.Entry:
+def entry(number: int = 1, **more: Any) -> entries.Entry:
     given: dict[str, Any] = {
         "issued_at": NOW,
         "signer": "kubernetes.io/kube-apiserver-client-kubelet",
@@ -27,23 +27,23 @@ def entry(number: int = 1, **more: Any) -> ledger_entries.Entry:
         "request": f"node-csr-{number}",
         "certificate": f"{number + 1000:064x}",
     }
-    return ledger_entries.Entry(**{**given, **more})
+    return entries.Entry(**{**given, **more})
 
 
 def lines(*numbers: int, **more: Any) -> list[str]:
-    return [ledger_entries.encode(entry(number, **more)) for number in numbers]
+    return [entries.encode(entry(number, **more)) for number in numbers]
 
 
-def opened(*numbers: int) -> ledger.Segment:
-    return ledger.extended(ledger.following(None), lines(*numbers))
+def opened(*numbers: int) -> segments.Segment:
+    return segments.extended(segments.following(None), lines(*numbers))
 
 
-def chain() -> list[ledger.Segment]:
+def chain() -> list[segments.Segment]:
     """Three segments of four entries; the last is open."""
-    found: list[ledger.Segment] = []
-    before: ledger.Segment | None = None
+    found: list[segments.Segment] = []
+    before: segments.Segment | None = None
     for first in (1, 5, 9):
-        segment = ledger.extended(ledger.following(before), lines(*range(first, first + 4)))
-        before = ledger.sealed(segment)
+        segment = segments.extended(segments.following(before), lines(*range(first, first + 4)))
+        before = segments.sealed(segment)
         found.append(before if first < 9 else segment)
     return found

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from handfast.api import objects
-from handfast.rules import access, decision, node_restriction, node_write
+from handfast.rules import access, decision
+from handfast.rules.nodes import restricted_write, restriction
 
 MIRROR = "kubernetes.io/config.mirror"
-CREATE, UPDATE, DELETE = node_write.CREATE, node_write.UPDATE, node_write.DELETE
+CREATE, UPDATE, DELETE = restricted_write.CREATE, restricted_write.UPDATE, restricted_write.DELETE
 PODS, NODES = ("", "pods"), ("", "nodes")
 
 Objects = dict[tuple[str, str, str], objects.Document]
@@ -52,18 +53,18 @@ def cluster(*pods: objects.Document, more: Objects | None = None) -> Objects:
     return {**found, **(more or {})}
 
 
-def write(operation: str, resource: tuple[str, str], **facts: Any) -> node_write.Write:
+def write(operation: str, resource: tuple[str, str], **facts: Any) -> restricted_write.Write:
     given = {"user": "system:node:mynode", "groups": ("system:nodes", "system:authenticated"), **facts}
-    return node_write.Write(operation=operation, resource=resource, **given)
+    return restricted_write.Write(operation=operation, resource=resource, **given)
 
 
-def never(asked: access.Attributes) -> decision.Decision:
-    raise AssertionError(f"the authoriser was asked: {asked}")
+def never(attributes: access.Attributes) -> decision.Decision:
+    raise AssertionError(f"the authoriser was asked: {attributes}")
 
 
-def decide(asked: node_write.Write, found: Objects | None = None, ask: access.Ask = never) -> decision.Decision:
+def decide(write: restricted_write.Write, found: Objects | None = None, ask: access.Ask = never) -> decision.Decision:
     existing = cluster() if found is None else found
-    return node_restriction.decide(asked, node_write.Known(lambda *place: existing.get(place), ask))
+    return restriction.decide(write, restricted_write.Known(lambda *place: existing.get(place), ask))
 
 
 def said(verdict: decision.Decision) -> str:

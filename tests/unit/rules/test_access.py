@@ -22,8 +22,8 @@ def resource(verb: str, plural: str, **rest: Any) -> access.Attributes:
     return access.Attributes(verb=verb, is_resource=True, plural=plural, **rest)
 
 
-def allowed(asked: access.Attributes) -> bool:
-    return isinstance(NOBODY_DECIDES.decide(asked), decision.Approve)
+def allowed(attributes: access.Attributes) -> bool:
+    return isinstance(NOBODY_DECIDES.decide(attributes), decision.Approve)
 
 
 OPEN = ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/replica", "/healthz/"]
@@ -119,7 +119,7 @@ class Said:
         self.verdict = verdict
         self.asked = 0
 
-    def decide(self, asked: access.Attributes) -> decision.Decision:
+    def decide(self, attributes: access.Attributes) -> decision.Decision:
         self.asked += 1
         return self.verdict
 
@@ -165,7 +165,7 @@ class TestOrder:
 
 class TestRefusal:
     @pytest.mark.parametrize(
-        ("asked", "sentence"),
+        ("attributes", "sentence"),
         [
             (path("/metrics", user="u", groups=()), 'User "u" cannot get path "/metrics"'),
             (
@@ -182,8 +182,8 @@ class TestRefusal:
             ),
         ],
     )
-    def test_words_of_kubernetes(self, asked: access.Attributes, sentence: str) -> None:
-        verdict = NOBODY_DECIDES.decide(asked)
+    def test_words_of_kubernetes(self, attributes: access.Attributes, sentence: str) -> None:
+        verdict = NOBODY_DECIDES.decide(attributes)
         assert isinstance(verdict, decision.NotMine)
-        assert access.refusal(asked, verdict) == sentence
-        assert access.refusal(asked, decision.Deny("No", "never", "test")) == f"{sentence}: never"
+        assert access.refusal(attributes, verdict) == sentence
+        assert access.refusal(attributes, decision.Deny("No", "never", "test")) == f"{sentence}: never"

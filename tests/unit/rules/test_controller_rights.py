@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from handfast.api import defaults, kinds, validation
+from handfast.api import kinds
+from handfast.api.defaulting import defaults
+from handfast.api.validation import validation
 from handfast.assembly import controller_names
 from handfast.rules import controller_rights
 

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from handfast.api import signing_requests
-from handfast.rules import decision, kubelet_csr, request_explanation
+from handfast.rules import decision, request_explanation
+from handfast.rules.certificates import kubelet
 from tests.unit.rules.csr_cases import HOUR, NOW, SERVING, certificate, condition, csr, serving
 
 ADDRESSES = ("a.example", "192.0.2.1", "another.example")
@@ -34,19 +35,19 @@ def failed(explanation: request_explanation.Explanation) -> list[str]:
     return [check.name for check in explanation.checks if not check.passed]
 
 
-LIVING = kubelet_csr.Check("living node", False, 'the Node "a" is alive')
-REVOKED = kubelet_csr.Check("revocation", False, 'user "system:node:a" is refused by Revocation "x"')
+LIVING = kubelet.Check("living node", False, 'the Node "a" is alive')
+REVOKED = kubelet.Check("revocation", False, 'user "system:node:a" is refused by Revocation "x"')
 
 
 def test_what_other_rules_say():
-    def said(document: dict[str, Any], *more: kubelet_csr.Check) -> request_explanation.Explanation:
+    def said(document: dict[str, Any], *more: kubelet.Check) -> request_explanation.Explanation:
         return request_explanation.explain(typed(document), NOW, asked=ALL, node_addresses=None, more=more)
 
     joining = csr(user="system:bootstrap:abcdef")
     waiting = said(joining, LIVING)
     assert waiting.sentence == 'Pending: living node: the Node "a" is alive'
     assert waiting.flip.endswith("approve it all the same: handfast csr approve csr-1")
-    passing = kubelet_csr.Check("living node", True, "nobody")
+    passing = kubelet.Check("living node", True, "nobody")
     assert (said(joining, passing).verdict, said(joining, passing).checks[-1]) == ("WillBeApproved", passing)
     refused = said(joining, passing, REVOKED)
     assert (refused.verdict, refused.flip) == ("Pending", "delete the Revocation, and create a new request")

@@ -7,7 +7,8 @@ import datetime
 
 import pytest
 
-from handfast.rules import decision, kubelet_csr, revocation
+from handfast.rules import decision, revocation
+from handfast.rules.certificates import kubelet
 from handfast.rules.revocation import Revocation
 from tests.unit.rules import csr_cases
 
@@ -190,7 +191,7 @@ def test_what_names_nothing_refuses_nobody():
 def test_requests_for_whom_is_revoked(row: Revocation | None, says: str):
     """And who asks is not told why."""
     asked = index() if row is None else index(row)
-    verdict = asked.judge_request(kubelet_csr.read(csr_cases.csr(user="system:bootstrap:abcdef")), NOW)
+    verdict = asked.judge_request(kubelet.read(csr_cases.csr(user="system:bootstrap:abcdef")), NOW)
     assert isinstance(verdict, decision.Deny) is bool(says)
     if says:
         assert (verdict.reason, verdict.sentence) == ("Revoked", says)
@@ -198,7 +199,7 @@ def test_requests_for_whom_is_revoked(row: Revocation | None, says: str):
 
 def test_names_of_other_signers_are_others():
     asked = index(Revocation(name="x", node="a"))
-    foreign = kubelet_csr.read(csr_cases.csr(signer="example.com/own"))
+    foreign = kubelet.read(csr_cases.csr(signer="example.com/own"))
     assert isinstance(asked.judge_request(foreign, NOW), decision.NotMine)
 
 

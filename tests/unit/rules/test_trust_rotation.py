@@ -8,8 +8,8 @@ import json
 import pytest
 
 from handfast import errors
-from handfast.rules import ledger_entries
 from handfast.rules import trust_rotation as rotation
+from handfast.rules.ledger import entries as ledger_entries
 from handfast.rules.trust_rotation import Seen, State, Step, What
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from handfast import errors
-from handfast.rules import token_claims
+from handfast.rules.tokens import claims
 
 NOW = datetime.datetime(2026, 6, 1, 12, 0, tzinfo=datetime.UTC)
 AT = int(NOW.timestamp())
 ISSUER = "https://kubernetes.default.svc"
-ACCOUNT = token_claims.Reference("builder", "uid-sa")
-POD = token_claims.Reference("pod-1", "uid-pod")
-SECRET = token_claims.Reference("secret-1", "uid-secret")
-NODE = token_claims.Reference("node-1", "uid-node")
-BOUND = token_claims.Bound(
+ACCOUNT = claims.Reference("builder", "uid-sa")
+POD = claims.Reference("pod-1", "uid-pod")
+SECRET = claims.Reference("secret-1", "uid-secret")
+NODE = claims.Reference("node-1", "uid-node")
+BOUND = claims.Bound(
     namespace="ns",
     account=ACCOUNT,
     audiences=("api", "other"),
@@ -27,7 +27,7 @@ BOUND = token_claims.Bound(
     expires=AT + 3600,
     id="11111111-2222-4333-8444-555555555555",
 )
-LEGACY = token_claims.Legacy(namespace="ns", account=ACCOUNT, secret_name="builder-token")
+LEGACY = claims.Legacy(namespace="ns", account=ACCOUNT, secret_name="builder-token")
 
 
 def refused(call: Any, *args: Any) -> tuple[str, str]:

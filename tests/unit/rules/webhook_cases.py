@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from handfast.api import kinds
-from handfast.rules import webhooks
+from handfast.rules.webhooks import configurations
 
 
 def kind(group: str, plural: str) -> kinds.Kind:
@@ -29,7 +29,7 @@ def rule(
     }
 
 
-def webhook(*rules: dict[str, Any], **more: Any) -> webhooks.Webhook:
+def webhook(*rules: dict[str, Any], **more: Any) -> configurations.Webhook:
     document = {
         "name": "one.example.com",
         "rules": list(rules),
@@ -37,4 +37,4 @@ def webhook(*rules: dict[str, Any], **more: Any) -> webhooks.Webhook:
         "clientConfig": {"url": "https://example.com"},
         **more,
     }
-    return webhooks.parse({"metadata": {"name": "config"}, "webhooks": [document]})[0]
+    return configurations.parse({"metadata": {"name": "config"}, "webhooks": [document]})[0]

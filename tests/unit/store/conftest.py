@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from handfast.store import sqlite
+from handfast.store.sqlite import engine
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
-async def store(path: pathlib.Path) -> AsyncIterator[sqlite.SqliteStore]:
-    opened = await sqlite.open_store(str(path))
+async def store(path: pathlib.Path) -> AsyncIterator[engine.SqliteStore]:
+    opened = await engine.open_store(str(path))
     yield opened
     await opened.close()

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read one YAML document as JSON data, the way Kubernetes reads YAML, from the parser's events.
+
+It takes events rather than PyYAML's own constructor because a body comes from a stranger: events are read without
+recursion, an alias can be refused before it expands (271 bytes of aliases can become 100 MB), and a repeated key is
+still visible. It does not care what the document means, nor what it is for. What is refused:
+
+1. bytes that are not UTF-8, text that is not YAML;
+2. aliases, merge keys (<<) and tags other than !!str;
+3. keys that are not strings;
+4. .nan and .inf, which JSON cannot say;
+5. more than one document, more levels than `nesting` allows, and more than `MAX_NODES` keys and values: three bytes
+   become a list, and the parser needs seconds for a million of them.
+
+Scalars follow YAML 1.1 as Go's library has it: y, yes and on are booleans, 010 is eight; but 2024-01-01 and 1:30 are
+strings, where PyYAML would make a date and a number to base 60.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from handfast import errors
+from handfast.api import field_path
+from handfast.api.codec import nesting
+
+_STR_TAGS: Final = ("tag:yaml.org,2002:str", "!")
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLS: Final = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+}
+_INT = re.compile(r"([-+]?)(?:0b([01][01_]*)|0x([0-9a-fA-F][0-9a-fA-F_]*)|0o?([0-7][0-7_]*)|(0|[1-9][0-9_]*))\Z")
+_FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_BASES: Final = (2, 16, 8, 10)
+
+# Python turns no longer ones into text; nothing in the API comes near.
+_MAX_DIGITS: Final = 1000
+
+_ABSENT: Final = object()
+
+# A refusal should not outgrow the request.
+MAX_DUPLICATES = 100
+# Twice what the largest definitions have; JSON, which is read far faster, has no such limit.
+MAX_NODES: Final = 100_000
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or sequence whose end has not been read; `key` is the mapping's key that awaits its value."""
+
+    value: Any
+    key: Any = _ABSENT
+
+
+@dataclass(slots=True)
+class _Builder:
+    """The document so far, and the repeated keys met on the way."""
+
+    stack: list[_Open] = field(default_factory=list)
+    duplicates: dict[str, None] = field(default_factory=dict)
+    root: Any = None
+
+    def path(self) -> str:
+        """Where the next value goes."""
+        return field_path.render(len(top.value) if isinstance(top.value, list) else top.key for top in self.stack)
+
+    def open(self, value: Any) -> None:
+        if self.stack and isinstance(self.stack[-1].value, dict) and self.stack[-1].key is _ABSENT:
+            raise errors.Refused("a key must be a string, not a mapping or a sequence")
+        if len(self.stack) == nesting.MAX_DEPTH:
+            raise errors.Refused(nesting.TOO_DEEP, reason=nesting.REASON)
+        self.stack.append(_Open(value))
+
+    def close(self) -> None:
+        self.add(self.stack.pop().value)
+
+    def add(self, value: Any) -> None:
+        if not self.stack:
+            self.root = value
+            return
+        top = self.stack[-1]
+        if isinstance(top.value, list):
+            top.value.append(value)
+        elif top.key is not _ABSENT:
+            top.value[top.key] = value
+            top.key = _ABSENT
+        elif isinstance(value, str):
+            top.key = value
+            if value in top.value and len(self.duplicates) < MAX_DUPLICATES:
+                self.duplicates[self.path()] = None
+        else:
+            raise errors.Refused("a key must be a string: put it in quotes")
+
+
+def load(body: bytes) -> tuple[Any, list[str]]:
+    """The only document of a YAML stream, and the paths of the keys it repeats; the last of them wins."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise errors.Refused("the text is not valid UTF-8") from None
+    builder = _Builder()
+    documents = nodes = 0
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            nodes += isinstance(event, yaml.NodeEvent)
+            if nodes > MAX_NODES:
+                raise errors.Refused(f"the document has more than {MAX_NODES} keys and values: send it as JSON")
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise errors.Refused("there must be one document, there are several")
+            _apply(builder, event)
+    except yaml.YAMLError as error:
+        raise errors.Refused(_problem(error)) from None
+    return builder.root, list(builder.duplicates)
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    """What is wrong and where, without the line itself: it may be a secret."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: {error.problem}"
+    return str(getattr(error, "reason", "not YAML"))
+
+
+def _apply(builder: _Builder, event: yaml.Event) -> None:
+    if isinstance(event, yaml.AliasEvent):
+        raise errors.Refused("aliases are not accepted: write the value out")
+    if isinstance(event, yaml.ScalarEvent):
+        builder.add(_scalar(event))
+    elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+        if event.tag not in {None, "!"}:
+            raise errors.Refused("only the tag !!str is accepted")
+        builder.open({} if isinstance(event, yaml.MappingStartEvent) else [])
+    elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+        builder.close()
+
+
+def _scalar(event: yaml.ScalarEvent) -> Any:
+    value: str = event.value
+    if event.tag is not None:
+        if event.tag in _STR_TAGS:
+            return value
+        raise errors.Refused("only the tag !!str is accepted")
+    if not event.implicit[0]:
+        return value
+    if value == "<<":
+        raise errors.Refused("merge keys (<<) are not accepted: write the fields out")
+    return _plain(value)
+
+
+def _plain(value: str) -> Any:
+    if value in _NULLS:
+        return None
+    if value in _BOOLS:
+        return _BOOLS[value]
+    if _NOT_FINITE.match(value):
+        raise errors.Refused("a number is not finite, which JSON cannot say")
+    if match := _INT.match(value):
+        if len(value) > _MAX_DIGITS:
+            raise errors.Refused(f"a number has more than {_MAX_DIGITS} digits")
+        digits, base = next((group, base) for group, base in zip(match.groups()[1:], _BASES, strict=True) if group)
+        return int(match[1] + digits.replace("_", ""), base)
+    if _FLOAT.match(value):
+        number = float(value.replace("_", ""))
+        if math.isinf(number):
+            raise errors.Refused("a number is out of range")
+        return number
+    return value

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Give a custom object the shape of its structural schema: drop fields it does not have, fill in its defaults.
+
+Both change a document the caller owns, and change nothing when run a second time. Whether the values are right is
+`structural_values`, whether the schema itself is one is `structural_schema`.
+
+1. A field that neither `properties` nor `additionalProperties` names is dropped and reported, unless the place has
+   `x-kubernetes-preserve-unknown-fields`.
+2. At the root, and where the schema says `x-kubernetes-embedded-resource`, there are always apiVersion, kind and
+   metadata, and the metadata has the fields of every object's.
+3. A null that is not allowed counts as absent; what is absent gets the default of its schema.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from handfast.api.field_path import Path
+from handfast.api.schema import structs
+
+PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+EMBEDDED: Final = "x-kubernetes-embedded-resource"
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+IMPLICIT: Final = ("apiVersion", "kind", "metadata")
+OBJECT_META: Final = "meta.v1.ObjectMeta"
+# A refusal should not outgrow the request.
+MAX_UNKNOWN: Final = 100
+# Bytes of defaults after which no more are filled in: the store refuses the object then anyway.
+MAX_FILLED: Final = 4 << 20
+_encode = msgspec.json.Encoder().encode
+
+Schema = Mapping[str, Any]
+
+
+def properties(schema: Schema) -> Mapping[str, Any]:
+    """The declared fields of an object."""
+    return _schema(schema.get("properties")) or {}
+
+
+def field(schema: Schema, key: str) -> Schema | None:
+    """The schema of one field: its own, or that of fields which are not declared."""
+    declared = properties(schema)
+    return _schema(declared[key] if key in declared else schema.get("additionalProperties"))
+
+
+def items(schema: Schema) -> Schema | None:
+    return _schema(schema.get("items"))
+
+
+def _schema(found: Any) -> Schema | None:
+    # Nearly always a dict, and asking that is ten times faster.
+    return found if isinstance(found, dict) or isinstance(found, Mapping) else None  # noqa: SIM101
+
+
+def prune(schema: Schema, document: dict[str, Any]) -> list[str]:
+    """Drop what the schema does not know; the paths of it, such as `spec.colour`, at most `MAX_UNKNOWN`."""
+    pruner = _Pruner()
+    pruner.fields(schema, document, None, resource=True)
+    return pruner.unknown
+
+
+class _Pruner:
+    """Walks a document beside its schema."""
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+
+    def value(self, schema: Schema, value: dict[str, Any] | list[Any], path: Path) -> None:
+        if isinstance(value, dict):
+            self.fields(schema, value, path, resource=schema.get(EMBEDDED) is True)
+        elif (below := items(schema)) is not None:
+            for index, element in enumerate(value):
+                # Of long lists of texts or numbers nothing is dropped.
+                if isinstance(element, dict | list):
+                    self.value(below, element, Path(index, path))
+
+    def fields(self, schema: Schema, value: dict[str, Any], path: Path | None, *, resource: bool) -> None:
+        keep = schema.get(PRESERVE) is True or schema.get("additionalProperties") is True
+        for key, child in tuple(value.items()):
+            # 2.
+            if resource and key in IMPLICIT:
+                if key == "metadata":
+                    self._metadata(child, Path(key, path))
+            elif (found := field(schema, key)) is not None:
+                if isinstance(child, dict | list):
+                    self.value(found, child, Path(key, path))
+            # 1.
+            elif not keep:
+                del value[key]
+                self._report(str(Path(key, path)))
+
+    def _metadata(self, metadata: Any, path: Path) -> None:
+        if not isinstance(metadata, dict):
+            return
+        findings = structs.check(OBJECT_META, metadata)
+        for unknown in findings.unknown:
+            self._report(f"{path}.{unknown}")
+        structs.drop_unknown(findings)
+
+    def _report(self, path: str) -> None:
+        if len(self.unknown) < MAX_UNKNOWN:
+            self.unknown.append(path)
+
+
+def fill(schema: Schema, document: dict[str, Any]) -> None:
+    """Fill in the defaults of the schema, below what is there."""
+    _Filler().fields(schema, document, IMPLICIT)
+
+
+class _Filler:
+    """Walks a document beside its schema; stops once the defaults alone are more than any object may hold."""
+
+    def __init__(self) -> None:
+        self._left = MAX_FILLED
+        # By identity, because schemas have no hash: the fields with a default, and what each costs.
+        self._defaults: dict[int, list[tuple[str, Any, int]]] = {}
+
+    def value(self, schema: Schema, value: dict[str, Any] | list[Any]) -> None:
+        if isinstance(value, dict):
+            self.fields(schema, value)
+        elif (below := items(schema)) is not None:
+            for element in value:
+                if isinstance(element, dict | list):
+                    self.value(below, element)
+
+    def fields(self, schema: Schema, value: dict[str, Any], but: Collection[str] = ()) -> None:
+        # 3.
+        for key in [key for key, child in value.items() if child is None and key not in but]:
+            below = field(schema, key)
+            if below is not None and below.get("nullable") is not True:
+                del value[key]
+        for key, default, cost in self._of(schema) if self._left > 0 else ():
+            if key not in value and key not in but:
+                self._left -= cost
+                value[key] = copy.deepcopy(default)
+        for key, child in value.items():
+            if isinstance(child, dict | list) and key not in but and (below := field(schema, key)) is not None:
+                self.value(below, child)
+
+    def _of(self, schema: Schema) -> list[tuple[str, Any, int]]:
+        found = self._defaults.get(id(schema))
+        if found is None:
+            declared = [(key, below["default"]) for key, below in properties(schema).items() if _has_default(below)]
+            found = [(key, default, len(_encode(default)) + len(key)) for key, default in declared]
+            self._defaults[id(schema)] = found
+        return found
+
+
+def _has_default(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("default") is not None

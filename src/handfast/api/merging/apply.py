@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Server-side apply: merge a configuration into an object by ownership, and keep the record of who owns what.
+
+It decides from documents alone and changes none of them; the schema's part in it is `fieldsets`. It does not find the
+object, default it, check the configuration's uid and resourceVersion, or look at the field manager's name: that is the
+caller's.
+
+What applying does, in order (the numbers are those in the code):
+
+1. refuse a configuration that carries `managedFields`, or lists whose elements cannot be told apart;
+2. drop from it nulls and what only the server sets; the rest is what this applier owns from now on;
+3. merge it into the live object, field by field as the schema allows;
+4. remove what this applier applied before, does no longer, and nobody else owns;
+5. compare with the live object: a change to a field that another owns is a conflict, unless forced;
+6. take changed and removed fields from the others, and write down the new record.
+
+The record has one rule that costs nothing to those who never apply: an object without an Apply entry is not tracked.
+Its first apply gives everything that is there to `before-first-apply`.
+
+The record is bounded, or an object would grow with everyone who ever wrote it. Of the `Update` entries the newest stay
+and the others become one, `ancient-changes`, as in Kubernetes. `Apply` entries cannot be merged without taking fields
+from somebody, so that one more applier than `MAX_APPLIERS` is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from handfast import errors
+from handfast.api import objects, status
+from handfast.api.merging import fieldsets, patch
+
+Document = dict[str, Any]
+Types = str | Mapping[str, Any] | None
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+ANCIENT_CHANGES = "ancient-changes"
+MAX_UPDATERS = 10
+MAX_APPLIERS = 256
+# Nobody owns what names an object, nor what only the server sets.
+_UNOWNED = fieldsets.FieldSet.parse(
+    {
+        "f:apiVersion": {},
+        "f:kind": {},
+        "f:metadata": {".": {}, "f:name": {}, "f:namespace": {}} | {f"f:{name}": {} for name in objects.SERVER_SET},
+    }
+)
+_GONE: Any = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of `managedFields`."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+    time: str
+    fields: fieldsets.FieldSet
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Who this is: an applier is the same whatever version it applies."""
+        version = "" if self.operation == "Apply" else self.api_version
+        return (self.operation, self.manager, version, self.subresource)
+
+    def __str__(self) -> str:
+        text = f'"{self.manager}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        return text if self.operation == "Apply" else f"{text} using {self.api_version}"
+
+    def document(self) -> Document:
+        document = {
+            "manager": self.manager,
+            "operation": self.operation,
+            "apiVersion": self.api_version,
+            "time": self.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": self.fields.fields_v1(),
+            "subresource": self.subresource,
+        }
+        return {key: value for key, value in document.items() if value != ""}
+
+
+def read_entries(document: Mapping[str, Any] | None) -> list[Entry]:
+    """The record of an object; a malformed one counts as none, as in Kubernetes."""
+    metadata = (document or {}).get("metadata")
+    rows = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    try:
+        return [_entry(row) for row in rows] if isinstance(rows, list) else []
+    except errors.Refused:
+        return []
+
+
+def _entry(row: Any) -> Entry:
+    if not isinstance(row, dict):
+        raise errors.Refused("an entry of managedFields must be an object")
+    words = {key: row.get(key, "") for key in ("manager", "operation", "apiVersion", "subresource", "time")}
+    if not all(isinstance(word, str) for word in words.values()) or words["operation"] not in {"Apply", "Update"}:
+        raise errors.Refused("an entry of managedFields needs texts, and an operation that is Apply or Update")
+    return Entry(
+        manager=words["manager"],
+        operation=words["operation"],
+        api_version=words["apiVersion"],
+        subresource=words["subresource"],
+        time=words["time"],
+        fields=fieldsets.FieldSet.parse(row.get("fieldsV1", {})),
+    )
+
+
+def _write_entries(entries: Sequence[Entry]) -> list[Document]:
+    """The record in Kubernetes' order."""
+    ordered = sorted(_folded(entries), key=lambda each: (each.operation, each.time, each.manager, *each.identity))
+    return [entry.document() for entry in ordered]
+
+
+def _folded(entries: Sequence[Entry]) -> list[Entry]:
+    """At most `MAX_UPDATERS` Update entries: the oldest of more are one, of the newest one's version and time."""
+    # The writer of this very change comes first in the list, and is the newest of those of the same second.
+    updates = [entry for entry in reversed(entries) if entry.operation == "Update"]
+    if len(updates) <= MAX_UPDATERS:
+        return list(entries)
+    updates.sort(key=lambda each: (each.manager != ANCIENT_CHANGES, each.time))
+    old, kept = updates[: 1 - MAX_UPDATERS], updates[1 - MAX_UPDATERS :]
+    fields = fieldsets.FieldSet()
+    for entry in old:
+        fields = fields.union(entry.fields)
+    newest = max(old, key=lambda each: each.time)
+    ancient = replace(newest, manager=ANCIENT_CHANGES, subresource="", fields=fields)
+    return [*(entry for entry in entries if entry.operation == "Apply"), ancient, *kept]
+
+
+def _check_appliers(before: Sequence[Entry], after: Sequence[Entry]) -> None:
+    """A record that has too many already, from whatever time, may be kept but not grow."""
+    had, has = (sum(entry.operation == "Apply" for entry in entries) for entries in (before, after))
+    if has > max(had, MAX_APPLIERS):
+        raise status.bad_request(
+            f"metadata.managedFields: too many field managers have applied to this object ({has}, allowed: "
+            f"{MAX_APPLIERS}): apply as one of those, or clear the record by an update that sets it to [{{}}]"
+        )
+
+
+def server_side_apply(
+    live: Document | None,
+    applied: Any,
+    *,
+    manager: str,
+    force: bool,
+    types: Types,
+    api_version: str,
+    now_text: str,
+    subresource: str = "",
+) -> tuple[Document, list[Document]]:
+    """The object after `applied` was applied to `live` (None: there is none yet), and its `managedFields`.
+
+    The document carries the record too. `types` is the schema's message name, a CRD's openAPIV3Schema, or None.
+    Applying the same again gives back an equal document with equal `managedFields`, times included.
+    """
+    shape = fieldsets.shape_of(types)
+    configuration = _configuration(applied)  # 1, 2
+    _check_elements(shape, configuration, ())  # 1
+    owned = fieldsets.FieldSet.of(configuration, shape).difference(_UNOWNED)  # 2
+    own = Entry(
+        manager=manager,
+        operation="Apply",
+        api_version=api_version,
+        subresource=subresource,
+        time=now_text,
+        fields=owned,
+    )
+    entries = _owners(live, shape, now_text)
+    last = next((entry for entry in entries if entry.identity == own.identity), None)
+    others = [entry for entry in entries if entry.identity != own.identity]
+    _check_appliers(entries, [own, *(entry for entry in others if entry.fields)])
+
+    merged = _merge(shape, live or {}, configuration)  # 3
+    if last is not None:
+        merged = _without(merged, last.fields, [own, *others], shape)  # 4
+    changed, removed = compare(live or {}, merged, shape)  # 5
+    if not force:
+        _check_conflicts(others, changed)
+    if last is not None and last.fields == owned and last.api_version == api_version and not changed and not removed:
+        own = last
+    lost = changed.union(removed)  # 6
+    kept = [replace(entry, fields=entry.fields.difference(lost)) for entry in others]
+    left = [entry for entry in (own, *kept) if entry.fields]
+    # Applying nothing to an object without a record does not begin one.
+    managed = _write_entries(left) if owned or read_entries(live) else []
+    return _with_record(merged, managed), managed
+
+
+def record_create(sent: Document, *, manager: str, types: Types, api_version: str, now_text: str) -> list[Document]:
+    """The `managedFields` of a new object that the server changed on the way: what was sent is the sender's.
+
+    What admission put in is nobody's, so that an apply of the same configuration does not take it out again.
+    """
+    fields = fieldsets.FieldSet.of(sent, fieldsets.shape_of(types)).difference(_UNOWNED)
+    own = Entry(
+        manager=manager, operation="Update", api_version=api_version, subresource="", time=now_text, fields=fields
+    )
+    return _write_entries([own])
+
+
+def track_update(
+    before: Document | None,
+    after: Document,
+    *,
+    manager: str,
+    types: Types,
+    api_version: str,
+    now_text: str,
+    subresource: str = "",
+) -> list[Document]:
+    """The `managedFields` after an ordinary write: what changed is the writer's, what went is nobody's.
+
+    An object without a record gets none: nobody applies to it. A writer may clear the record with `[]`
+    or `[{}]`, and may rewrite it (a client that leaves client-side apply does so) as long as it is well-formed.
+    """
+    tracked = read_entries(before)
+    if before is None or not tracked:
+        return []
+    if (after.get("metadata") or {}).get("managedFields") in ([], [{}]):
+        return []
+    entries = read_entries(after) or tracked
+    _check_appliers(tracked, entries)
+    changed, removed = compare(before, after, fieldsets.shape_of(types))
+    own = Entry(
+        manager=manager,
+        operation="Update",
+        api_version=api_version,
+        subresource=subresource,
+        time=now_text,
+        fields=changed,
+    )
+    lost = changed.union(removed)
+    kept = []
+    for entry in entries:
+        if entry.identity == own.identity:
+            own = replace(own if changed else entry, fields=entry.fields.difference(removed).union(changed))
+        else:
+            kept.append(replace(entry, fields=entry.fields.difference(lost)))
+    # An applier that lost everything stays, or the object would no longer be tracked.
+    return _write_entries([entry for entry in (own, *kept) if entry.fields or entry.operation == "Apply"])
+
+
+def _owners(live: Document | None, shape: fieldsets.Shape, now_text: str) -> list[Entry]:
+    """The record of the live object or, if it has none yet, one that gives everything to nobody known."""
+    entries = read_entries(live)
+    if live is None or entries:
+        return entries
+    first = Entry(
+        manager=BEFORE_FIRST_APPLY,
+        operation="Update",
+        api_version=str(live.get("apiVersion", "")),
+        subresource="",
+        time=now_text,
+        fields=fieldsets.FieldSet.of(live, shape).difference(_UNOWNED),
+    )
+    return [first]
+
+
+def _configuration(applied: Any) -> Document:
+    if not isinstance(applied, dict):
+        raise status.bad_request("an applied configuration must be an object")
+    metadata = applied.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise status.bad_request("metadata must be an object")
+    if metadata.get("managedFields"):
+        raise status.bad_request("metadata.managedFields must be nil")
+    named = {key: value for key, value in metadata.items() if key not in objects.SERVER_SET}
+    configuration: Document = _without_nulls({**applied, "metadata": named})
+    return configuration
+
+
+def _without_nulls(value: Any) -> Any:
+    # In a typed object a null is the same as nothing said.
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def _check_elements(shape: fieldsets.Shape, value: Any, path: tuple[str, ...]) -> None:
+    """Every element of a list that is owned by element must have its keys, and be the only one with them."""
+    if fieldsets.is_leaf(shape, value):
+        return
+    if isinstance(value, list):
+        seen: set[str] = set()
+        where = f"failed to create typed patch object: {fieldsets.path_text(path)}"
+        for index, part in enumerate(value):
+            for key in shape.keys if shape.list_type == "map" else ():
+                if not isinstance(part, dict) or (part.get(key) is None and shape.default(key) is None):
+                    raise status.bad_request(
+                        f"{where}: element {index}: associative list with keys has an element that omits key field "
+                        f'"{key}" (and doesn\'t have default value)'
+                    )
+            name = fieldsets.element_name(shape, part)
+            if name in seen:
+                raise status.bad_request(f"{where}: duplicate entries for key {fieldsets.path_text((name,))}")
+            seen.add(name)
+    for name, part, below in fieldsets.children(shape, value):
+        _check_elements(below, part, (*path, name))
+
+
+def _merge(shape: fieldsets.Shape, live: Any, applied: Any) -> Any:
+    if isinstance(live, dict) and isinstance(applied, dict) and not shape.atomic:
+        merged = dict(live)
+        for name, value in applied.items():
+            merged[name] = _merge(shape.child(name), live[name], value) if name in live else value
+        return merged
+    if isinstance(live, list) and isinstance(applied, list) and shape.list_type in {"map", "set"}:
+        return _merge_elements(shape, live, applied)
+    # What is equal stays as it was written, so that 1 does not become 1.0.
+    return live if patch.json_equal(live, applied) else applied
+
+
+def _merge_elements(shape: fieldsets.Shape, live: list[Any], applied: list[Any]) -> list[Any]:
+    """Applied elements in their order, in the places of those there; new ones after the one they follow."""
+    names = [fieldsets.element_name(shape, part) for part in live]
+    there = dict(reversed(list(zip(names, live, strict=True))))
+    wanted = {fieldsets.element_name(shape, part): part for part in applied}
+    shared = [name for name in wanted if name in there]
+    if not shared:
+        return [*live, *applied]
+    following: dict[str, list[Any]] = {name: [] for name in ("", *shared)}
+    last = ""
+    for name, part in wanted.items():
+        if name in there:
+            last = name
+        else:
+            following[last].append(part)
+    result: list[Any] = []
+    free = set(shared)
+    places = iter(shared)
+    for name, part in zip(names, live, strict=True):
+        if name not in free:
+            result.append(part)
+            continue
+        if len(free) == len(shared):
+            result.extend(following[""])
+        free.remove(name)
+        taken = next(places)
+        result.append(_merge(shape.element(), there[taken], wanted[taken]))
+        result.extend(following[taken])
+    return result
+
+
+def _without(
+    document: Document, gone: fieldsets.FieldSet, entries: Sequence[Entry], shape: fieldsets.Shape
+) -> Document:
+    """The document without those fields of `gone` in which none of `entries` owns anything."""
+    kept = fieldsets.FieldSet()
+    for entry in entries:
+        kept = kept.union(entry.fields)
+    pruned: Document = _prune(shape, document, gone.tree, {".": {}} | kept.tree)
+    return pruned
+
+
+def _prune(shape: fieldsets.Shape, value: Any, gone: fieldsets.Tree, kept: fieldsets.Tree) -> Any:
+    if "." in gone and not kept:
+        return _GONE
+    if isinstance(value, dict):
+        rest: Any = dict(value)
+        for name, below in gone.items():
+            field = name[2:]
+            if name.startswith("f:") and field in rest:
+                rest[field] = _prune(shape.child(field), rest[field], below, kept.get(name, {}))
+                if rest[field] is _GONE:
+                    del rest[field]
+    elif isinstance(value, list) and shape.list_type in {"map", "set"}:
+        rest = []
+        for part in value:
+            name = fieldsets.element_name(shape, part)
+            if name in gone:
+                part = _prune(shape.element(), part, gone[name], kept.get(name, {}))
+            if part is not _GONE:
+                rest.append(part)
+    else:
+        return value
+    # What held nothing but fields now gone was made by applying them.
+    return _GONE if value and not rest and not kept else rest
+
+
+def compare(
+    before: Mapping[str, Any], after: Mapping[str, Any], shape: fieldsets.Shape
+) -> tuple[fieldsets.FieldSet, fieldsets.FieldSet]:
+    """The fields added or changed, and the fields removed, without those that nobody owns."""
+    changed, removed = _compare(shape, before, after)
+    return fieldsets.FieldSet(changed).difference(_UNOWNED), fieldsets.FieldSet(removed).difference(_UNOWNED)
+
+
+def _compare(shape: fieldsets.Shape, before: Any, after: Any) -> tuple[fieldsets.Tree, fieldsets.Tree]:
+    changed: fieldsets.Tree = {}
+    removed: fieldsets.Tree = {}
+    old = {name: (part, below) for name, part, below in fieldsets.children(shape, before)}
+    for name, part, below in fieldsets.children(shape, after):
+        if name not in old:
+            changed[name] = _added(below, part)
+            continue
+        was, _ = old.pop(name)
+        if patch.json_equal(was, part):
+            continue
+        if _comparable(below, was, part):
+            more, less = _compare(below, was, part)
+        else:
+            more = {".": {}} | _added(below, part)
+            less = _removed(below, was)
+            del less["."]
+        if more:
+            changed[name] = more
+        if less:
+            removed[name] = less
+    for name, (part, below) in old.items():
+        removed[name] = _removed(below, part)
+    return changed, removed
+
+
+def _comparable(shape: fieldsets.Shape, before: Any, after: Any) -> bool:
+    """Whether two values are to be compared part by part."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return not shape.atomic
+    return isinstance(before, list) and isinstance(after, list) and shape.list_type in {"map", "set"}
+
+
+def _added(shape: fieldsets.Shape, value: Any) -> fieldsets.Tree:
+    """A value that was not there: all that is in it and, unless it is a frame that is always there, itself."""
+    if fieldsets.is_leaf(shape, value):
+        return {".": {}}
+    tree = {name: _added(below, part) for name, part, below in fieldsets.children(shape, value)}
+    return tree if shape.implied else {".": {}} | tree
+
+
+def _removed(shape: fieldsets.Shape, value: Any) -> fieldsets.Tree:
+    """A value that is no longer there: itself and all that was in it."""
+    if fieldsets.is_leaf(shape, value):
+        return {".": {}}
+    return {".": {}} | {name: _removed(below, part) for name, part, below in fieldsets.children(shape, value)}
+
+
+def _check_conflicts(others: Sequence[Entry], changed: fieldsets.FieldSet) -> None:
+    found = [
+        (str(entry), fieldsets.path_text(path))
+        for entry in sorted(others, key=str)
+        for path in entry.fields.intersection(changed).paths()
+    ]
+    if not found:
+        return
+    causes = [status.Cause("FieldManagerConflict", f"conflict with {who}", where) for who, where in found]
+    if len(found) == 1:
+        text = f"1 conflict: conflict with {found[0][0]}: {found[0][1]}"
+    else:
+        places: dict[str, list[str]] = {}
+        for who, where in found:
+            places.setdefault(who, [f"conflicts with {who}:"]).append(f"- {where}")
+        lines = [line for group in places.values() for line in group]
+        text = f"{len(found)} conflicts: " + "\n".join(lines)
+    raise status.StatusError("Conflict", f"Apply failed with {text}", causes=causes)
+
+
+def _with_record(document: Document, managed: list[Document]) -> Document:
+    metadata = {key: value for key, value in (document.get("metadata") or {}).items() if key != "managedFields"}
+    if managed:
+        metadata["managedFields"] = managed
+    return {**document, "metadata": metadata}

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation: everything wrong with a document that is to be created or to replace another, in Kubernetes' words.
+
+The document is decoded, checked against the schema's types and defaulted before. An empty list means it may be
+stored; nothing is changed here. The metadata rules are those of all kinds, the rest is one row per kind below. The
+subresources (status, scale, approval) have their own rules elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from handfast.api import field_errors as fields
+from handfast.api import kinds, status
+from handfast.api.validation import (
+    access,
+    core,
+    definitions,
+    metadata,
+    network,
+    pods,
+    storage,
+    webhooks,
+    workloads,
+)
+
+_Create = Callable[[dict[str, Any]], fields.Causes]
+_Update = Callable[[dict[str, Any], dict[str, Any]], fields.Causes]
+_RBAC = "rbac.authorization.k8s.io"
+_WEBHOOKS = "admissionregistration.k8s.io"
+
+# What a document of the kind has to be like, whether it is new or not.
+_CREATE: Mapping[tuple[str, str], _Create] = {
+    ("", "secrets"): core.secret,
+    ("", "configmaps"): core.configmap,
+    ("", "namespaces"): core.namespace,
+    ("", "nodes"): core.node,
+    ("", "events"): core.event,
+    ("events.k8s.io", "events"): core.new_event,
+    ("", "services"): network.service,
+    ("", "endpoints"): network.endpoints,
+    ("discovery.k8s.io", "endpointslices"): network.endpointslice,
+    ("", "pods"): pods.pod,
+    ("", "persistentvolumes"): storage.persistentvolume,
+    ("", "persistentvolumeclaims"): storage.persistentvolumeclaim,
+    ("storage.k8s.io", "storageclasses"): storage.storageclass,
+    ("storage.k8s.io", "csinodes"): storage.csinode,
+    ("storage.k8s.io", "csidrivers"): storage.csidriver,
+    ("storage.k8s.io", "volumeattachments"): storage.volumeattachment,
+    ("node.k8s.io", "runtimeclasses"): storage.runtimeclass,
+    ("apps", "deployments"): workloads.deployment,
+    ("apps", "replicasets"): workloads.replicaset,
+    ("apps", "statefulsets"): workloads.statefulset,
+    ("apps", "daemonsets"): workloads.daemonset,
+    ("", "replicationcontrollers"): workloads.replicationcontroller,
+    ("batch", "jobs"): workloads.job,
+    ("batch", "cronjobs"): workloads.cronjob,
+    (_RBAC, "roles"): access.role,
+    (_RBAC, "clusterroles"): access.clusterrole,
+    (_RBAC, "rolebindings"): access.rolebinding,
+    (_RBAC, "clusterrolebindings"): access.clusterrolebinding,
+    ("coordination.k8s.io", "leases"): access.lease,
+    ("certificates.k8s.io", "certificatesigningrequests"): access.certificatesigningrequest,
+    (_WEBHOOKS, "mutatingwebhookconfigurations"): webhooks.mutating,
+    (_WEBHOOKS, "validatingwebhookconfigurations"): webhooks.validating,
+    ("apiextensions.k8s.io", "customresourcedefinitions"): definitions.definition,
+}
+
+# What may not change, beside the metadata.
+_UPDATE: Mapping[tuple[str, str], _Update] = {
+    ("", "secrets"): core.secret_update,
+    ("", "configmaps"): core.configmap_update,
+    ("", "nodes"): core.node_update,
+    ("", "services"): network.service_update,
+    ("discovery.k8s.io", "endpointslices"): network.endpointslice_update,
+    ("", "pods"): pods.pod_update,
+    ("", "persistentvolumes"): storage.persistentvolume_update,
+    ("", "persistentvolumeclaims"): storage.persistentvolumeclaim_update,
+    ("storage.k8s.io", "storageclasses"): storage.storageclass_update,
+    ("storage.k8s.io", "volumeattachments"): storage.volumeattachment_update,
+    ("node.k8s.io", "runtimeclasses"): storage.runtimeclass_update,
+    ("apps", "deployments"): workloads.selector_update,
+    ("apps", "replicasets"): workloads.selector_update,
+    ("apps", "daemonsets"): workloads.selector_update,
+    ("apps", "statefulsets"): workloads.statefulset_update,
+    ("batch", "jobs"): workloads.job_update,
+    (_RBAC, "rolebindings"): access.binding_update,
+    (_RBAC, "clusterrolebindings"): access.binding_update,
+    ("certificates.k8s.io", "certificatesigningrequests"): access.certificatesigningrequest_update,
+    ("apiextensions.k8s.io", "customresourcedefinitions"): definitions.definition_update,
+}
+
+
+def create(kind: kinds.Kind, document: dict[str, Any]) -> list[status.Cause]:
+    """Everything wrong with a new document."""
+    return [*metadata.create(kind, document), *_CREATE.get(kind.resource, _nothing)(document)]
+
+
+def update(kind: kinds.Kind, document: dict[str, Any], old: dict[str, Any]) -> list[status.Cause]:
+    """Everything wrong with a document that is to replace `old`."""
+    return [
+        *metadata.update(kind, document, old),
+        *_CREATE.get(kind.resource, _nothing)(document),
+        *_UPDATE.get(kind.resource, _unchanged)(document, old),
+    ]
+
+
+def _nothing(_document: dict[str, Any]) -> fields.Causes:
+    return iter(())
+
+
+def _unchanged(_document: dict[str, Any], _old: dict[str, Any]) -> fields.Causes:
+    return iter(())

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Station: who is asking? A client certificate, a bearer token, or nobody. Sees only the `Peer` and one header.
+
+1. A certificate is looked at first: the chain must verify as a client's against the current client-CA bundle, at this
+   instant; then the subject's CN is the user and its O values are the groups. The server's own groups, those of 4 and 5,
+   and that of nodes that recover, are dropped from them.
+2. Then an Authorization header, which must be a bearer token that one of the token authenticators knows, presented from
+   where it is accepted. A certificate that is refused does not spoil a good token, nor the other way round; the
+   certificate wins when both are good. With no token beside it, a node's expired certificate may still be good for
+   asking for the next one, and for nothing else: see `node_recovery`.
+3. Whoever presented something and was not believed gets 401. A credential that is not good is never anonymous.
+4. Nothing presented: `system:anonymous`, in the group `system:unauthenticated`, from the networks where that is allowed.
+   This machine (loopback) always counts as one of them.
+5. `system:authenticated` is added to the groups; then the deny list is asked, on every request.
+
+The verdict on a chain is kept by (chain, bundle); validity times are compared on every request, so that neither an
+expiry nor a removed CA waits for a connection to close. What the caller may do is not asked here.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_authn.py |
+|---|---|---|---|---|
+| a node | a kubelet *serving* certificate | log in with it | 1: purpose client | test_serving_certificate_cannot_log_in |
+| anyone | an expired certificate | use it on an open connection | 1: times on every request | test_expiry_ends_an_open_connection |
+| a holder of a retired CA's key | fresh certificates of it | log in | 1: the bundle is part of the cache key | test_removed_ca |
+| anyone | a guessed bearer token | be treated as anonymous | 3 | test_unknown_token_is_401 |
+| a certificate's holder | a subject without a CN | be a user with an empty name | 1 | test_no_common_name |
+| a certificate's holder | O = system:unauthenticated | pass for nobody, or the reverse | 1: such groups are dropped | test_groups_of_the_server_are_not_taken |
+| a revoked node | a certificate still in force | go on over an open connection | 5 | test_revoked_on_an_open_connection |
+| anyone far away | nothing | read what anonymous may | 4 | test_anonymous_only_from_its_networks |
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from handfast.apiserver import identity, request
+from handfast.apiserver.access import bootstrap_tokens, node_recovery
+from handfast.pki import bundles, chains
+from handfast.rules import decision, networks, user_names
+from handfast.serving import peer as peer_module
+
+_REMEMBERED = 4096
+# Bounds what is looked at, before anything is hashed or parsed.
+TOKEN_BYTES = 16 << 10
+_LOOPBACK = networks.Networks.parse("127.0.0.0/8,::1/128")
+# Only the server itself puts callers into these.
+_SERVERS_OWN = frozenset({identity.AUTHENTICATED, identity.UNAUTHENTICATED, user_names.NODE_RECOVERY})
+
+
+class DenyList(Protocol):
+    """Identities that were revoked one by one."""
+
+    def check(self, user: identity.User, now: datetime.datetime) -> None:
+        """Returns, or raises Unauthorized."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """One kind of bearer token; `explains`: whoever asks by TokenReview may be told why it was refused."""
+
+    judge: identity.TokenAuthenticator
+    explains: bool = False
+
+
+class Authenticator:
+    """Judges callers against a client-CA bundle that may be replaced at any time, and kinds of tokens."""
+
+    def __init__(
+        self,
+        client_cas: bundles.TrustBundle,
+        tokens: Sequence[TokenRow] = (),
+        *,
+        audiences: tuple[str, ...] = (),
+        deny_list: DenyList | None = None,
+        anonymous_from: networks.Networks | None = None,
+        recovery: node_recovery.NodeRecovery | None = None,
+    ) -> None:
+        self._bundle = client_cas
+        self._tokens = tuple(tokens)
+        self.audiences = audiences
+        self._deny_list = deny_list
+        self._anonymous_from = anonymous_from
+        self._recovery = recovery
+        self._verified: dict[bytes, tuple[chains.Verified, identity.User]] = {}
+        # Called when the bundle has changed.
+        self.changed: list[Callable[[], None]] = []
+
+    def trust(self, client_cas: bundles.TrustBundle) -> None:
+        """Judge by another bundle from the next request on."""
+        self._bundle = client_cas
+        self._verified = {}
+        for hook in self.changed:
+            hook()
+
+    def remembers(self, peer: peer_module.Peer, authorization: str | None) -> bool:
+        """Whether judging these costs little: what was good before, or nothing at all."""
+        if peer.chain_hash in self._verified:
+            return True
+        if authorization is None:
+            return not peer.chain
+        token = authorization.partition(" ")[2]
+        return len(token) <= TOKEN_BYTES and any(row.judge.remembers(token) for row in self._tokens)
+
+    def authenticate(
+        self,
+        peer: peer_module.Peer,
+        authorization: str | None,
+        now: datetime.datetime,
+        info: request.RequestInfo | None = None,
+    ) -> identity.User:
+        """The user, or 401. The refusal does not tell the caller which check failed; `why` tells the log.
+
+        `info` is what is asked; without it, an expired certificate is good for nothing.
+        """
+        # 1.
+        known = self._verified.get(peer.chain_hash) if peer.chain else None
+        if known is not None and known[0].valid_from <= now <= known[0].valid_until:
+            user = known[1]
+        elif peer.chain or authorization is not None:
+            user = self._credential(peer, authorization, now, info)
+        else:
+            # 4.
+            return self._nobody(peer.address)
+        # 5.
+        self.require_not_denied(user, now)
+        return user
+
+    def token(
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime, source: str = ""
+    ) -> tuple[identity.User, tuple[str, ...]]:
+        """The user of a bearer token, and for which of the audiences it is good; or Unauthorized.
+
+        `source` is the address that presented it; without one, a token that is only accepted from somewhere is refused.
+        """
+        if not token or len(token) > TOKEN_BYTES:
+            raise identity.Unauthorized("MalformedToken", f"a bearer token of {len(token)} characters")
+        for row in self._tokens:
+            try:
+                verdict = row.judge.authenticate(token, audiences, now)
+                # 2.
+                if verdict is not None and verdict.sources is not None:
+                    bootstrap_tokens.require_source(verdict.user, verdict.sources, source, told=verdict.told_elsewhere)
+            except identity.Unauthorized as refused:
+                refused.explained = row.explains
+                raise
+            if verdict is not None:
+                return verdict.user.authenticated(source), verdict.audiences
+        raise identity.Unauthorized("UnknownToken", "no authenticator knows this kind of token")
+
+    def reviewed(
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime
+    ) -> tuple[identity.User, tuple[str, ...]]:
+        """As `token`, with the deny list asked: what a TokenReview answers. Nobody knows from where that token came."""
+        user, good_for = self.token(token, audiences, now)
+        self.require_not_denied(user, now)
+        return user, good_for
+
+    def require_not_denied(self, user: identity.User, now: datetime.datetime) -> None:
+        """Ask the deny list."""
+        if self._deny_list is not None:
+            self._deny_list.check(user, now)
+
+    def _nobody(self, address: str) -> identity.User:
+        if self._anonymous_from is not None:
+            verdict = self._anonymous_from.holds(address)
+            # This machine always counts: the supervisor's own probes come from here.
+            if isinstance(verdict, decision.Deny) and isinstance(_LOOPBACK.holds(address), decision.Deny):
+                raise identity.Unauthorized("AnonymousElsewhere", verdict.sentence)
+        return identity.ANONYMOUS
+
+    def _credential(
+        self,
+        peer: peer_module.Peer,
+        authorization: str | None,
+        now: datetime.datetime,
+        info: request.RequestInfo | None,
+    ) -> identity.User:
+        refusal: identity.Unauthorized | None = None
+        if peer.chain:
+            try:
+                return self._certificate(peer, now)
+            except identity.Unauthorized as refused:
+                refusal = refused
+        # 2.
+        if authorization is not None:
+            try:
+                return self.token(_bearer(authorization), self.audiences, now, peer.address)[0]
+            except identity.Unauthorized as refused:
+                refusal = refusal or refused
+        elif self._recovery is not None and refusal is not None and _is_recovering(refusal, info):
+            return self._recovery.authenticate(peer, self._bundle, now)
+        # 3.
+        try:
+            raise refusal or identity.Unauthorized("NoCredential", "nothing was presented")
+        finally:
+            # Its traceback holds this frame, and so the request: only the collector would find the two.
+            refusal = None
+
+    def _certificate(self, peer: peer_module.Peer, now: datetime.datetime) -> identity.User:
+        try:
+            verified = chains.verify(peer.chain, self._bundle, chains.Client(), now)
+        except chains.ChainRefused as refused:
+            raise identity.Unauthorized(refused.reason, refused.message) from None
+        name = verified.subject.common_name
+        if not name:
+            raise identity.Unauthorized("NoCommonName", "the certificate's subject has no common name")
+        groups = tuple(group for group in verified.subject.organizations if group not in _SERVERS_OWN)
+        user = identity.User(
+            name,
+            (*groups, identity.AUTHENTICATED),
+            extra={identity.EXTRA + "credential-id": (f"X509SHA256={verified.fingerprint}",)},
+            method="x509",
+            until=verified.valid_until,
+            serial=verified.serial,
+            key_fingerprint=verified.key_fingerprint,
+        )
+        if len(self._verified) >= _REMEMBERED:
+            self._verified.clear()
+        self._verified[peer.chain_hash] = (verified, user)
+        return user
+
+
+def _is_recovering(refusal: identity.Unauthorized, info: request.RequestInfo | None) -> bool:
+    return refusal.why == "Expired" and info is not None and node_recovery.concerns(info)
+
+
+def _bearer(authorization: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise identity.Unauthorized("UnsupportedCredential", "only bearer tokens are accepted in Authorization")
+    return token.strip(" ")

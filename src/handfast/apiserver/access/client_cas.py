@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the server's trust in client certificates equal to a ConfigMap, live, as `extension-apiserver-authentication`.
+
+1. `client-ca-file` in ConfigMap kube-system/extension-apiserver-authentication is the bundle that client certificates
+   are judged by. A change counts in the very step in which it reaches the copy of the store.
+2. The ConfigMap is made where it is absent, with the CA of the data directory. If it is deleted, that CA counts again
+   at once, and the ConfigMap is made anew. That CA may be replaced by others while the server runs (`begin_with`); a
+   ConfigMap that is there is not changed by it.
+3. Admission refuses what is no bundle of CA certificates. Where such a thing is stored all the same, a certificate that
+   cannot be used is left out, here and in the history, and the others count. Content without a single good one changes
+   nothing: the last good bundle stays in force (at start: the CA of the data directory). `trouble` says either until it
+   is mended.
+4. Every CA that was ever trusted goes on passing the TLS handshake, so that certificates of one that was removed are
+   told 401 and not a broken connection. They are kept in ConfigMap kube-system/handfast-client-ca-history, for the next
+   start; the oldest are dropped when there are too many. That ConfigMap lets nobody in.
+5. A certificate that the TLS library cannot use is as bad as none: it would end the server where it is handed over.
+
+Who may write the bundle is `admission.client_ca`; what a chain is worth under it is `authn`.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_client_cas.py |
+|---|---|---|---|---|
+| a holder of a removed CA's key | fresh certificates of it | log in before some cache ends | 1 | test_a_change_counts_at_once |
+| a holder of a removed CA's key | fresh certificates of it | log in after a restart | 1 | test_a_restart_keeps_what_was_chosen |
+| a writer to kube-system | the history | add a CA of their own to it | 4: it only passes the handshake | test_the_history_lets_nobody_in |
+| who damages the bundle | a broken ConfigMap | lock everybody out | 3 | test_what_cannot_be_read_changes_nothing |
+| who damages the history | a broken ConfigMap | stop the server from starting | 4 | test_a_broken_history_is_replaced |
+| … | a CA that the library cannot read, among others | … | 3 | test_one_unreadable_ca_of_the_history_is_left_out |
+| a holder of a retired first CA's key | one CA in the bundle that nobody can read | have the first count again at the next start | 3 | test_one_unreadable_ca_is_left_out |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from handfast import errors
+from handfast.api import jsonpath, objects, resources, status
+from handfast.api.defaulting import defaults
+from handfast.apiserver import identity
+from handfast.apiserver.state import items, storage
+from handfast.apiserver.strategy import strategies
+from handfast.pki import bundles, certificates
+from handfast.rules import access, client_ca_bundle
+from handfast.runtime import clock as clock_module
+from handfast.store import protocol
+
+_log = structlog.get_logger("handfast.client_cas")
+# What the history may hold: far more than any cluster's past, far less than the largest object.
+MAX_REMEMBERED: Final = 256
+MAX_REMEMBERED_BYTES: Final = 512 << 10
+_PREFIX: Final = "core/configmaps/"
+_KEPT: Final = ("namespace", "uid", "creationTimestamp")
+_RETRY_SECONDS: Final = 1.0
+_SYSTEM: Final = identity.User("system:apiserver", (access.MASTERS,))
+
+
+def read(document: Mapping[str, Any]) -> bundles.TrustBundle:
+    """The bundle in the ConfigMap; Refused, with the position of what is wrong, if it is not good in every part."""
+    bundle = client_ca_bundle.read(document)
+    for number, der in enumerate(client_ca_bundle.certificates(document, client_ca_bundle.KEY), start=1):
+        _require_usable(number, der)
+    return bundle
+
+
+def _stored(document: Mapping[str, Any], key: str) -> tuple[bundles.TrustBundle, list[bundles.LeftOut]]:
+    """What can be used of a bundle that is stored (3.), and what cannot; Refused if nothing can."""
+    ders = client_ca_bundle.certificates(document, key)
+    bundle, left = bundles.TrustBundle.readable(ders)
+    unusable = list(left)
+    for number, der in enumerate(ders, start=1):
+        if der in bundle.ders:
+            try:
+                _require_usable(number, der)
+            except errors.Refused as refused:
+                unusable.append(bundles.LeftOut(number, certificates.fingerprint(der), refused.message))
+    gone = {each.fingerprint for each in unusable}
+    kept = [anchor.der for anchor in bundle.anchors if anchor.fingerprint not in gone]
+    if not kept:
+        raise errors.Refused("; ".join(map(str, unusable)), reason="NoBundle")
+    return bundles.TrustBundle.of(kept), unusable
+
+
+def _require_usable(number: int, der: bytes) -> None:
+    """TLS is another library's: what our parser reads and it does not must never get as far as the handshake."""
+    # 5.
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
+    except (ssl.SSLError, ValueError):
+        raise errors.Refused(f"certificate {number}: it cannot be used for TLS", reason="Malformed") from None
+
+
+class ClientCAs:
+    """Follows the ConfigMap; `trust` is told the bundle to judge by, `admit` (PEM) what may pass the handshake."""
+
+    def __init__(
+        self,
+        store: storage.Storage,
+        clock: clock_module.Clock,
+        initial: bundles.TrustBundle,
+        trust: Callable[[bundles.TrustBundle], None],
+        admit: Callable[[str], None],
+    ) -> None:
+        self._storage = store
+        self._replica = store.replica
+        self._clock = clock
+        self._initial = initial
+        self._trust = trust
+        self._admit = admit
+        self._kind = resources.CONFIG_MAPS
+        self._ever = initial
+        # Fingerprints of what was left out of the history.
+        self._told: set[str] = set()
+        self._work = asyncio.Event()
+        self.bundle = initial
+        # What is wrong with the ConfigMap, until it is mended.
+        self.trouble: str | None = None
+
+    def load(self) -> None:
+        """Take in what the copy holds, and follow it from now on. No event may have been applied in between."""
+        collection = self._replica.collection(_PREFIX)
+        history = collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.HISTORY)
+        if history is not None:
+            self._remember(self._recalled(history))
+        self._take(collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.NAME))
+        collection.listen(self, self._note)
+
+    def begin_with(self, initial: bundles.TrustBundle) -> None:
+        """The CA file says something else now (2.)."""
+        for number, der in enumerate(initial.ders, start=1):
+            _require_usable(number, der)
+        self._initial = initial
+        self._remember(initial)
+        if self._replica.collection(_PREFIX).get(client_ca_bundle.NAMESPACE, client_ca_bundle.NAME) is None:
+            self._take(None)
+        self._work.set()
+
+    async def ensure(self) -> None:
+        """Make what is absent, and write down what was trusted."""
+        try:
+            await self._settle()
+        except protocol.Mismatch:
+            # Another server was faster. With its write in the copy, look again.
+            self._work.set()
+        except status.StatusError as error:
+            # What somebody put into a ConfigMap must not keep the server from starting.
+            _log.error("the client CAs could not be written down", error=error.message)
+
+    async def _settle(self) -> None:
+        await self._replica.fresh()
+        collection = self._replica.collection(_PREFIX)
+        # 2.
+        if collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.NAME) is None:
+            await self._write(None, client_ca_bundle.NAME, client_ca_bundle.KEY, self._initial)
+        # 4.
+        found = collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.HISTORY)
+        if found is not None:
+            # Other servers write here too.
+            self._remember(self._recalled(found))
+        wanted = _newest(self._ever)
+        if found is None or wanted.to_pem().decode() != jsonpath.at(
+            found.document(), "data", client_ca_bundle.HISTORY_KEY
+        ):
+            await self._write(found, client_ca_bundle.HISTORY, client_ca_bundle.HISTORY_KEY, wanted)
+
+    async def run(self) -> None:
+        """Do so again after every change, for ever; the caller runs it as a task."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            try:
+                await self.ensure()
+            except errors.HandfastError as error:
+                _log.warning("the client CAs could not be written down", error=error.message)
+                await self._clock.sleep(_RETRY_SECONDS)
+                self._work.set()
+
+    # --- the bundle
+
+    def _note(self, change: items.Change) -> None:
+        item = change.after or change.before
+        # Cheap test first: there are many ConfigMaps, and some change every second.
+        if item is None or item.name != client_ca_bundle.NAME or item.namespace != client_ca_bundle.NAMESPACE:
+            return
+        self._take(change.after)
+        self._work.set()
+
+    def _take(self, item: items.Item | None) -> None:
+        """Judge by the bundle of this ConfigMap from now on."""
+        left: Sequence[bundles.LeftOut] = ()
+        # 2.
+        if item is None:
+            bundle = self._initial
+        else:
+            try:
+                bundle, left = _stored(item.document(), client_ca_bundle.KEY)
+            # 3.
+            except errors.Refused as refused:
+                self.trouble = f"ConfigMap {client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}, {client_ca_bundle.KEY}: {refused.message}; the last good bundle is in force"
+                _log.error("the client CAs cannot be read", error=self.trouble)
+                return
+        self.trouble = None
+        if left:
+            self.trouble = f"ConfigMap {client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}, {client_ca_bundle.KEY}: {'; '.join(map(str, left))}; the others are in force"
+            _log.error("a client CA cannot be read", error=self.trouble)
+        self._remember(bundle)
+        if bundle.digest == self.bundle.digest:
+            return
+        # 1.
+        self.bundle = bundle
+        _log.info("the client CAs have changed", fingerprints=[anchor.fingerprint for anchor in bundle.anchors])
+        self._trust(bundle)
+
+    # --- the history
+
+    def _remember(self, bundle: bundles.TrustBundle) -> None:
+        known = set(self._ever.ders)
+        new = [der for der in bundle.ders if der not in known]
+        if new:
+            self._ever = self._ever.add(*new)
+            self._admit(bundles.TrustBundle.of(new).to_pem().decode())
+
+    def _recalled(self, item: items.Item) -> bundles.TrustBundle:
+        """What can be used of the history; each certificate that cannot is told of once."""
+        try:
+            bundle, left = _stored(item.document(), client_ca_bundle.HISTORY_KEY)
+        except errors.Refused as refused:
+            _log.warning("the history of client CAs cannot be read and is begun anew", error=refused.message)
+            return bundles.TrustBundle.of(())
+        for each in left:
+            if each.fingerprint not in self._told:
+                self._told.add(each.fingerprint)
+                _log.warning(
+                    "a CA in the history of client CAs cannot be read and is left out",
+                    position=each.number,
+                    fingerprint=each.fingerprint,
+                    error=each.why,
+                )
+        return bundle
+
+    async def _write(self, old: items.Item | None, name: str, key: str, bundle: bundles.TrustBundle) -> None:
+        text = bundle.to_pem().decode()
+        if old is not None:
+            # Someone may have made it immutable, or put other things into it: it is the server's own, so nothing stays.
+            document = _config_map(name, {key: text})
+            document["metadata"] |= {field: old.document()["metadata"].get(field) for field in _KEPT}
+            written = await self._storage.replace(self._kind, document, old)
+        else:
+            document = _config_map(name, {key: text})
+            strategies.prepare_create(self._kind, document, client_ca_bundle.NAMESPACE, _SYSTEM, self._clock.now())
+            defaults.apply(self._kind, document)
+            written = await self._storage.create(self._kind, document)
+        await self._replica.reached(written.version)
+
+
+def _config_map(name: str, data: Mapping[str, str]) -> objects.Document:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(data)}
+
+
+def _newest(bundle: bundles.TrustBundle) -> bundles.TrustBundle:
+    """As many of the newest as the history may hold."""
+    # Anchors stand in the order of their notBefore.
+    ders = list(bundle.ders[-MAX_REMEMBERED:])
+    kept = bundles.TrustBundle.of(ders)
+    while len(kept.to_pem()) > MAX_REMEMBERED_BYTES:
+        ders = ders[len(ders) // 8 + 1 :]
+        kept = bundles.TrustBundle.of(ders)
+    return kept

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission: the issuance ledger is only continued, whoever writes. What continues it decides `rules.ledger.admission`.
+
+1. A segment that is made continues the one before it, of which this server's copy must be current.
+2. A segment that is changed only grows at its end; metadata may change, except that nobody becomes its owner, for whom
+   the garbage collector would delete it, and that it has no finalizers, which would keep it for ever.
+3. Whoever adds an entry may sign for the signer it names: the verb `sign` on that signer. An entry is a statement of
+   that signer, and nodes are let back in by such statements. Whoever changes the spec without adding one, which is to
+   seal it, may sign for one of the signers in it. A segment is not made without an entry.
+4. Only the oldest segment goes, and only when every certificate in it has expired.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_ledger.py |
+|---|---|---|---|---|
+| an administrator | everything | change or take out an entry | 2 | test_nobody_changes_an_entry |
+| an administrator | everything | delete the segment with their own entry | 4 | test_what_is_in_force_stays |
+| who may patch any object | no signer | put a key on record for a node | 3 | test_who_may_not_sign_adds_nothing |
+| who may patch any object | no signer | seal the open segment, again and again | 3 | test_who_may_not_sign_seals_nothing |
+| who may patch any object | finalizers of their own | keep segments from ever going | 2 | test_nothing_holds_a_segment |
+| who may patch any object | an owner that is gone | have the garbage collector delete a segment | 2, 4 | test_nobody_owns_a_segment |
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handfast.api import handfast_kinds, jsonpath
+from handfast.apiserver.admission import plugin
+from handfast.rules import decision
+from handfast.rules.certificates import admission as certificate_admission
+from handfast.rules.ledger import admission as rules
+from handfast.rules.ledger import entries
+from handfast.rules.ledger import segments as ledger
+
+_PLUGIN: Final = "IssuanceLedger"
+_PREFIX: Final = "/".join((*handfast_kinds.ISSUANCE_LOGS, ""))
+# 2.
+_NEVER: Final = (
+    (
+        "ownerReferences",
+        "SegmentOwned",
+        "a segment of the ledger has no owner: whoever is named as one could have it deleted",
+    ),
+    ("finalizers", "SegmentHeld", "a segment of the ledger has no finalizers: they would keep it when it is to go"),
+)
+
+
+def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+    """Refuse whatever does not continue the ledger."""
+    if attributes.document is None:
+        _admit_delete(attributes, context)
+        return
+    new = ledger.read(attributes.document)
+    old = None if attributes.old is None else ledger.read(attributes.old)
+    if old is None:
+        # 1.
+        before = context.find(_PREFIX, "", ledger.segment_name(new.sequence - 1))
+        verdict: decision.Decision = rules.judge_create(
+            attributes.name,
+            new,
+            None if before is None else ledger.read(before),
+            is_first=not context.replica.collection(_PREFIX).count(),
+        )
+    else:
+        # 2.
+        verdict = rules.judge_update(old, new)
+    plugin.require(attributes, verdict)
+    for field, reason, why in _NEVER:
+        if jsonpath.sequence(attributes.document, "metadata", field):
+            raise plugin.Refusal(attributes, decision.Deny(reason, why, _PLUGIN))
+    if new != old:
+        _require_signer(attributes, context, new, 0 if old is None else len(old.entries))
+
+
+def _require_signer(attributes: plugin.Attributes, context: plugin.Context, new: ledger.Segment, known: int) -> None:
+    # 3.
+    user = attributes.user
+
+    def judge(signer: str) -> decision.Decision:
+        return certificate_admission.for_signer("sign", signer, user.name, user.groups, context.decide)
+
+    added = entries.signers_of(new.entries[known:])
+    for signer in added:
+        plugin.require(attributes, judge(signer))
+    # Not all of them: else one signer's entry would keep the others from sealing, and so from signing.
+    if not added and not any(isinstance(judge(signer), decision.Approve) for signer in entries.signers_of(new.entries)):
+        why = "only who may sign for one of the signers in a segment may seal it, or make one"
+        raise plugin.Refusal(attributes, decision.Deny("SignerNotPermitted", why, _PLUGIN))
+
+
+def _admit_delete(attributes: plugin.Attributes, context: plugin.Context) -> None:
+    # 4.
+    gone = ledger.read(attributes.old or {})
+    segments = context.replica.collection(_PREFIX)
+    verdict = rules.judge_delete(
+        gone,
+        context.now(),
+        is_oldest=segments.get("", ledger.segment_name(gone.sequence - 1)) is None,
+        is_newest=segments.get("", ledger.segment_name(gone.sequence + 1)) is None,
+    )
+    plugin.require(attributes, verdict)
+
+
+ROW = plugin.Row(
+    _PLUGIN,
+    frozenset({plugin.CREATE, plugin.UPDATE, plugin.DELETE}),
+    admit,
+    frozenset({handfast_kinds.ISSUANCE_LOGS}),
+)

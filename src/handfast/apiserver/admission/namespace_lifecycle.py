@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission: new objects need a namespace that exists and is not going away; three namespaces never go."""
+
+from __future__ import annotations
+
+from handfast.api import status
+from handfast.apiserver.admission import plugin
+from handfast.rules import decision
+
+_PLUGIN = "NamespaceLifecycle"
+_NAMESPACES = ("", "namespaces")
+PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+_PROTECTED = decision.Deny("ProtectedNamespace", "this namespace may not be deleted", _PLUGIN)
+_TERMINATING = "NamespaceTerminating"
+
+
+def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+    """Refuse what would outlive its namespace, or make one without it."""
+    if attributes.operation == plugin.DELETE:
+        if attributes.kind.resource == _NAMESPACES and attributes.name in PROTECTED_NAMESPACES:
+            raise plugin.Refusal(attributes, _PROTECTED)
+        return
+    if not attributes.kind.namespaced or attributes.subresource:
+        return
+    found = context.replica.collection("core/namespaces/").get("", attributes.namespace)
+    if found is None:
+        raise status.not_found("namespaces", "", attributes.namespace)
+    # Cheap test first: only a namespace on its way out has the field at all.
+    if b'"deletionTimestamp"' in found.body and found.document()["metadata"].get("deletionTimestamp"):
+        sentence = f"unable to create new content in namespace {attributes.namespace} because it is being terminated"
+        cause = status.Cause(
+            _TERMINATING, f"namespace {attributes.namespace} is being terminated", "metadata.namespace"
+        )
+        raise plugin.Refusal(attributes, decision.Deny(_TERMINATING, sentence, _PLUGIN), [cause])
+
+
+ROW = plugin.Row(_PLUGIN, frozenset({plugin.CREATE, plugin.DELETE}), admit)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an admission plugin is: a row, what it sees of a write, and how it refuses. The station itself is `admission.station`.
+
+Each plugin is a row: its name, the operations and resources it looks at, a function that returns nothing or raises, and
+whether that may change the document. The rows stand, in their order, in `assembly.guard`. What a plugin decides by is in
+`rules`; the rows' functions are in modules of their own.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from handfast.api import kinds, objects, status
+from handfast.apiserver import identity
+from handfast.apiserver.state import replica
+from handfast.rules import access, decision
+
+CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What plugins see of a write. `document` may be changed; `old` is None for a create.
+
+    For a subresource that takes a document of its own (a TokenRequest, an Eviction, a Binding), `kind` is the parent's,
+    `document` is what was sent and `old` is None; for `/status` and `/approval` both are the whole object.
+    """
+
+    operation: str
+    kind: kinds.Kind
+    subresource: str
+    namespace: str
+    name: str
+    document: objects.Document | None
+    old: objects.Document | None
+    user: identity.User
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What plugins may ask: the copy of the store, the authoriser, the time."""
+
+    replica: replica.Replica
+    decide: access.Ask
+    now: Callable[[], datetime.datetime]
+
+    def find(self, prefix: str, namespace: str, name: str) -> objects.Document | None:
+        """A fresh copy of one object, by where it is stored (`core/pods/`); None if there is none."""
+        found = self.replica.collection(prefix).get(namespace, name)
+        return None if found is None else found.document()
+
+
+# Most answer at once; one that has to wait for something returns what to await.
+Plugin = Callable[[Attributes, Context], Awaitable[None] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One plugin; `resources` empty: every resource. `changes`: it may change the document, and does not only look."""
+
+    name: str
+    operations: frozenset[str]
+    plugin: Plugin
+    resources: frozenset[tuple[str, str]] = frozenset()
+    changes: bool = False
+
+
+class Chain:
+    """Rows in order, found by operation and resource: most writes concern few of them."""
+
+    def __init__(self, rows: tuple[Row, ...], context: Context) -> None:
+        self._rows = rows
+        self._context = context
+        self._found: dict[tuple[str, tuple[str, str]], tuple[tuple[Plugin, ...], bool]] = {}
+
+    async def run(self, attributes: Attributes) -> None:
+        """Ask every plugin that looks at this write, in order; the first refusal ends it."""
+        for plugin in self._concerned(attributes)[0]:
+            waiting = plugin(attributes, self._context)
+            if waiting is not None:
+                await waiting
+
+    def changes(self, attributes: Attributes) -> bool:
+        """Whether a plugin that looks at this write may change the document."""
+        return self._concerned(attributes)[1]
+
+    def _concerned(self, attributes: Attributes) -> tuple[tuple[Plugin, ...], bool]:
+        key = (attributes.operation, attributes.kind.resource)
+        found = self._found.get(key)
+        if found is None:
+            rows = [
+                row
+                for row in self._rows
+                if attributes.operation in row.operations
+                and (not row.resources or attributes.kind.resource in row.resources)
+            ]
+            found = self._found[key] = (tuple(row.plugin for row in rows), any(row.changes for row in rows))
+        return found
+
+
+class Refusal(status.StatusError):
+    """403 in Kubernetes' words; `why` is the rule's own word, for the log, the metric and the audit line."""
+
+    def __init__(self, attributes: Attributes, verdict: decision.Deny, causes: Sequence[status.Cause] = ()) -> None:
+        said = status.forbidden(attributes.kind.plural, attributes.kind.group, attributes.name, verdict.sentence)
+        super().__init__("Forbidden", said.message, name=said.name, group=said.group, kind=said.kind, causes=causes)
+        self.why = verdict.reason
+
+
+def require(attributes: Attributes, verdict: decision.Decision | None) -> None:
+    """Go on unless the verdict is no: then 403 with its reason, or 404 if what the write is about is not there."""
+    if isinstance(verdict, decision.Missing):
+        raise status.not_found(verdict.kind, "", verdict.name)
+    if isinstance(verdict, decision.Deny):
+        raise Refusal(attributes, verdict)

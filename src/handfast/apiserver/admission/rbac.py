@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission: who writes roles and bindings may give away only what they hold. Who holds what is `rules.rbac.policy`'s.
+
+Of a Role or ClusterRole, created or updated:
+1. Who may `escalate` this role passes; to the authoriser, members of system:masters may everything.
+2. An update that leaves rules, aggregation rule and labels as they are passes. Labels count, because by them a role's
+   rules are taken into aggregated roles.
+3. Every permission in the rules must be held by the caller, in the role's namespace.
+4. A ClusterRole that has, or had, an aggregation rule needs a caller who holds everything: it gathers whatever comes.
+
+Of a RoleBinding or ClusterRoleBinding, created or updated:
+5. Who may `bind` the role that is named passes.
+6. An update that leaves role and subjects as they are passes.
+7. The role must be there.
+8. Every permission of the role must be held by the caller, in the binding's namespace; of what a RoleBinding cannot
+   give, which is paths, nothing is asked.
+
+| who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_rbac.py |
+|---|---|---|---|---|
+| who may write roles | fewer permissions | write a role with more | 3 | test_role_with_more_than_held |
+| who may write roles | fewer permissions | give a mighty role the label of an aggregated one | 2 | test_labels_are_as_good_as_rules |
+| who may write ClusterRoles | not everything | write, or empty, an aggregation rule | 4 | test_aggregation_needs_everything |
+| who may write bindings | fewer permissions | bind themselves to cluster-admin | 8 | test_binding_with_more_than_held |
+| who may write bindings | permissions in another namespace | give them here | 8 | test_permissions_of_another_namespace_do_not_count |
+| who may write bindings | nothing else | bind a name that has no role yet | 7 | test_missing_role |
+| who may write roles | fewer permissions | stop the server with a huge rule | `rbac_escalation.LIMIT` | test_rules_too_broad_to_check |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handfast.api import jsonpath, status
+from handfast.apiserver.admission import plugin as admission
+from handfast.rules import access, decision
+from handfast.rules.rbac import escalation, policy_rules
+from handfast.rules.rbac import policy as rbac_policy
+
+_ROLE_PLUGIN, _BINDING_PLUGIN = "RBACRoleEscalation", "RBACBindingEscalation"
+_WRITES = frozenset({admission.CREATE, admission.UPDATE})
+_ROLES = frozenset({(policy_rules.GROUP, "roles"), (policy_rules.GROUP, "clusterroles")})
+_BINDINGS = frozenset({(policy_rules.GROUP, "rolebindings"), (policy_rules.GROUP, "clusterrolebindings")})
+_PLURALS = {rbac_policy.ROLE: "roles", rbac_policy.CLUSTER_ROLE: "clusterroles"}
+_NEEDS_EVERYTHING = "must have cluster-admin privileges to use the aggregationRule"
+
+
+def rows(policy: rbac_policy.Policy) -> tuple[admission.Row, ...]:
+    """The rows of both checks: they go among those that only look."""
+
+    def admit_role(attributes: admission.Attributes, context: admission.Context) -> None:
+        _check_role(policy, attributes, context)
+
+    def admit_binding(attributes: admission.Attributes, context: admission.Context) -> None:
+        _check_binding(policy, attributes, context)
+
+    return (
+        admission.Row(_ROLE_PLUGIN, _WRITES, admit_role, _ROLES),
+        admission.Row(_BINDING_PLUGIN, _WRITES, admit_binding, _BINDINGS),
+    )
+
+
+def _check_role(policy: rbac_policy.Policy, attributes: admission.Attributes, context: admission.Context) -> None:
+    document, old = attributes.document or {}, attributes.old
+    if _may(attributes, context, "escalate", attributes.kind.plural, attributes.name):  # 1.
+        return
+    if old is not None and _same(document, old, ("rules",), ("aggregationRule",), ("metadata", "labels")):  # 2.
+        return
+    held = policy.rules_for(attributes.user.name, attributes.user.groups, attributes.namespace)
+    _require(attributes, _ROLE_PLUGIN, held, policy_rules.parse(document.get("rules")))  # 3.
+    aggregates = document.get("aggregationRule") or (old or {}).get("aggregationRule")
+    if aggregates and escalation.uncovered(held, policy_rules.FULL):  # 4.
+        raise admission.Refusal(attributes, decision.Deny("AggregationRule", _NEEDS_EVERYTHING, _ROLE_PLUGIN))
+
+
+def _check_binding(policy: rbac_policy.Policy, attributes: admission.Attributes, context: admission.Context) -> None:
+    document, old = attributes.document or {}, attributes.old
+    kind, name = jsonpath.text(document, "roleRef", "kind"), jsonpath.text(document, "roleRef", "name")
+    plural = _PLURALS.get(kind)
+    if plural is None:
+        return  # names no role; validation says so, and the policy gives nothing for it
+    if _may(attributes, context, "bind", plural, name):  # 5.
+        return
+    if old is not None and _same(document, old, ("roleRef",), ("subjects",)):  # 6.
+        return
+    rules = policy.role_rules(kind, attributes.namespace, name)
+    if rules is None:  # 7.
+        raise status.not_found(plural, policy_rules.GROUP, name)
+    if attributes.namespace:
+        rules = tuple(rule for rule in rules if rule.resources)
+    held = policy.rules_for(attributes.user.name, attributes.user.groups, attributes.namespace)
+    _require(attributes, _BINDING_PLUGIN, held, rules)  # 8.
+
+
+def _require(
+    attributes: admission.Attributes,
+    plugin: str,
+    held: list[policy_rules.PolicyRule],
+    wanted: tuple[policy_rules.PolicyRule, ...],
+) -> None:
+    try:
+        missing = escalation.uncovered(held, wanted)
+    except escalation.TooBroad as error:
+        raise admission.Refusal(attributes, decision.Deny(error.reason, error.message, plugin)) from error
+    if missing:
+        why = escalation.refusal(attributes.user.name, attributes.user.groups, missing)
+        raise admission.Refusal(attributes, decision.Deny("Escalation", why, plugin))
+
+
+def _may(attributes: admission.Attributes, context: admission.Context, verb: str, plural: str, name: str) -> bool:
+    user = attributes.user
+    verdict = context.decide(
+        access.Attributes(
+            user=user.name,
+            groups=user.groups,
+            verb=verb,
+            is_resource=True,
+            group=policy_rules.GROUP,
+            version="*",
+            plural=plural,
+            namespace=attributes.namespace,
+            name=name,
+        )
+    )
+    return isinstance(verdict, decision.Approve)
+
+
+def _same(document: dict[str, Any], old: dict[str, Any], *paths: tuple[str, ...]) -> bool:
+    """Whether all of these say the same; an empty value is no different from none."""
+    return all((jsonpath.at(document, *path) or None) == (jsonpath.at(old, *path) or None) for path in paths)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission: a new Pod gets what its ServiceAccount gives. `rules.pod_service_account` says what; here it is looked up.
+
+A controller makes the account `default` right after its namespace. Who creates a namespace and a Pod in one breath is
+not refused for that: the plugin waits for this one account, for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from handfast.api import objects
+from handfast.apiserver.admission import plugin
+from handfast.apiserver.state import collection, items
+from handfast.apiserver.strategy import strategies
+from handfast.rules import pod_service_account
+from handfast.rules.nodes import pod_references
+from handfast.runtime import tasks
+
+_ACCOUNTS = "core/serviceaccounts/"
+# How long to wait for the account that every namespace gets.
+WAIT_SECONDS = 1.0
+
+
+def admit(attributes: plugin.Attributes, context: plugin.Context) -> Awaitable[None] | None:
+    """Fill in the account's part of a new Pod, or refuse it."""
+    pod = attributes.document
+    if attributes.subresource or pod is None:
+        return None
+    if pod_references.is_mirror(pod):
+        plugin.require(attributes, pod_service_account.mirror(pod))
+        return None
+    name = pod_service_account.choose(pod)
+    accounts = context.replica.collection(_ACCOUNTS)
+    if accounts.get(attributes.namespace, name) is None and name == pod_service_account.DEFAULT:
+        return _wait(attributes, pod, accounts)
+    _finish(attributes, pod, accounts.get(attributes.namespace, name), name)
+    return None
+
+
+async def _wait(attributes: plugin.Attributes, pod: objects.Document, accounts: collection.Collection) -> None:
+    name = pod_service_account.DEFAULT
+    made = asyncio.Event()
+
+    def changed(_change: items.Change) -> None:
+        if accounts.get(attributes.namespace, name) is not None:
+            made.set()
+
+    # It may have been made between the look and this moment.
+    if accounts.get(attributes.namespace, name) is not None:
+        made.set()
+    accounts.listen(made, changed, collection.Index("metadata.namespace", attributes.namespace))
+    try:
+        async with tasks.deadline(WAIT_SECONDS):
+            await made.wait()
+    finally:
+        accounts.forget(made)
+    _finish(attributes, pod, accounts.get(attributes.namespace, name), name)
+
+
+def _finish(attributes: plugin.Attributes, pod: objects.Document, account: items.Item | None, name: str) -> None:
+    if account is None:
+        plugin.require(attributes, pod_service_account.absent(attributes.namespace, name))
+    else:
+        plugin.require(attributes, pod_service_account.apply(pod, account.document(), strategies.generated_name("")))
+
+
+ROW = plugin.Row("ServiceAccount", frozenset({plugin.CREATE}), admit, frozenset({("", "pods")}), changes=True)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Station: admit. In this order: built-in plugins that change, webhooks that change, and, when the object is final, those that look.
+
+    mutate     mutating rows → mutating webhooks → both once more, for those that want it, if something changed
+    (defaults and validation, by the writer)
+    validate   validating rows → validating webhooks
+
+The rows stand in `assembly.guard`; what each decides is in its own module, and what a row is in `admission`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handfast.api import kinds, objects
+from handfast.apiserver import calls
+from handfast.apiserver.admission import plugin, webhooks
+
+_OPTIONS = {plugin.CREATE: "CreateOptions", plugin.UPDATE: "UpdateOptions", plugin.DELETE: "DeleteOptions"}
+
+
+class Admitter:
+    """Asks everyone who has a say in a write."""
+
+    def __init__(self, mutating: plugin.Chain, validating: plugin.Chain, hooks: webhooks.Webhooks) -> None:
+        self._mutating = mutating
+        self._validating = validating
+        self._webhooks = hooks
+
+    def may_change(self, write: plugin.Attributes) -> bool:
+        """Whether `mutate` may change the document: a cheap test, so that nothing is copied for most writes."""
+        return self._mutating.changes(write) or self._webhooks.has_mutating(
+            write.operation, write.kind, write.subresource
+        )
+
+    async def mutate(self, call: calls.Call, write: plugin.Attributes) -> bool:
+        """Let plugins and webhooks change the document; true if a webhook did, so that it must be completed anew."""
+        await self._mutating.run(write)
+        if not self._webhooks.has_mutating(write.operation, write.kind, write.subresource):
+            return False
+        return await self._webhooks.mutate(
+            write,
+            _options(call, write),
+            call.warnings,
+            annotations=call.annotations,
+            between=lambda: self._mutating.run(write),
+        )
+
+    async def validate(self, call: calls.Call, write: plugin.Attributes) -> None:
+        """Let plugins and webhooks refuse the document as it will be stored."""
+        await self._validating.run(write)
+        if self._webhooks.has_validating(write.operation, write.kind, write.subresource):
+            await self._webhooks.validate(write, _options(call, write), call.warnings, annotations=call.annotations)
+
+    async def admit(self, call: calls.Call, write: plugin.Attributes) -> None:
+        """Both, for what is carried out and not stored: deletes, and documents of subresources that are actions."""
+        await self.mutate(call, write)
+        await self.validate(call, write)
+
+
+def attributes(
+    operation: str,
+    call: calls.Call,
+    kind: kinds.Kind,
+    *,
+    name: str,
+    document: objects.Document | None,
+    old: objects.Document | None = None,
+    dry_run: bool = False,
+) -> plugin.Attributes:
+    """What plugins see of the write that a request makes."""
+    return plugin.Attributes(
+        operation=operation,
+        kind=kind,
+        subresource=call.info.subresource,
+        namespace=call.info.space(kind) or call.info.namespace,
+        name=name,
+        document=document,
+        old=old,
+        user=call.user,
+        dry_run=dry_run,
+    )
+
+
+def _options(call: calls.Call, write: plugin.Attributes) -> dict[str, Any]:
+    operation = "PatchOptions" if call.info.verb == "patch" else _OPTIONS[write.operation]
+    found: dict[str, Any] = {"apiVersion": "meta.k8s.io/v1", "kind": operation}
+    for key in ("fieldManager", "fieldValidation", "propagationPolicy"):
+        if value := call.info.query.get(key):
+            found[key] = value
+    if write.dry_run:
+        found["dryRun"] = ["All"]
+    return found

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's copy of the store, and writing through it.
+
+Holds: The replica, its collections, stored values and their envelope, compaction.
+Imports: api, apiserver, errors, runtime, store.
+Never: It knows no HTTP and no users.
+Start: `replica.py`, then `storage.py`.
+"""

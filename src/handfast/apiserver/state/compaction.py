@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forgets history that nobody needs: every five minutes, what was already past five minutes before.
+
+As long as in Kubernetes; a paged list or an exact read may take that long. The engine does the work in small steps.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from handfast import errors
+from handfast.apiserver.state import storage
+from handfast.runtime import clock as clock_module
+
+INTERVAL = 300.0
+_log = structlog.get_logger("handfast.compaction")
+
+
+async def run(store: storage.Storage, clock: clock_module.Clock) -> None:
+    """Compact for ever; the caller runs it as a task."""
+    before = store.replica.version
+    while True:
+        await clock.sleep(INTERVAL)
+        now = store.replica.version
+        try:
+            await store.compact(before)
+        except errors.Unavailable as error:
+            # A full disk, say: history stays, and the next round tries again.
+            _log.warning("compaction failed", reason=error.reason, error=error.message)
+        before = now

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server's copy of the store in memory, as encoded bytes, kept current by one watch.
+
+Reads are linearizable: a default read asks the store for its current revision and waits until the copy has reached it,
+so with two servers on one store a write on one is seen by the very next read on the other. It does not write to the
+store; see `storage`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from handfast import errors
+from handfast.api import objects
+from handfast.apiserver.state import collection as collection_module
+from handfast.apiserver.state import envelope, items
+from handfast.store import protocol
+
+_PAGE = 2000
+
+
+class Replica:
+    """Every collection, and how far the copy has come. Versions here are resource versions (offset included)."""
+
+    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes) -> None:
+        self._store = store
+        self._envelopes = envelopes
+        self._collections: dict[str, collection_module.Collection] = {}
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self.version = 0
+        self.start = 0
+        self.on_batch: list[Callable[[], None]] = []
+        self.failed: BaseException | None = None
+
+    async def load(self) -> None:
+        """Read the whole store at one revision."""
+        offset = self._store.epoch_offset
+        revision = await self._store.current_revision()
+        self.start = self.version = revision + offset
+        after = ""
+        while True:
+            page = await self._store.list_at("", revision=revision, after=after, limit=_PAGE)
+            for entry in page.entries:
+                collection, namespace, name = self._place(entry.key)
+                payload = self._envelopes.open(entry.key, entry.value)
+                collection.load(items.Item(namespace, name, entry.revision + offset, payload))
+            if not page.more:
+                return
+            after = page.entries[-1].key
+
+    async def follow(self) -> None:
+        """Apply the store's events for ever; the caller runs it as a task and ends it by cancelling."""
+        offset = self._store.epoch_offset
+        watch = self._store.watch("", after=self.version - offset)
+        try:
+            while True:
+                events, revision = await watch.next()
+                changes = [self._apply(event, offset) for event in events]
+                self.version = max(self.version, revision + offset)
+                for hook in self.on_batch:
+                    hook()
+                for change in changes:
+                    # Everybody has been told: what was encoded for them need not stay in memory with the history.
+                    if change is not None:
+                        change.frames.clear()
+                self._wake()
+        except Exception as error:
+            # A copy that has stopped must not be read from: fail every reader, now and later.
+            self.failed = error
+            self._wake()
+            raise
+        finally:
+            watch.close()
+
+    async def fresh(self) -> None:
+        """Wait until the copy holds every write acknowledged before this call."""
+        version = await self._store.current_revision() + self._store.epoch_offset
+        if version > self.version or self.failed is not None:
+            await self.reached(version)
+
+    async def reached(self, version: int) -> None:
+        """Wait until the copy has come as far as `version`."""
+        self._require_running()
+        if version <= self.version:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiters.append((version, future))
+        await future
+        self._require_running()
+
+    def _require_running(self) -> None:
+        if self.failed is not None:
+            raise errors.Unavailable(
+                "the server's copy of the store has stopped",
+                reason="ReplicaStopped",
+                hint="restart the server; its log says why",
+            )
+
+    def collection(self, prefix: str) -> collection_module.Collection:
+        """The collection stored under `prefix` (`group/plural/`)."""
+        found = self._collections.get(prefix)
+        if found is None:
+            found = self._collections[prefix] = collection_module.Collection(self.start)
+        return found
+
+    def _place(self, key: str) -> tuple[collection_module.Collection, str, str]:
+        group, plural, rest = key.split("/", 2)
+        return self.collection(f"{group}/{plural}/"), *objects.place(rest)
+
+    def _apply(self, event: protocol.Event, offset: int) -> items.Change | None:
+        collection, namespace, name = self._place(event.key)
+        version = event.revision + offset
+        after = None
+        if event.value is not None:
+            after = items.Item(namespace, name, version, self._envelopes.open(event.key, event.value))
+        return collection.apply(namespace, name, after, version)
+
+    def _wake(self) -> None:
+        if not self._waiters:
+            return
+        waiting, self._waiters = self._waiters, []
+        for version, future in waiting:
+            if future.done():
+                continue
+            if version <= self.version or self.failed is not None:
+                future.set_result(None)
+            else:
+                self._waiters.append((version, future))

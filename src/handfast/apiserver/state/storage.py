@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents in and out of the store: encodes, seals and writes; answers with the object as it is then served.
+
+Resource versions are made here (engine revision + epoch offset). It does not decide whether a write is right: callers
+bring a checked document and the item it replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+import msgspec
+
+from handfast.api import kinds, objects, status
+from handfast.api.codec import bounds
+from handfast.apiserver import flows
+from handfast.apiserver.state import envelope, replica
+from handfast.apiserver.state import items as states
+from handfast.store import protocol
+
+# What etcd would refuse with its default limits (1.5 MiB a request), and so what Kubernetes cannot hold.
+OBJECT_LIMIT = 3 << 19
+# What a step of a deletion may add to an object: its mark, a condition.
+_MARK_BYTES = 1 << 10
+
+
+_decode = msgspec.json.Decoder().decode
+_canonical = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _says_the_same(one: bytes, other: bytes) -> bool:
+    """Whether two documents differ in nothing but the order of their fields: clients send them in any order."""
+    # The same fields in another order take the same room; only then is it worth a closer look.
+    if len(one) != len(other):
+        return False
+    if one == other:
+        return True
+    first, second = _decode(one), _decode(other)
+    # What differs is found at once. What is equal is compared as JSON, too: to Python 1 equals True.
+    return bool(first == second) and _canonical(first) == _canonical(second)
+
+
+class _Leaving(msgspec.Struct):
+    deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
+    finalizers: list[str] | None = None
+
+
+class _Left(msgspec.Struct):
+    """Of an object only what says whether it is on its way out."""
+
+    metadata: _Leaving
+
+
+_left = msgspec.json.Decoder(_Left).decode
+
+
+def _removes(metadata: Mapping[str, Any], size: int, old: states.Item) -> bool:
+    """Whether a new state of something that is being deleted is a step of that, and no larger but for the mark."""
+    before = _left(old.body).metadata
+    if before.deletion_timestamp is None:
+        return size <= len(old.body) + _MARK_BYTES
+    fewer = len(metadata.get("finalizers") or ()) < len(before.finalizers or ())
+    return fewer and size < len(old.body)
+
+
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """A write that is ready: what to store where, and in place of which state."""
+
+    namespace: str
+    name: str
+    payload: bytes
+    key: str
+    value: bytes
+    old: states.Item | None
+    is_changed: bool = True
+    # Also done on a full disk: what is being deleted gets its mark, or loses a finalizer.
+    is_removing: bool = False
+
+
+class Storage:
+    """The only writer to the store in this process."""
+
+    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, copy: replica.Replica) -> None:
+        self._store = store
+        self._envelopes = envelopes
+        self.replica = copy
+        # Why the last write could not be taken, until one is: what /readyz says.
+        self.trouble: str | None = None
+
+    async def find(self, kind: kinds.Kind, namespace: str, name: str) -> states.Item | None:
+        """The current state: linearizable."""
+        await self.replica.fresh()
+        return self.replica.collection(kind.prefix).get(namespace, name)
+
+    async def create(self, kind: kinds.Kind, document: objects.Document) -> states.Item:
+        """Store a new object; Mismatch if the key is taken."""
+        return await self.write(self.prepare(kind, document))
+
+    async def replace(self, kind: kinds.Kind, document: objects.Document, old: states.Item) -> states.Item:
+        """Store a new state of an object; the old item itself if nothing changed; Mismatch if it is not current."""
+        return await self.write(self.prepare(kind, document, old))
+
+    def prepare(self, kind: kinds.Kind, document: objects.Document, old: states.Item | None = None) -> Prepared:
+        """A new object, or a new state of `old`, encoded and sealed; 413 if it is too large to be stored."""
+        metadata = document["metadata"]
+        namespace, name = metadata.get("namespace", "") if kind.namespaced else "", metadata["name"]
+        payload = envelope.encode_document(document)
+        limit = 2 * kind.body_bytes or OBJECT_LIMIT
+        if len(payload) > limit:
+            whose = f"an object of the kind {kind.kind}" if kind.body_bytes else "an object"
+            # The words in which Kubernetes passes etcd's refusal on.
+            raise status.StatusError(
+                "RequestEntityTooLarge",
+                f"etcdserver: request is too large ({len(payload)} bytes; {whose} may have {limit})",
+            )
+        if len(payload) > bounds.LIGHT_BYTES:
+            # An object that grew by patches, too: see `bounds`.
+            most = bounds.limit(kind)
+            bounds.require(bounds.values(payload, most), most, f"{kind.kind} to be stored")
+        if old is not None and _says_the_same(payload, envelope.without_resource_version(old.body, old.at)):
+            return Prepared(namespace, name, payload, "", b"", old, is_changed=False)
+        key = kind.key(namespace, name)
+        value = self._envelopes.wrap(key, kind.storage_api_version, payload)
+        is_removing = old is not None and "deletionTimestamp" in metadata and _removes(metadata, len(payload), old)
+        return Prepared(namespace, name, payload, key, value, old, is_removing=is_removing)
+
+    async def write(self, prepared: Prepared, charge: flows.Charge | None = None) -> states.Item:
+        """The object as it is stored now, paid for by `charge`; the old item itself if nothing changed.
+
+        Mismatch if somebody was faster.
+        """
+        old = prepared.old
+        if old is not None and not prepared.is_changed:
+            return old
+        if charge is not None:
+            charge.stores(len(prepared.payload), 0 if old is None else len(old.body))
+        if old is None:
+            writing = self._store.create(prepared.key, prepared.value)
+        else:
+            expected = old.version - self._store.epoch_offset
+            removing = prepared.is_removing
+            writing = self._store.update(prepared.key, prepared.value, expected=expected, removing=removing)
+        revision = await self._write(writing)
+        return states.Item(prepared.namespace, prepared.name, revision + self._store.epoch_offset, prepared.payload)
+
+    async def delete(self, kind: kinds.Kind, old: states.Item) -> states.Item:
+        """Remove an object; its last state under the version of the removal."""
+        key = kind.key(old.namespace, old.name)
+        expected = old.version - self._store.epoch_offset
+        revision = await self._write(self._store.delete(key, expected=expected))
+        return old.at_version(revision + self._store.epoch_offset)
+
+    async def _write(self, writing: Awaitable[int]) -> int:
+        try:
+            revision = await writing
+        except protocol.StoreFull:
+            # Reads and deletes go on: no reason to send them elsewhere. `room` tells it.
+            raise
+        except protocol.StoreUnavailable as error:
+            self.trouble = error.message
+            raise
+        self.trouble = None
+        return revision
+
+    async def page_at(
+        self, kind: kinds.Kind, version: int, namespace: str, after: str, limit: int
+    ) -> tuple[list[states.Item], bool]:
+        """Items as of an older resource version, from the store's history."""
+        offset = self._store.epoch_offset
+        prefix = f"{kind.prefix}{namespace}/" if namespace else kind.prefix
+        page = await self._store.list_at(prefix, revision=version - offset, after=after, limit=limit)
+        items = []
+        for entry in page.entries:
+            space, name = objects.place(entry.key[len(kind.prefix) :])
+            payload = self._envelopes.open(entry.key, entry.value)
+            items.append(states.Item(space, name, entry.revision + offset, payload))
+        return items, page.more
+
+    async def compact(self, version: int) -> None:
+        await self._store.compact(version - self._store.epoch_offset)

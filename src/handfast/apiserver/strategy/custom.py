@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Station: strategy, for custom objects and for the definitions behind them. What is sent for a kind that is built in
+passes untouched.
+
+A custom object is pruned and filled in by the schema of the version it was sent in, and then judged by it. A definition
+gets its status here, in the very write, so that whoever reads the answer can use the new kind at once. Deciding is
+`api.custom.definitions` and `api.structural*`; following definitions is `verbs.definitions`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from handfast.api import conversion, kinds, objects, status
+from handfast.api.custom import definitions, structural, structural_values
+from handfast.api.schema import structs
+from handfast.apiserver import bodies, calls
+from handfast.apiserver.state import items as states
+
+PREFIX = "/".join((*definitions.RESOURCE, ""))
+# A row that brings no schema keeps whatever it is sent.
+_FREE: structural.Schema = {"type": "object", structural.PRESERVE: True}
+
+
+class _Spec(msgspec.Struct):
+    group: str = ""
+
+
+class _Status(msgspec.Struct):
+    accepted: dict[str, Any] = msgspec.field(name="acceptedNames", default_factory=dict)
+
+
+class _Claiming(msgspec.Struct):
+    """Of a definition only what says which names it holds: schemas are long, and are skipped."""
+
+    spec: _Spec
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_claiming = msgspec.json.Decoder(_Claiming).decode
+
+
+def claims(items: Iterable[states.Item]) -> Iterator[definitions.Claim]:
+    """The names that stored definitions hold."""
+    for item in items:
+        found = _claiming(item.body)
+        yield definitions.claim(
+            {
+                "metadata": {"name": item.name},
+                "spec": {"group": found.spec.group},
+                "status": {"acceptedNames": found.status.accepted},
+            }
+        )
+
+
+def require_creatable(kind: kinds.Kind) -> None:
+    """An apply that finds nothing creates, whatever the verbs of the kind: those of a kind on its way out lack it."""
+    if "create" not in kind.verbs:
+        raise status.StatusError(
+            "MethodNotAllowed", "create not allowed while custom resource definition is terminating"
+        )
+
+
+def conform(call: calls.Call, kind: kinds.Kind, document: objects.Document) -> None:
+    """Give what a client sent the shape of its schema; odd fields are refused, warned about or ignored, as it asked."""
+    if kind.message:
+        return
+    findings = structs.check(structural.OBJECT_META, document["metadata"])
+    if findings.type_error is not None:
+        raise _undecodable(kind, findings.type_error)
+    structs.settle_nulls(findings)
+    schema = kind.schema or _FREE
+    unknown = structural.prune(schema, document)
+    structural.fill(schema, document)
+    mode = bodies.validation_mode(call.info)
+    texts = [f'unknown field "{path}"' for path in unknown]
+    if texts and mode == bodies.STRICT:
+        raise _undecodable(kind, "strict decoding error: " + ", ".join(texts))
+    if mode == bodies.WARN:
+        warn(call, texts)
+
+
+def _undecodable(kind: kinds.Kind, why: str) -> status.StatusError:
+    return status.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+
+
+def warn(call: calls.Call, texts: Iterable[str]) -> None:
+    """Add warnings to the answer; a write that is tried again says everything once."""
+    call.warnings = list(dict.fromkeys([*call.warnings, *texts]))
+
+
+def stored(kind: kinds.Kind, document: objects.Document, *, aged: bool) -> objects.Document:
+    """A stored object as a write starts from it: in today's storage version, without what the schema no longer has.
+
+    `aged` says that it was written before this server started, perhaps by an older one, which kept unknown fields.
+    What this one wrote has none, so that most writes are spared the search (12 µs for a Pod).
+    """
+    document = conversion.to_stored(kind, document)
+    if not kind.message:
+        structural.prune(kind.schema or _FREE, document)
+    elif aged:
+        structs.drop_unknown(structs.check(kinds.stored_row(kind).message, document))
+    return document
+
+
+def prepare_definition(
+    call: calls.Call, document: objects.Document, others: Iterable[states.Item], now_text: str
+) -> None:
+    """Fill in the status of a definition, and say what of it has no effect here."""
+    definitions.prepare(document, claims(others), now_text)
+    if not call.info.subresource:
+        warn(call, definitions.warnings(document))
+
+
+def problems(kind: kinds.Kind, document: objects.Document, old: objects.Document | None = None) -> list[status.Cause]:
+    """What is wrong with a custom object or a definition; what was wrong already, and is unchanged, may stay."""
+    check: Callable[[objects.Document], Iterable[status.Cause]]
+    if kind.resource == definitions.RESOURCE:
+        check = definitions.problems
+    elif not kind.message:
+
+        def check(given: objects.Document) -> Iterable[status.Cause]:
+            return structural_values.check(kind.schema or _FREE, given)
+
+    else:
+        return []
+    found = list(check(document))
+    if found and old is not None:
+        before = set(check(old))
+        found = [cause for cause in found if cause not in before]
+    return found
+
+
+def version_required(kind: kinds.Kind, name: str) -> status.StatusError:
+    """A whole custom object may only replace a state that its sender has seen."""
+    message = "Invalid value: 0: must be specified for an update"
+    cause = status.Cause("FieldValueInvalid", message, "metadata.resourceVersion")
+    return status.invalid(kind.kind, kind.group, name, [cause])
+
+
+def place_replicas(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
+    """A write through /scale: the number goes where the definition says; of the rest only the record of owners is new."""
+    path = kind.scale_paths[0]
+    if not path:
+        return document
+    merged = copy.deepcopy(old)
+    definitions.set_replicas(merged, path, document["spec"]["replicas"])
+    merged["metadata"].pop("managedFields", None)
+    if "managedFields" in document["metadata"]:
+        merged["metadata"]["managedFields"] = document["metadata"]["managedFields"]
+    return merged

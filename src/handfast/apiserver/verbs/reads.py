@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""get and list: from memory for the present, from the store's history for the past.
+
+| resourceVersion | match | answered from |
+|---|---|---|
+| none | – | memory, once it holds every acknowledged write |
+| 0 | –, NotOlderThan | memory, as it is |
+| N | –, NotOlderThan | memory, once it has reached N |
+| N | Exact | the store's history at N |
+| continue token | – | memory while the collection has not changed since the first page, else history |
+
+Large lists leave in chunks, so that no list holds the loop. It does not authorise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import aiohttp
+from aiohttp import web
+
+from handfast import errors
+from handfast.api import kinds, objects, status
+from handfast.apiserver import request, turns
+from handfast.apiserver.state import items as states
+from handfast.apiserver.state import storage
+from handfast.apiserver.verbs import encode, options, watch
+from handfast.runtime import clock as clock_module
+from handfast.serving import answers, sending
+from handfast.serving import connection as connection_module
+from handfast.store import protocol
+
+CHUNK = 256 << 10
+# States of the past that are read in one step: each may be of 1.5 MB.
+_PAST_AT_ONCE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a list answers with: the items in order, the list's own metadata."""
+
+    items: Iterable[states.Item]
+    metadata: dict[str, Any]
+
+
+class Reader:
+    """Answers reads."""
+
+    def __init__(self, store: storage.Storage, clock: clock_module.Clock, write_seconds: float = 30.0) -> None:
+        self._write_seconds = write_seconds
+        self._storage = store
+        self._replica = store.replica
+        self._clock = clock
+
+    async def get(self, kind: kinds.Kind, info: request.RequestInfo) -> states.Item:
+        if info.query:
+            await self._wait(options.resource_version(info))
+        else:
+            await self._replica.fresh()
+        item = self._replica.collection(kind.prefix).get(info.space(kind), info.name)
+        if item is None:
+            raise status.not_found(kind.plural, kind.group, info.name)
+        return item
+
+    async def page(
+        self,
+        kind: kinds.Kind,
+        namespace: str,
+        list_options: options.ListOptions,
+        connection: connection_module.Connection,
+    ) -> Page:
+        """The page a list asks for. What it holds that nobody else does, states of the past, is kept for `connection`."""
+        if list_options.continues is not None:
+            return await self._continued(kind, namespace, list_options, list_options.continues, connection)
+        if list_options.match == options.EXACT and list_options.version is not None:
+            return await self._history(kind, namespace, list_options, list_options.version, "", connection)
+        await self._wait(list_options.version)
+        return await self._memory(kind, namespace, list_options, None)
+
+    async def _wait(self, version: int | None) -> None:
+        if version is None:
+            await self._replica.fresh()
+        elif version > self._replica.version:
+            await watch.reach(self._replica, version, self._clock)
+
+    async def _continued(
+        self,
+        kind: kinds.Kind,
+        namespace: str,
+        list_options: options.ListOptions,
+        token: options.Continue,
+        connection: connection_module.Connection,
+    ) -> Page:
+        await self._replica.fresh()
+        collection = self._replica.collection(kind.prefix)
+        last = objects.place(token.start)
+        if token.rv == options.INCONSISTENT or collection.changed <= token.rv <= self._replica.version:
+            return await self._memory(kind, namespace, list_options, last, version=max(token.rv, 0))
+        try:
+            return await self._history(kind, namespace, list_options, token.rv, token.start, connection)
+        except status.StatusError as error:
+            if error.reason != "Expired":
+                raise
+            # The client may go on from the same key in the present, if it can live with an inconsistent list.
+            fresh = options.Continue(options.INCONSISTENT, token.start).text()
+            raise status.expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new "
+                "list without the continue parameter, or use the continue token in this response to retrieve the "
+                "remainder of the results. Continuing with the provided token results in an inconsistent list.",
+                fresh,
+            ) from None
+
+    async def _memory(
+        self,
+        kind: kinds.Kind,
+        namespace: str,
+        list_options: options.ListOptions,
+        after: tuple[str, str] | None,
+        version: int = 0,
+    ) -> Page:
+        collection = self._replica.collection(kind.prefix)
+        version = version or self._replica.version
+        if not list_options.limit:
+            items: list[states.Item] = (
+                collection.snapshot(namespace) if after is None else list(collection.iterate(namespace, after))
+            )
+            if not list_options.selection.everything:
+                items = await self._matching(items, list_options.selection)
+            return Page(items, {"resourceVersion": str(version)})
+        total = collection.count(namespace)
+        found = await self._first(collection.iterate(namespace, after), list_options)
+        metadata: dict[str, Any] = {"resourceVersion": str(version)}
+        if len(found) > list_options.limit:
+            found.pop()
+            self._add_continue(metadata, kind, found[-1], version)
+            if list_options.selection.everything:
+                last = (found[-1].namespace, found[-1].name)
+                metadata["remainingItemCount"] = total - collection.count_upto(namespace, last)
+        return Page(found, metadata)
+
+    async def _first(self, items: Iterator[states.Item], list_options: options.ListOptions) -> list[states.Item]:
+        """One more than the limit of those that match."""
+        if list_options.selection.everything:
+            return list(itertools.islice(items, list_options.limit + 1))
+        return await self._matching(list(items), list_options.selection, list_options.limit + 1)
+
+    async def _matching(
+        self, items: Sequence[states.Item], wanted: options.Selection, most: int = sys.maxsize
+    ) -> list[states.Item]:
+        """Those that match, at most so many; `items` is a stable copy, since others get their turns meanwhile."""
+        turn = turns.Turns(wanted.terms)
+        found: list[states.Item] = []
+        for item in items:
+            if wanted.matches(item):
+                found.append(item)
+                if len(found) == most:
+                    break
+            if turn.spent(len(item.body)):
+                await self._clock.sleep(0)
+        return found
+
+    async def _history(
+        self,
+        kind: kinds.Kind,
+        namespace: str,
+        list_options: options.ListOptions,
+        version: int,
+        start: str,
+        connection: connection_module.Connection,
+    ) -> Page:
+        found: list[states.Item] = []
+        kept = 0
+        connection.admit()
+        after = kind.prefix + start if start else ""
+        more = True
+        try:
+            while more and (not list_options.limit or len(found) <= list_options.limit):
+                most = min(list_options.limit or _PAST_AT_ONCE, _PAST_AT_ONCE)
+                items, more = await self._storage.page_at(kind, version, namespace, after, most)
+                if items:
+                    after = kind.key(items[-1].namespace, items[-1].name)
+                if not list_options.selection.everything:
+                    items = await self._matching(items, list_options.selection)
+                found.extend(items)
+                # Copies of its own, unlike the present: with many such lists they would fill the memory.
+                kept += sum(len(item.body) for item in items)
+                connection.keep(kept)
+                connection.admit()
+                await self._clock.sleep(0)
+        except protocol.Compacted:
+            raise status.expired(f"The resourceVersion for the provided list is too old: {version}") from None
+        except protocol.FutureRevision:
+            raise status.too_large_resource_version(version, self._replica.version) from None
+        metadata: dict[str, Any] = {"resourceVersion": str(version)}
+        if list_options.limit and (len(found) > list_options.limit or more):
+            found = found[: list_options.limit]
+            self._add_continue(metadata, kind, found[-1], version)
+        return Page(found, metadata)
+
+    def _add_continue(self, metadata: dict[str, Any], kind: kinds.Kind, last: states.Item, version: int) -> None:
+        metadata["continue"] = options.Continue(version, kind.key(last.namespace, last.name)[len(kind.prefix) :]).text()
+
+    async def send(
+        self, http: web.BaseRequest, page: Page, shape: encode.Shape, *, refusable: bool = True
+    ) -> answers.Response:
+        """A list as an answer: in one piece if it is small, else in chunks, for which there has to be room (429)."""
+        response: web.StreamResponse | None = None
+        async for part, last in self._parts(page, shape):
+            if response is None:
+                if last:
+                    return answers.Answer(part)
+                if refusable:
+                    cast("connection_module.Connection", http.protocol).admit()
+                response = await _begin(http)
+                if http.method == "HEAD":
+                    return response
+            await sending.send(http, response, part, self._write_seconds)
+        if response is None:
+            raise errors.Misuse("a list has at least one part")
+        return response
+
+    async def _parts(self, page: Page, shape: encode.Shape) -> AsyncIterator[tuple[bytes, bool]]:
+        gathered = [shape.open(page.metadata)]
+        size = 0
+        comma = b""
+        turn = turns.Turns()
+        for item in page.items:
+            shown = shape.item(item)
+            gathered.append(comma)
+            gathered.append(shown)
+            comma = b","
+            size += len(shown)
+            if size >= CHUNK:
+                part = b"".join(gathered)
+                # Not kept beside the part while that is being read.
+                gathered, size, shown = [], 0, b""
+                yield part, False
+                del part
+                await self._clock.sleep(0)
+            elif turn.spent(len(item.body)):
+                await self._clock.sleep(0)
+        gathered.append(encode.CLOSE)
+        yield b"".join(gathered), True
+
+
+async def _begin(http: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse(headers=answers.JSON)
+    if http.version >= aiohttp.HttpVersion11:
+        response.enable_chunked_encoding()
+    await response.prepare(http)
+    return response

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a write does to a document between its waits: complete it, judge it, and keep the record of who owns which field.
+
+Each function costs in proportion to the document, and touches nothing but the call and the documents it is given: where
+they are heavy, `writes` has it done aside (`call.Call.work`). It stores nothing and asks nobody.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import itertools
+from typing import Any, NoReturn
+
+from handfast.api import conversion, kinds, objects, status
+from handfast.api.codec import bounds
+from handfast.api.defaulting import defaults
+from handfast.api.merging import apply
+from handfast.api.validation import validation
+from handfast.apiserver import calls
+from handfast.apiserver.state import items
+from handfast.apiserver.strategy import custom, strategies
+
+_MANAGER_BYTES = 128
+
+
+def completed(
+    call: calls.Call, kind: kinds.Kind, document: objects.Document, namespace: str, now: datetime.datetime
+) -> objects.Document:
+    """A new document as it is stored: in the shape of its schema, with what the server fills in, and defaults."""
+    custom.conform(call, kind, document)
+    strategies.prepare_create(kind, document, namespace, call.user, now)
+    document = conversion.to_stored(kind, document)
+    defaults.apply(kinds.stored_row(kind), document)
+    return document
+
+
+def started_from(kind: kinds.Kind, item: items.Item, aged: bool) -> objects.Document:
+    """A stored object as a write starts from it: a document of one's own. `aged`: see `custom_strategies.stored`."""
+    return custom.stored(kind, item.document(), aged=aged)
+
+
+def replaced(
+    call: calls.Call, kind: kinds.Kind, wanted: objects.Document, old: objects.Document, now: datetime.datetime
+) -> objects.Document:
+    """What the client wants in place of `old`, with what this subresource may not change as it was, and defaults."""
+    if call.info.subresource == "scale":
+        wanted = custom.place_replicas(kind, wanted, old)
+    custom.conform(call, kind, wanted)
+    document = strategies.strategy(call.info.subresource, now)(kind, wanted, old)
+    document["metadata"].pop("resourceVersion", None)
+    defaults.apply(kinds.stored_row(kind), document)
+    return document
+
+
+def completed_again(
+    call: calls.Call,
+    kind: kinds.Kind,
+    document: objects.Document,
+    old: objects.Document | None,
+    now: datetime.datetime,
+) -> None:
+    """The same once more, in place, after a webhook: it knows neither what only the server decides, nor defaults."""
+    custom.conform(call, kind, document)
+    if old is None:
+        strategies.settle_create(kind, document, call.user)
+    else:
+        settled = strategies.strategy(call.info.subresource, now)(kind, copy.deepcopy(document), old)
+        settled["metadata"].pop("resourceVersion", None)
+        document.clear()
+        document.update(settled)
+    defaults.apply(kinds.stored_row(kind), document)
+
+
+def require_valid(kind: kinds.Kind, document: objects.Document, old: objects.Document | None = None) -> None:
+    """422 with the first causes, if the document may not be created, or may not replace `old`."""
+    # Before anything looks at each item: the length of a list is known.
+    _require(kind, document, bounds.items(kind, document))
+    stored = kinds.stored_row(kind)
+    found = validation.create(stored, document) if old is None else validation.update(stored, document, old)
+    causes = itertools.chain(found, custom.problems(kind, document, old))
+    _require(kind, document, list(itertools.islice(causes, status.MAX_CAUSES + 1)))
+
+
+def _require(kind: kinds.Kind, document: objects.Document, causes: list[status.Cause]) -> None:
+    if causes:
+        raise status.invalid(kind.kind, kind.group, str(document["metadata"].get("name") or ""), causes)
+
+
+def record_changed_create(
+    call: calls.Call, kind: kinds.Kind, document: objects.Document, sent: objects.Document, now: datetime.datetime
+) -> None:
+    """Who owns what of a new object that admission changed: its sender what was sent."""
+    if document != sent and not document["metadata"].get("managedFields"):
+        document["metadata"]["managedFields"] = apply.record_create(
+            sent,
+            manager=field_manager(call),
+            types=kind.message or kind.schema,
+            api_version=kind.api_version,
+            now_text=objects.timestamp(now),
+        )
+
+
+def record_update(
+    call: calls.Call,
+    kind: kinds.Kind,
+    document: objects.Document,
+    sent: objects.Document,
+    old: objects.Document,
+    now: datetime.datetime,
+) -> None:
+    """Who owns what from now on, where that is kept of the object."""
+    # An apply wrote the record itself; `track_update` finds nothing changed by others then.
+    if "managedFields" in old["metadata"] and not _is_apply(call):
+        managed = apply.track_update(
+            old,
+            sent,
+            manager=field_manager(call),
+            types=kind.message or kind.schema,
+            api_version=kind.api_version,
+            now_text=objects.timestamp(now),
+            subresource=call.info.subresource,
+        )
+        if managed:
+            document["metadata"]["managedFields"] = managed
+        else:
+            document["metadata"].pop("managedFields", None)
+    _keep_times(document, old)
+
+
+def _keep_times(document: objects.Document, old: objects.Document) -> None:
+    """A write that changes nothing but the times in the record of owners is no change: the old times stay."""
+    written, before = (each["metadata"].get("managedFields") for each in (document, old))
+    if written and before and written != before and _without_times(document) == _without_times(old):
+        document["metadata"]["managedFields"] = before
+
+
+def _without_times(document: objects.Document) -> tuple[objects.Document, dict[str, Any], list[Any]]:
+    metadata = {
+        key: value for key, value in document["metadata"].items() if key not in {"managedFields", "resourceVersion"}
+    }
+    rows = [
+        {key: value for key, value in row.items() if key != "time"} for row in document["metadata"]["managedFields"]
+    ]
+    return {**document, "metadata": None}, metadata, sorted(rows, key=str)
+
+
+def _is_apply(call: calls.Call) -> bool:
+    return call.header("Content-Type").startswith("application/apply-patch")
+
+
+def field_manager(call: calls.Call) -> str:
+    """Who a write belongs to: the parameter, else the first word of the User-Agent, as Kubernetes has it."""
+    given = call.info.query.get("fieldManager", "")
+    if len(given.encode()) > _MANAGER_BYTES:
+        text = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
+        _refuse_manager(status.Cause("FieldValueTooLong", text, "fieldManager"))
+    if not given.isprintable():
+        text = f"Invalid value: {given!a}: should only contain printable characters"
+        _refuse_manager(status.Cause("FieldValueInvalid", text, "fieldManager"))
+    return given or call.header("User-Agent").partition("/")[0][:_MANAGER_BYTES] or "unknown"
+
+
+def _refuse_manager(cause: status.Cause) -> NoReturn:
+    raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
+
+
+def keep_finalizers_closed(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> None:
+    """Once an object is being deleted, nobody may give it new finalizers to wait for."""
+    if not old["metadata"].get("deletionTimestamp"):
+        return
+    added = sorted(set(document["metadata"].get("finalizers") or ()) - set(old["metadata"].get("finalizers") or ()))
+    if added:
+        shown = ", ".join(f'"{name}"' for name in added)
+        text = (
+            f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers [{shown}]"
+        )
+        cause = status.Cause("FieldValueForbidden", text, "metadata.finalizers")
+        raise status.invalid(kind.kind, kind.group, str(document["metadata"]["name"]), [cause])

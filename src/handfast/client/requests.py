@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The requester's half of a CertificateSigningRequest: file it, and wait for the answer by one watch.
+
+What is asked for, and whether what is found or comes back is that, is decided by `rules.certificates.wishes`.
+
+It keeps neither key nor certificate (`node.certificate_store`), and does not begin again after a refusal: whether the
+key is of use after an error is said by `KEY_IS_SPENT`, and what follows is the caller's.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from handfast import errors
+from handfast.api import objects, resources, signing_requests, status
+from handfast.client import api, partial
+from handfast.client import transport as transports
+from handfast.pki import keys, requests
+from handfast.rules import revocation
+from handfast.rules.certificates import wishes
+from handfast.rules.nodes import claim
+from handfast.rules.tokens import use
+from handfast.runtime import backoff, tasks
+from handfast.runtime import clock as clocks
+
+T = TypeVar("T")
+
+_log = structlog.get_logger("handfast.client")
+
+
+# Somebody, or the signer, has said no: asking again would only be another request to decide about.
+_DECIDED = frozenset({"RequestDenied", revocation.REVOKED, "RequestFailed"})
+# After these the request of this key will never be answered better: its name is the key's.
+KEY_IS_SPENT = _DECIDED | {"IncompatibleRequest", "WrongCertificate"}
+# After these the request is over. One that was only deleted is made again, with the same key and so under the same name.
+REQUEST_IS_OVER = KEY_IS_SPENT | {"RequestDeleted", "RequestReplaced"}
+
+_ANOTHER = "ask for another token: `handfast token create --print-join-command` on a control plane makes one"
+_REVOKED_HINT = (
+    "let the node in again with `handfast node revoke NAME --undo` on a control plane, or give another --node-name"
+)
+# The words of our own server's rules, which nobody else says. They are true of the next attempt, too.
+_FINAL_HINTS = {
+    revocation.REVOKED: _REVOKED_HINT,
+    use.USED_UP: _ANOTHER,
+    use.EXPIRED: _ANOTHER,
+    use.GONE: _ANOTHER,
+    use.NOT_FOR_THIS_NODE: f"give a name that the token allows with --node-name; or {_ANOTHER}, with --node",
+    use.NOT_FROM_HERE: f"{_ANOTHER}, with --cidr and a network of this machine",
+}
+_FINAL = _DECIDED | _FINAL_HINTS.keys()
+_HINTS = {
+    **_FINAL_HINTS,
+    "Unauthorized": f"the token was accepted a moment ago, and has expired or was deleted since; {_ANOTHER}",
+    "Forbidden": "on a control plane, bind the ClusterRole system:node-bootstrapper to a group of the token",
+}
+_RETRY = backoff.Schedule(initial=1.0, cap=30.0)
+_PASSING = frozenset({*transports.NO_ANSWER, "BadAnswer"})
+_WATCH_SECONDS = 300
+# A watch that lived this long was healthy, whatever ended it.
+_HEALTHY_SECONDS = 1.0
+_GRACE_SECONDS = 30
+_MAX_LINE = 4 << 20
+# A request that is there when it is created and gone when it is looked at is being cleaned up under our eyes.
+_TRIES = 3
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+def is_final(refusal: errors.Refused) -> bool:
+    """Whether the next attempt cannot end otherwise; else it is believed after a while (`refusals`)."""
+    return refusal.reason in _FINAL
+
+
+def refusal_of(error: errors.HandfastError) -> errors.Refused | None:
+    """The refusal that an error is, as whoever joins should be told; None: it is none.
+
+    A server's 403 has the word of its own rule among the causes, where it has one. What is no Status counts for nothing.
+    """
+    if isinstance(error, errors.Refused) and error.reason in _DECIDED:
+        return error
+    if not isinstance(error, status.StatusError) or isinstance(error, transports.UnexpectedAnswer):
+        return None
+    if error.code not in {401, 403}:
+        return None
+    words = [cause.reason for cause in error.causes if cause.reason]
+    word = next((word for word in words if word in _FINAL), words[0] if words else error.reason)
+    return errors.Refused(f"the cluster refuses the request: {error.message}", reason=word, hint=_HINTS.get(word))
+
+
+class Waits(Protocol):
+    """Who is told that a request waits, and why; raising NotWaitedFor ends the waiting."""
+
+    def __call__(self, reason: str, message: str) -> None: ...
+
+
+def patiently(reason: str, message: str) -> None:
+    """Whoever runs by itself goes on waiting: what is waited for may come."""
+    _log.warning("the certificate request waits", reason=reason, message=message)
+
+
+class NotWaitedFor(errors.Refused):
+    """A request waits, and whoever asked does not want to; it stays as it is, and so does its key."""
+
+
+class StillPending(errors.Unavailable):
+    """The server took the request, and nobody has answered it yet."""
+
+    reason = "Timeout"
+
+
+async def obtain(
+    client: api.Client,
+    key: keys.PrivateKey,
+    wanted: wishes.Wanted,
+    *,
+    clock: clocks.Clock,
+    seconds: float,
+    waits: Waits = patiently,
+) -> bytes:
+    """The certificate in PEM, or an error: see `KEY_IS_SPENT`; Unavailable with reason Timeout after `seconds`."""
+    asking = _Asking(client, key, wanted, clock, waits)
+    if not await tasks.within(asking.run(), clock, seconds):
+        raise asking.out_of_time(seconds)
+    return asking.certificate
+
+
+async def rehearse(client: api.Client, key: keys.PrivateKey, wanted: wishes.Wanted) -> None:
+    """Return if the server would take the request, judged by a dry run; else the error with which a join would end."""
+    try:
+        await client.create(resources.SIGNING_REQUESTS, _document(key, wanted), dry_run=True)
+    except status.StatusError as error:
+        # What is there already was taken before.
+        if error.reason != "AlreadyExists":
+            raise refusal_of(error) or error from None
+
+
+class _Asking:
+    """One request from its creation to its certificate."""
+
+    def __init__(
+        self,
+        client: api.Client,
+        key: keys.PrivateKey,
+        wanted: wishes.Wanted,
+        clock: clocks.Clock,
+        waits: Waits,
+    ) -> None:
+        self._waits = waits
+        self._told = False
+        self.name = wishes.name_of(key.public, wanted)
+        # What is said of it should the time run out.
+        self._lacks = "was not accepted"
+        self.certificate = b""
+        self._client = client
+        self._key = key
+        self._wanted = wanted
+        self._clock = clock
+        self._uid = ""
+        self._version = ""
+        self._backoff = backoff.Backoff(_RETRY)
+
+    def out_of_time(self, seconds: float) -> errors.Unavailable:
+        """What to say of it then. That a server is there is known only of one that has the request."""
+        said = f'csr "{self.name}" {self._lacks} within {round(seconds, 1):g} seconds'
+        if not self._uid:
+            return errors.Unavailable(said, reason=StillPending.reason)
+        return StillPending(said, hint=self._look_at_it())
+
+    async def run(self) -> None:
+        """Until there is a certificate."""
+        filed = await self._file()
+        self._uid = filed.metadata.uid
+        done, look = self._seen(filed), False
+        while not done:
+            try:
+                if look:
+                    done, look = self._seen(await self._look()), False
+                if not done:
+                    done = await self._watched()
+            except (errors.Unavailable, status.StatusError) as error:
+                await self._clock.sleep(self._after(error))
+                look = True
+
+    async def _file(self) -> signing_requests.Request:
+        """The request, created or found."""
+        for _ in range(_TRIES):
+            try:
+                return _request(
+                    await self._client.create(resources.SIGNING_REQUESTS, _document(self._key, self._wanted))
+                )
+            except status.StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+            document = await self._client.find(resources.SIGNING_REQUESTS, self.name)
+            if document is not None:
+                found = _request(document)
+                wishes.require_ours(found, self._key.public, self._wanted, self._clock.now())
+                return found
+        raise errors.Unavailable(f'csr "{self.name}" comes and goes', reason="Conflict")
+
+    def _seen(self, found: signing_requests.Request) -> bool:
+        """Whether this state of the request has the certificate; the end of a request is an error."""
+        if found.metadata.uid != self._uid:
+            raise errors.Refused(f'csr "{self.name}" changed UIDs', reason="RequestReplaced")
+        self._version = found.metadata.resource_version
+        if (denied := found.condition(signing_requests.DENIED)) is not None:
+            raise self._ended("is denied", denied)
+        if (failed := found.condition(signing_requests.FAILED)) is not None:
+            raise self._ended("failed", failed)
+        if (approved := found.condition(signing_requests.APPROVED)) is None:
+            self._lacks = "was not approved"
+            self._say_why(found.condition(claim.WAITING))
+            return False
+        issued = found.status.certificate
+        if not issued:
+            self._lacks = f"was approved ({approved.reason}), and not signed by {self._wanted.signer}"
+            return False
+        self.certificate = wishes.granted(issued, self._key.public, self._wanted, self._clock.now())
+        return True
+
+    def _ended(self, how: str, condition: signing_requests.Condition) -> errors.Refused:
+        """Denied or failed; that of a revoked name has its own word."""
+        text = f"certificate signing request {how}, reason: {condition.reason}, message: {condition.message}"
+        if condition.reason == revocation.REVOKED:
+            return errors.Refused(text, reason=revocation.REVOKED, hint=_REVOKED_HINT)
+        word = "RequestFailed" if condition.type == signing_requests.FAILED else "RequestDenied"
+        return errors.Refused(text, reason=word, hint=self._look_at_it())
+
+    def _look_at_it(self) -> str:
+        return f"look at it on a control plane with: handfast csr explain {self.name}"
+
+    def _say_why(self, waiting: signing_requests.Condition | None) -> None:
+        """What the approver says of a request that it lets wait, once."""
+        if waiting is None:
+            return
+        self._lacks = f"waits ({waiting.reason}: {waiting.message}) and was not approved"
+        if not self._told:
+            self._told = True
+            self._waits(waiting.reason, waiting.message)
+
+    async def _watched(self) -> bool:
+        """Whether one watch brought the certificate before it closed."""
+        opened = self._clock.monotonic()
+        async with contextlib.aclosing(self._events()) as events:
+            async for event in events:
+                if self._take(event):
+                    return True
+        if self._clock.monotonic() - opened < _HEALTHY_SECONDS:
+            await self._clock.sleep(next(self._backoff))
+        else:
+            self._backoff.reset()
+        return False
+
+    def _take(self, event: _Event) -> bool:
+        if event.type == "DELETED":
+            raise self._deleted()
+        if event.type not in {"ADDED", "MODIFIED", "BOOKMARK"}:
+            raise transports.status_error(bytes(event.object), 500)
+        if event.type != "BOOKMARK":
+            return self._seen(_decoded(signing_requests.DECODER, event.object))
+        # The rest of it need not look like a request: kube-apiserver has null there.
+        if not (version := partial.identify(event.object).metadata.resource_version):
+            raise errors.Unavailable("a bookmark has no version", reason="BadAnswer")
+        self._version = version
+        return False
+
+    def _deleted(self) -> errors.Refused:
+        return errors.Refused(f'csr "{self.name}" was deleted', reason="RequestDeleted")
+
+    def _after(self, error: errors.HandfastError) -> float:
+        """How long to wait after a watch that failed; what waiting does not mend is raised."""
+        wait = next(self._backoff)
+        if isinstance(error, status.StatusError):
+            if error.code == 410:
+                return 0.0
+            if error.code != 429 and error.code < 500:
+                raise error
+            return max(wait, float(error.retry_after))
+        if error.reason not in _PASSING:
+            raise error
+        return wait
+
+    async def _look(self) -> signing_requests.Request:
+        found = await self._client.find(resources.SIGNING_REQUESTS, self.name)
+        if found is None:
+            raise self._deleted()
+        return _request(found)
+
+    async def _events(self) -> AsyncGenerator[_Event, None]:
+        """One watch of this object from the version last seen."""
+        params = {
+            **api.Scope(field_selector=f"metadata.name={self.name}").params(),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(_WATCH_SECONDS),
+        }
+        idle = float(_WATCH_SECONDS + _GRACE_SECONDS)
+        async with self._client.transport.stream(
+            api.path(resources.SIGNING_REQUESTS), params=params, accept=api.JSON, idle_seconds=idle
+        ) as body:
+            async for line in _lines(body):
+                yield _decoded(_events, line)
+
+
+def _document(key: keys.PrivateKey, wanted: wishes.Wanted) -> objects.Document:
+    request = requests.build(wanted.subject, wanted.sans, key)
+    spec = signing_requests.Spec(
+        request=base64.b64encode(request).decode("ascii"),
+        signer_name=wanted.signer,
+        expiration_seconds=wanted.expiration_seconds,
+        usages=list(wanted.usages_of(key.public)),
+    )
+    return signing_requests.new(wishes.name_of(key.public, wanted), spec)
+
+
+async def _lines(body: transports.Body) -> AsyncGenerator[bytes, None]:
+    rest = b""
+    while chunk := await body.readany():
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _MAX_LINE:
+            raise errors.Unavailable(f"a watch event is longer than {_MAX_LINE} bytes", reason="BadAnswer")
+        for line in lines:
+            yield line
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(data)
+    except partial.UNREADABLE as error:
+        raise errors.Unavailable(f"a watch event cannot be decoded: {error}", reason="BadAnswer") from error
+
+
+def _request(document: object) -> signing_requests.Request:
+    try:
+        return msgspec.convert(document, signing_requests.Request)
+    except msgspec.ValidationError as error:
+        raise errors.Unavailable(f"the answer is no CertificateSigningRequest: {error}", reason="BadAnswer") from error

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signs approved requests for Kubernetes' four signers, or says on the request why it does not.
+
+What each signer signs is `rules.certificates.signers`'; whether a request should be approved was decided before. Which CA signs is
+`certificates.authorities`'.
+
+1. It looks at requests that are approved, neither denied nor failed, without a certificate, for a signer that has a CA.
+2. A request in the name, or of the key, of whom a Revocation refuses fails with the reason Revoked, whoever approved it,
+   before anything is signed. One that its signer does not sign gets the condition Failed, with the reason SignerValidationFailure. So does one
+   that cannot be read, or has no name: no later try would end otherwise.
+3. The certificate is in the ledger before it is handed out. Whoever is killed in between, or loses the race with another
+   copy, leaves an entry whose certificate nobody has; never a certificate without an entry.
+4. One update of /status, which carries the version that was approved, hands it out. A lost race is a retry.
+5. Trouble with the CA or the ledger, or Revocations that may not be read, are no fault of the request: it is retried, and told
+   of by an Event, once.
+6. What the request had in its subject beside common name and organizations is not signed; an Event says what was left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+
+import prometheus_client
+
+from handfast import errors
+from handfast.api import objects, signing_requests, status
+from handfast.client import api
+from handfast.controllers import events, loop, revoked
+from handfast.controllers.certificates import (
+    authorities as signing_authorities,
+)
+from handfast.controllers.certificates import (
+    issuance,
+)
+from handfast.controllers.certificates import (
+    requests as certificate_requests,
+)
+from handfast.pki import authority
+from handfast.rules import decision
+from handfast.rules.certificates import kubelet, signers
+from handfast.rules.ledger import entries
+
+NAME = "certificatesigningrequest-signing-controller"
+DURATION = datetime.timedelta(hours=8760)
+# What several append to the ledger while one write is under way leaves in one write.
+WORKERS = 16
+ISSUED = "Issued"
+SUBJECT_REDUCED = "SubjectReduced"
+_RACES = frozenset({"Conflict", "AlreadyExists"})
+
+RESULTS = prometheus_client.Counter(
+    "handfast_csr_signer_results", "Approved requests, by signer and what became of them.", ["signer", "result"]
+)
+
+
+class CsrSigner:
+    """Handles one request, by name."""
+
+    def __init__(
+        self,
+        context: loop.Context,
+        requests: certificate_requests.Requests,
+        authorities: signing_authorities.SigningAuthorities,
+        book: issuance.Ledger,
+        longest: datetime.timedelta = DURATION,
+        revocations: revoked.Revoked | None = None,
+    ) -> None:
+        self._revocations = revocations
+        self._client = context.client
+        self._clock = context.clock
+        self._requests = requests
+        self._authorities = authorities
+        self._book = book
+        self._longest = longest
+        self._recorder = events.Recorder(context.client, context.clock, NAME)
+        # Of which requests it was told what keeps them from being signed: UID and reason.
+        self._told: dict[str, tuple[str, str]] = {}
+
+    def concerns(self, item: signing_requests.Request) -> bool:
+        """1."""
+        return (
+            item.is_open
+            and item.spec.signer_name in self._authorities
+            and item.condition(signing_requests.APPROVED) is not None
+        )
+
+    async def reconcile(self, name: str) -> float | None:
+        item = self._requests.get(name)
+        # 1.
+        if item is None or not self.concerns(item):
+            return None
+        try:
+            await self._handle(item)
+        except errors.HandfastError as error:
+            RESULTS.labels(item.spec.signer_name, error.reason).inc()
+            await self._tell(item, error)
+            raise
+        return None
+
+    def gone(self, name: str) -> None:
+        """The request was deleted, or there is nothing more to do about it."""
+        self._told.pop(name, None)
+
+    async def _handle(self, item: signing_requests.Request) -> None:
+        now = self._clock.now()
+        try:
+            facts = self._requests.facts(item)
+            # 2. nothing for whom a Revocation refuses
+            verdict = self._revoked(facts, now)
+            if isinstance(verdict, decision.Deny):
+                await self._fail(item, verdict.sentence, now, verdict.reason)
+                return
+            verdict = signers.judge(facts)
+            if isinstance(verdict, decision.Deny):
+                await self._fail(item, verdict.sentence, now)
+                return
+            issued = self._issue(facts, now)
+        except status.StatusError:
+            raise
+        except errors.Refused as refused:
+            # 2.
+            await self._fail(item, refused.message, now)
+            return
+        # 3.
+        await self._book.append(entry(item, facts, issued, now))
+        # 4.
+        certificate = base64.b64encode(issued.pem).decode()
+        await self._put(item.updated(certificate=certificate))
+        RESULTS.labels(item.spec.signer_name, ISSUED).inc()
+        # 6. what was left out is told
+        if others := facts.request.subject.other_types:
+            message = f"the certificate has the common name and organizations only; left out: {', '.join(others)}"
+            await self._recorder.record(certificate_requests.regarding(item), SUBJECT_REDUCED, message)
+
+    def _issue(self, facts: kubelet.Facts, now: datetime.datetime) -> authority.Issued:
+        profile, ttl = signers.profile(facts, self._longest)
+        request = facts.request
+        signer = self._authorities.current(facts.signer_name)
+        return signer.issue(request.public_key, signers.subject(facts), request.sans, profile, now, ttl)
+
+    def _revoked(self, facts: kubelet.Facts, now: datetime.datetime) -> decision.Decision | None:
+        return None if self._revocations is None else self._revocations.judge_request(facts, now)
+
+    async def _fail(
+        self, item: signing_requests.Request, message: str, now: datetime.datetime, reason: str = signers.FAILURE
+    ) -> None:
+        # 2.
+        added = signing_requests.condition(signing_requests.FAILED, reason, message, objects.timestamp(now))
+        await self._put(item.updated(added=added))
+        RESULTS.labels(item.spec.signer_name, reason).inc()
+
+    async def _put(self, update: signing_requests.Update) -> None:
+        with api.MISSING_OK:
+            self._requests.wrote(await certificate_requests.write(self._client, update, "status"))
+
+    async def _tell(self, item: signing_requests.Request, error: errors.HandfastError) -> None:
+        # 5.
+        said = (item.metadata.uid, error.reason)
+        if error.reason in _RACES or self._told.get(item.metadata.name) == said:
+            return
+        self._told[item.metadata.name] = said
+        message = f"cannot be signed now: {error.message}" + (f"; {error.hint}" if error.hint else "")
+        await self._recorder.record(
+            certificate_requests.regarding(item), error.reason, message, severity=events.WARNING
+        )
+
+
+def entry(
+    item: signing_requests.Request, facts: kubelet.Facts, issued: authority.Issued, now: datetime.datetime
+) -> entries.Entry:
+    """What the ledger says of a certificate."""
+    how, token = entries.authenticated_by(facts.username, facts.groups, facts.extra)
+    approved = (row.reason for row in item.status.conditions or () if row.type == signing_requests.APPROVED)
+    return entries.Entry(
+        issued_at=now.replace(microsecond=0),
+        signer=facts.signer_name,
+        requester=facts.username,
+        authenticated_by=how,
+        token_id=token,
+        key_fingerprint=issued.key,
+        serial=issued.serial,
+        names=entries.names_of(signers.subject(facts), facts.request.sans),
+        not_after=issued.not_after,
+        rule=entries.rule_of(
+            next(approved, ""),
+            how,
+            facts.signer_name,
+            is_own_name=facts.username == facts.request.subject.common_name,
+        ),
+        request=facts.name,
+        certificate=issued.fingerprint,
+    )
+
+
+def build(
+    context: loop.Context,
+    *,
+    feed: certificate_requests.Feed,
+    authorities: signing_authorities.SigningAuthorities,
+    longest: datetime.timedelta = DURATION,
+) -> loop.Controller[str]:
+    requests = feed.of(context)
+    book = issuance.Ledger(context.client, context.clock)
+    revocations = revoked.follow(context)
+    handler = CsrSigner(context, requests, authorities, book, longest, revocations)
+    controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=WORKERS)
+
+    def told(item: signing_requests.Request) -> None:
+        if handler.concerns(item):
+            controller.queue.add(item.metadata.name)
+        else:
+            handler.gone(item.metadata.name)
+
+    requests.subscribe(told, handler.gone)
+    controller.needs(requests)
+    controller.uses(revocations)
+    return controller

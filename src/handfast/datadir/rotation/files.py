@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a rotation: its state, both keys while either may sign, and what each step changes in the data directory.
+
+It decides nothing (`rules.trust_rotation`) and talks to no API (`rotation.objects`). Every function may be called again
+after a crash at any point: it does what is still to be done.
+
+1. The CA file, the key file and the file of public keys are each replaced by one rename. Who signs is told by the key file
+   alone, among certificates or public keys that are all trusted already: there is no half-way state in which a signature
+   is made that nobody believes.
+2. A key is on disk, readable by its owner alone, before anything that depends on it is.
+3. What does not fit together (a key that is not that of the CA which is to sign) changes nothing.
+4. The keys of a rotation are removed when it ends, before its state is.
+5. A CA is retired by its key: every certificate of that key goes (`bundles` 4), and while one is left it is not retired.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from handfast import errors
+from handfast.datadir import layout, preparation
+from handfast.datadir import own_certificates as own
+from handfast.pki import authority, bundles, issuers, jwt, keys, names, pem
+from handfast.rules import trust_rotation as rotation
+from handfast.runtime import files
+
+_RESTORE: Final = "restore it from a backup"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a rotation keeps in a directory of its own."""
+
+    directory: pathlib.Path
+
+    @classmethod
+    def of(cls, place: layout.Layout, what: rotation.What) -> Kept:
+        return cls(place.rotation(what))
+
+    @property
+    def _state(self) -> pathlib.Path:
+        return self.directory / "state.json"
+
+    @property
+    def old_key(self) -> pathlib.Path:
+        return self.directory / "old.key"
+
+    @property
+    def new_key(self) -> pathlib.Path:
+        return self.directory / "new.key"
+
+    @property
+    def new_certificate(self) -> pathlib.Path:
+        return self.directory / "new.crt"
+
+    def read(self) -> rotation.State | None:
+        """The state; None where no rotation is under way."""
+        if not self._state.exists():
+            return None
+        try:
+            return rotation.decode(files.read_private(self._state, limit=own.MAX_BYTES))
+        except errors.Refused as refused:
+            if refused.reason != "BadRotationState":
+                raise
+            text = f"{self._state}: {refused.message}"
+            raise errors.Refused(text, reason=refused.reason, hint=refused.hint) from None
+
+    def write(self, state: rotation.State) -> None:
+        files.create_directory(self.directory)
+        files.write_atomically(self._state, rotation.encode(state))
+
+    def remove(self) -> None:
+        """4."""
+        for path in (self.old_key, self.new_key, self.new_certificate, self._state):
+            path.unlink(missing_ok=True)
+        files.remove_leftovers(self.directory)
+
+
+def _copy(work: own.Work, source: pathlib.Path, target: pathlib.Path) -> None:
+    if not target.exists():
+        files.write_atomically(target, own.private_key(source).to_pem())
+        work.done.append((str(target.relative_to(work.place.root)), "created"))
+
+
+def _new_key(work: own.Work, kept: Kept) -> keys.PrivateKey:
+    # 2.
+    if not kept.new_key.exists():
+        work.write(kept.new_key, keys.generate().to_pem(), "created")
+    return own.private_key(kept.new_key, hint=_RESTORE)
+
+
+def _key_of(kept: Kept, state: rotation.State, who: str) -> keys.PrivateKey:
+    return own.private_key(kept.old_key if who == state.old else kept.new_key, hint=_RESTORE)
+
+
+def _inconsistent(message: str) -> errors.Refused:
+    return errors.Refused(message, reason="DataDirectoryInconsistent", hint=_RESTORE)
+
+
+# --- the CA
+
+
+def signing_ca(place: layout.Layout) -> str:
+    """The fingerprint of the CA that signs."""
+    return preparation.read_trust(place).signer.certificate.fingerprint
+
+
+def add_ca(work: own.Work, kept: Kept) -> str:
+    """Make the new CA and have it trusted beside the old one; its fingerprint."""
+    place = work.place
+    _copy(work, place.ca_key, kept.old_key)
+    key = _new_key(work, kept)
+    if kept.new_certificate.exists():
+        new = authority.Authority(own.certificate(kept.new_certificate, hint=_RESTORE).der, key)
+    else:
+        # A name of its own: programs that look for an issuer by its name find one.
+        subject = names.Subject(common_name=f"{preparation.CA_NAME}-{work.now:%Y%m%d%H%M%S}")
+        new = authority.self_signed_ca(subject, key, work.now)
+        work.write(kept.new_certificate, new.pem, "created")
+    trust = preparation.read_trust(place)
+    if new.certificate.der not in trust.bundle.ders:
+        work.write(place.ca_certificate, trust.text + new.pem, "extended")
+    own.trust_again(work, preparation.read_trust(place))
+    return new.certificate.fingerprint
+
+
+def switch_ca(work: own.Work, kept: Kept, state: rotation.State) -> None:
+    """Have the CA sign that is to stay."""
+    place = work.place
+    key = _key_of(kept, state, state.staying)
+    data = files.read(place.ca_certificate, limit=own.MAX_BYTES)
+    signer = issuers.choose(data, key)
+    # 3.
+    if signer.certificate.fingerprint != state.staying:
+        raise _inconsistent(
+            f"{place.ca_certificate}: its certificate of the key that is to sign is not {state.staying}"
+        )
+    # 1.
+    if own.private_key(place.ca_key).public != key.public:
+        work.write(place.ca_key, key.to_pem(), "replaced")
+    # For programs that read the first certificate only.
+    if issuers.ordered(data, signer) != data:
+        work.write(place.ca_certificate, issuers.ordered(data, signer), "reordered")
+
+
+def reissue(work: own.Work) -> None:
+    """Have the control plane's own certificates be of the CA that signs."""
+    own.reissue(work, preparation.read_trust(work.place))
+
+
+def retire_ca(work: own.Work, kept: Kept, state: rotation.State) -> None:
+    """Trust a CA no longer, if it was ever made."""
+    place = work.place
+    trust = preparation.read_trust(place)
+    # 3.
+    if trust.signer.certificate.fingerprint != state.staying:
+        raise _inconsistent(f"{place.ca_key}: the CA that signs is not {state.staying}, which is to stay")
+    gone = trust.bundle.of_key(*leaving_ca(kept, state))
+    if trust.signer.certificate.fingerprint in {anchor.fingerprint for anchor in gone}:
+        raise _inconsistent(f"{kept.directory}: the key that is to leave is that of {state.staying}, which is to stay")
+    own.reissue(work, trust)
+    # 5.
+    if gone:
+        rest = trust.bundle.retire(*(anchor.fingerprint for anchor in gone))
+        work.write(place.ca_certificate, issuers.ordered(rest.to_pem(), trust.signer), "reduced")
+    own.trust_again(work, preparation.read_trust(place))
+
+
+def leaving_ca(kept: Kept, state: rotation.State) -> tuple[str, ...]:
+    """The leaving CA, as `TrustBundle.of_key` wants it: by its certificate and its key, as far as they are there.
+
+    Where the first step was cut short, the state does not know yet what it made. Where the last one was, the key has
+    been removed (4.), and nothing is left to be retired.
+    """
+    key = kept.new_key if state.turned else kept.old_key
+    certificate = state.leaving
+    if not certificate and kept.new_certificate.exists():
+        certificate = own.certificate(kept.new_certificate, hint=_RESTORE).fingerprint
+    public = own.private_key(key, hint=_RESTORE).public.fingerprint if key.exists() else ""
+    return tuple(found for found in (certificate, public) if found)
+
+
+def retained(place: layout.Layout, leaving: Sequence[str]) -> list[str]:
+    """The CA file, where it has a certificate of this CA (5.)."""
+    return [str(place.ca_certificate)] if preparation.read_trust(place).bundle.of_key(*leaving) else []
+
+
+def der_of(place: layout.Layout, fingerprint: str) -> bytes:
+    """The certificate of a CA of the CA file."""
+    found = bundles.TrustBundle.from_pem(files.read(place.ca_certificate, limit=own.MAX_BYTES))
+    for anchor in found.anchors:
+        if anchor.fingerprint == fingerprint:
+            return anchor.der
+    raise _inconsistent(f"{place.ca_certificate}: there is no CA {fingerprint} in it")
+
+
+# --- the key of service account tokens
+
+
+def signing_key(place: layout.Layout) -> str:
+    """The id of the key that signs tokens."""
+    return jwt.key_id(own.private_key(place.service_account_key).public)
+
+
+def add_key(work: own.Work, kept: Kept) -> str:
+    """Make the new key and have its tokens believed beside those of the old one; its id."""
+    place = work.place
+    _copy(work, place.service_account_key, kept.old_key)
+    key = _new_key(work, kept)
+    known = preparation.public_keys(place.service_account_public_key)
+    if key.public not in known:
+        work.write(place.service_account_public_key, _publics([*known, key.public]), "extended")
+    return jwt.key_id(key.public)
+
+
+def switch_key(work: own.Work, kept: Kept, state: rotation.State) -> None:
+    """Have the key sign that is to stay."""
+    place = work.place
+    key = _key_of(kept, state, state.staying)
+    # 3.
+    if key.public not in preparation.public_keys(place.service_account_public_key):
+        raise _inconsistent(f"{place.service_account_public_key}: there is no key {state.staying} in it")
+    # 1.
+    if own.private_key(place.service_account_key).public != key.public:
+        work.write(place.service_account_key, key.to_pem(), "replaced")
+
+
+def retire_key(work: own.Work, state: rotation.State, leaving: str) -> None:
+    """Believe the tokens of a key no longer."""
+    place = work.place
+    # 3.
+    if signing_key(place) != state.staying:
+        raise _inconsistent(f"{place.service_account_key}: the key that signs is not {state.staying}, which is to stay")
+    known = preparation.public_keys(place.service_account_public_key)
+    rest = [public for public in known if jwt.key_id(public) != leaving]
+    if rest != known:
+        work.write(place.service_account_public_key, _publics(rest), "reduced")
+
+
+def new_key(kept: Kept) -> str:
+    """The id of the key that was made for the rotation; empty where there is none yet."""
+    return jwt.key_id(own.private_key(kept.new_key, hint=_RESTORE).public) if kept.new_key.exists() else ""
+
+
+def _publics(found: list[keys.PublicKey]) -> bytes:
+    return b"".join(pem.encode(pem.PUBLIC_KEY, public.spki) for public in found)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objects that tell of CAs and keys, during a rotation: written where nobody else does it, and looked at.
+
+It changes no file. While a control plane runs, its controllers publish what is in the CA file; this only looks whether
+they have. Where it is stopped, nobody else is there, and this writes.
+
+1. The bundle of client CAs gets or loses the one CA that is meant, and loses it by its key: with every certificate of it
+   (`bundles` 4). Whatever else administrators put there stays.
+2. A CA is published when every `kube-root-ca.crt` and `kube-public/cluster-info` that exist tell of it, and withdrawn when
+   none of them, nor the bundle of client CAs, has a certificate of its key.
+3. A key of tokens is published when the API server's own key set has it.
+4. A node runs if its Lease is being renewed, as for its recovery (`rules.nodes.liveness`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import datetime as dt
+import ssl
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib import parse as urls
+
+import msgspec
+
+from handfast import errors
+from handfast.api import handfast_kinds, jsonpath, resources, status
+from handfast.bootstrap import cluster_info
+from handfast.client import api
+from handfast.client import connection as connections
+from handfast.pki import bundles, jwt, keys
+from handfast.rules import client_ca_bundle
+from handfast.rules.ledger import entries as ledger_entries
+from handfast.rules.ledger import segments
+from handfast.rules.nodes import liveness
+from handfast.rules.tokens import service_accounts
+from handfast.runtime import tls
+
+_LEASE_NAMESPACE: Final = "kube-node-lease"
+_ROOT_CA: Final = "kube-root-ca.crt"
+_ROOT_CA_KEY: Final = "ca.crt"
+_TRIES: Final = 5
+_CONNECT_SECONDS: Final = 10.0
+
+
+# --- the client CAs
+
+
+async def trust_client_ca(client: api.Client, der: bytes) -> bool:
+    """Have the API server believe certificates of a CA (1.); whether that changed anything."""
+    return await _change(client, lambda bundle: bundle.add(der))
+
+
+async def distrust_client_ca(client: api.Client, leaving: Sequence[str]) -> bool:
+    """Have it believe them no longer (1.), named as in `TrustBundle.of_key`; whether that changed anything."""
+
+    def without(bundle: bundles.TrustBundle) -> bundles.TrustBundle:
+        return bundle.retire(*leaving) if bundle.of_key(*leaving) else bundle
+
+    return await _change(client, without)
+
+
+async def _change(client: api.Client, change: Any) -> bool:
+    for attempt in range(_TRIES):
+        found = await client.get(resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE)
+        bundle = client_ca_bundle.read(found)
+        wanted: bundles.TrustBundle = change(bundle)
+        if wanted == bundle:
+            return False
+        found["data"] = {**found["data"], client_ca_bundle.KEY: wanted.to_pem().decode()}
+        try:
+            await client.update(resources.CONFIG_MAPS, found)
+        except status.StatusError as error:
+            if error.reason != "Conflict" or attempt == _TRIES - 1:
+                raise
+        else:
+            return True
+    raise errors.Misuse("the last attempt raises or returns")
+
+
+# --- what clients are told
+
+
+async def untold(client: api.Client, *, wanted: str = "", unwanted: Sequence[str] = ()) -> list[str]:
+    """The ConfigMaps that do not tell of the CA `wanted`, or still do of `unwanted` (2.); by namespace/name."""
+    lacking = []
+    if unwanted:
+        found = await client.get(resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE)
+        if client_ca_bundle.read(found).of_key(*unwanted):
+            lacking.append(f"{client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}")
+    for found in await _root_cas(client):
+        text = str(jsonpath.at(found, "data", _ROOT_CA_KEY) or "")
+        if not _tells(text.encode(), wanted, unwanted):
+            lacking.append(f"{found['metadata']['namespace']}/{_ROOT_CA}")
+    info = await _cluster_info(client)
+    if info is not None and info[1].ca is not None and not _tells(info[1].ca, wanted, unwanted):
+        lacking.append(f"{cluster_info.NAMESPACE}/{cluster_info.NAME}")
+    return lacking
+
+
+async def tell(client: api.Client, text: bytes) -> int:
+    """Write the CAs (PEM) where clients look for them; how many objects were changed."""
+    changed = 0
+    for found in await _root_cas(client):
+        if jsonpath.at(found, "data", _ROOT_CA_KEY) != text.decode():
+            found["data"] = {_ROOT_CA_KEY: text.decode()}
+            await client.update(resources.CONFIG_MAPS, found)
+            changed += 1
+    info = await _cluster_info(client)
+    if info is not None and info[1].ca is not None and info[1].ca != text:
+        found, told = info
+        # Signatures are made anew by whoever makes them; until then they do not verify, and nobody is misled.
+        written = cluster_info.build(cluster_info.ClusterInfo(told.servers, text, told.id))
+        found["data"] = {**found["data"], cluster_info.KUBECONFIG_KEY: written}
+        await client.update(resources.CONFIG_MAPS, found)
+        changed += 1
+    return changed
+
+
+async def _root_cas(client: api.Client) -> Sequence[dict[str, Any]]:
+    return await client.list(resources.CONFIG_MAPS, api.Scope(field_selector=f"metadata.name={_ROOT_CA}"))
+
+
+async def _cluster_info(client: api.Client) -> tuple[dict[str, Any], cluster_info.ClusterInfo] | None:
+    found = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+    text = None if found is None else jsonpath.at(found, "data", cluster_info.KUBECONFIG_KEY)
+    if found is None or not isinstance(text, str):
+        return None
+    return found, cluster_info.read(text)
+
+
+def _tells(data: bytes, wanted: str, unwanted: Sequence[str]) -> bool:
+    try:
+        found = bundles.TrustBundle.from_pem(data)
+    except errors.Refused:
+        return False
+    return (not wanted or wanted in {anchor.fingerprint for anchor in found.anchors}) and not found.of_key(*unwanted)
+
+
+async def told_keys(client: api.Client) -> frozenset[str]:
+    """The ids of the keys in the API server's key set (3.)."""
+    body = msgspec.json.decode(await client.transport.request("GET", jwt.JWKS_PATH))
+    return frozenset(str(key.get("kid", "")) for key in body.get("keys", ()))
+
+
+async def served_certificate(place: connections.Connection) -> bytes:
+    """The certificate that the API server serves new connections with (DER)."""
+    url = urls.urlsplit(place.server)
+    context = tls.client_context(place.ca_pem)
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(url.hostname, url.port or 443, ssl=context)
+    except (OSError, TimeoutError, ssl.SSLError) as error:
+        raise errors.Unavailable(f"{place.server} cannot be reached: {error}", reason="Unreachable") from error
+    try:
+        return bytes(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+# --- who depends on it
+
+
+async def entries(client: api.Client) -> list[ledger_entries.Entry] | None:
+    """Every certificate in the ledger; None where the API has no ledger. A line that cannot be read is refused."""
+    try:
+        found = await client.list(handfast_kinds.ISSUANCE_LOG)
+    except status.StatusError as error:
+        if error.reason == "NotFound":
+            return None
+        raise
+    lines = [line for document in found for line in segments.read(document).entries]
+    try:
+        return [ledger_entries.decode_stored(line) for line in lines]
+    except errors.Refused as refused:
+        raise errors.Refused(
+            f"the ledger cannot be read: {refused.message}",
+            reason="UnreadableLedger",
+            hint="`handfast ledger verify` tells what is wrong with it",
+        ) from None
+
+
+async def running_nodes(client: api.Client, now: dt.datetime) -> frozenset[str]:
+    """The nodes that renew their Lease (4.)."""
+    found = await client.list(resources.LEASES, api.Scope(namespace=_LEASE_NAMESPACE))
+    return frozenset(str(lease["metadata"]["name"]) for lease in found if liveness.is_fresh(lease, now))
+
+
+async def old_tokens(client: api.Client, staying: keys.PublicKey) -> list[str]:
+    """The Secrets whose token is not signed by this key, by namespace/name."""
+    key_set = jwt.KeySet([staying])
+    found = []
+    scope = api.Scope(field_selector=f"type={service_accounts.LEGACY_TYPE}")
+    for secret in await client.list(resources.SECRETS, scope):
+        packed = jsonpath.at(secret, "data", "token")
+        if not packed:
+            continue
+        try:
+            key_set.verify(base64.b64decode(str(packed), validate=True).decode("ascii", "replace"))
+        except (errors.Refused, binascii.Error):
+            found.append(f"{secret['metadata']['namespace']}/{secret['metadata']['name']}")
+    return sorted(found)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the steps of a rotation do, for each of the two things that can be replaced: the CA, and the key of tokens.
+
+Which step is due, and that it is written down, is `rotation.sequence`'s, whose numbers stand here; what exactly changes in
+files and objects is in `rotation.files` and `rotation.objects`. Here the two are put together, and what the running
+control plane tells is waited for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from handfast import errors
+from handfast.client import api, connection
+from handfast.datadir import layout, preparation
+from handfast.datadir import own_certificates as own
+from handfast.datadir.rotation import files, objects
+from handfast.pki import profiles
+from handfast.rules import trust_rotation as rotation
+from handfast.rules.tokens import requests
+from handfast.runtime import clock as clocks
+
+Step = rotation.Step
+
+# The steps that end a rotation, forward and on the way back.
+LAST: Final = frozenset({Step.RETIRE, Step.DROP})
+# Seconds that those who notice files are given: several looks, and the writes that follow.
+PATIENCE: Final = 30.0
+_POLL: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """The control plane of the directory. `reach` opens a client anew, since the credentials change on the way.
+
+    Where it does not run, its API is served to the rotation alone (4).
+    """
+
+    reach: Callable[[], AbstractAsyncContextManager[api.Client]]
+    running: bool
+    clock: clocks.Clock
+    max_token_seconds: int = 0
+
+    async def until(self, lacking: Callable[[], Awaitable[Sequence[str]]], message: str) -> None:
+        """3: until nothing is lacking; Unavailable if that takes too long."""
+        end = self.clock.monotonic() + PATIENCE
+        while True:
+            found = await lacking()
+            if not found:
+                return
+            if self.clock.monotonic() >= end:
+                shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+                raise errors.Unavailable(
+                    message.format(shown),
+                    reason="NotNoticed",
+                    hint="see that the API server and the controllers run, and run the same command again: it goes on here",
+                )
+            await self.clock.sleep(_POLL)
+
+
+class Steps(Protocol):
+    """The steps of one rotation."""
+
+    @property
+    def in_use(self) -> Step:
+        """The step that has the control plane use what stays (6)."""
+        ...
+
+    def signing(self) -> str:
+        """Who signs now: what the rotation begins with."""
+        ...
+
+    async def seen(self) -> rotation.Seen:
+        """What retiring waits for."""
+        ...
+
+    def change_files(self, work: own.Work, step: Step, state: rotation.State) -> rotation.State: ...
+
+    async def change_objects(self, step: Step, state: rotation.State) -> list[str]:
+        """Change them, and wait until the control plane tells what the step was for (3); what came of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AuthoritySteps:
+    """Replacing the CA."""
+
+    place: layout.Layout
+    kept: files.Kept
+    control_plane: ControlPlane
+    in_use: Step = Step.REISSUE
+
+    def signing(self) -> str:
+        return files.signing_ca(self.place)
+
+    async def seen(self) -> rotation.Seen:
+        async with self.control_plane.reach() as client:
+            return rotation.Seen(
+                entries=await objects.entries(client),
+                running=await objects.running_nodes(client, self.control_plane.clock.now()),
+                longest=profiles.YEAR,
+            )
+
+    def change_files(self, work: own.Work, step: Step, state: rotation.State) -> rotation.State:
+        if step is Step.ADD:
+            return dataclasses.replace(state, new=files.add_ca(work, self.kept))
+        if step is Step.SWITCH:
+            files.switch_ca(work, self.kept, state)
+        elif step is Step.REISSUE:
+            files.reissue(work)
+        elif step in LAST:
+            files.retire_ca(work, self.kept, state)
+        return state
+
+    async def change_objects(self, step: Step, state: rotation.State) -> list[str]:
+        if step is Step.PUBLISH:
+            return await self._publish(state)
+        if step is Step.REISSUE:
+            return await self._until_served()
+        if step in LAST:
+            return await self._withdraw(files.leaving_ca(self.kept, state))
+        return []
+
+    async def _publish(self, state: rotation.State) -> list[str]:
+        der = files.der_of(self.place, state.staying)
+        async with self.control_plane.reach() as client:
+            added = await objects.trust_client_ca(client, der)
+            await self._told(client, wanted=state.staying)
+        # Whoever looks at the ConfigMap sees both from here on, and so does the API server.
+        return [
+            f"client CAs of the API server {'extended' if added else 'complete'}",
+            "kube-root-ca.crt and cluster-info tell of both",
+        ]
+
+    async def _withdraw(self, leaving: Sequence[str]) -> list[str]:
+        if not leaving:
+            return []
+        async with self.control_plane.reach() as client:
+            removed = await objects.distrust_client_ca(client, leaving)
+            await self._told(client, unwanted=leaving)
+        return [
+            f"client CAs of the API server {'reduced' if removed else 'complete'}",
+            "kube-root-ca.crt and cluster-info tell of one only",
+        ]
+
+    async def _told(self, client: api.Client, *, wanted: str = "", unwanted: Sequence[str] = ()) -> None:
+        if not self.control_plane.running:
+            # 4.
+            await objects.tell(client, preparation.read_trust(self.place).text)
+
+        async def lacking() -> Sequence[str]:
+            # 8.
+            left = files.retained(self.place, unwanted)
+            return left + await objects.untold(client, wanted=wanted, unwanted=unwanted)
+
+        await self.control_plane.until(lacking, "these do not tell of the right CAs yet: {}")
+
+    async def _until_served(self) -> list[str]:
+        if not self.control_plane.running:
+            return []
+        wanted = own.certificate(self.place.apiserver_certificate).der
+
+        async def lacking() -> Sequence[str]:
+            place = connection.load(str(self.place.admin_kubeconfig))
+            served = await objects.served_certificate(place)
+            return [] if served == wanted else [place.server]
+
+        await self.control_plane.until(lacking, "the API server does not serve the new certificate yet: {}")
+        return ["the API server serves the new certificate"]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountKeySteps:
+    """Replacing the key of service account tokens."""
+
+    place: layout.Layout
+    kept: files.Kept
+    control_plane: ControlPlane
+    in_use: Step = Step.SWITCH
+
+    def signing(self) -> str:
+        return files.signing_key(self.place)
+
+    async def seen(self) -> rotation.Seen:
+        async with self.control_plane.reach() as client:
+            key = own.private_key(self.place.service_account_key).public
+            # What a Pod gets lives a year, however short the tokens are that others may ask for.
+            longest = max(requests.EXTENDED_SECONDS, self.control_plane.max_token_seconds)
+            return rotation.Seen(
+                longest=dt.timedelta(seconds=longest), old_tokens=await objects.old_tokens(client, key)
+            )
+
+    def change_files(self, work: own.Work, step: Step, state: rotation.State) -> rotation.State:
+        if step is Step.ADD:
+            return dataclasses.replace(state, new=files.add_key(work, self.kept))
+        if step is Step.SWITCH:
+            files.switch_key(work, self.kept, state)
+        elif step in LAST:
+            files.retire_key(work, state, self._leaving(state))
+        return state
+
+    async def change_objects(self, step: Step, state: rotation.State) -> list[str]:
+        if step is Step.PUBLISH:
+            await self._until_told(wanted=state.staying)
+        elif step in LAST:
+            await self._until_told(unwanted=self._leaving(state))
+        else:
+            return []
+        return ["the key set of the API server is the changed one"]
+
+    def _leaving(self, state: rotation.State) -> str:
+        """Where the first step was cut short, the state does not know yet what it made."""
+        return state.leaving or files.new_key(self.kept)
+
+    async def _until_told(self, *, wanted: str = "", unwanted: str = "") -> None:
+        async with self.control_plane.reach() as client:
+
+            async def lacking() -> Sequence[str]:
+                told = await objects.told_keys(client)
+                return ["/openid/v1/jwks"] if (wanted and wanted not in told) or unwanted in told else []
+
+            await self.control_plane.until(lacking, "the API server does not tell the changed keys yet: {}")
+
+
+OF: Final[dict[rotation.What, Callable[[layout.Layout, files.Kept, ControlPlane], Steps]]] = {
+    rotation.What.CA: AuthoritySteps,
+    rotation.What.ACCOUNTS: AccountKeySteps,
+}

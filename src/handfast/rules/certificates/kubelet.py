@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is this the request of a node: for its client certificate, the renewal of that, or its serving certificate?
+
+Whether the requester may have it approved is asked afterwards, of the authorisers, under the permission named here; a
+request that is not recognised is nobody's to decide and stays pending.
+
+A node client request (`nodeclient`):
+1. It is for the signer kubernetes.io/kube-apiserver-client-kubelet.
+2. The organizations are exactly [system:nodes], and beside them and the common name the subject has no attribute.
+3. The common name is `system:node:` and the name of a node: a DNS subdomain, of 253 characters at most.
+4. It has no alternative names of any form.
+5. The usages are exactly digital signature and client auth, with or without key encipherment.
+A renewal (`selfnodeclient`) is one that also
+6. was sent by the user that the common name names.
+A node serving request (`selfnodeserver`) is for the signer kubernetes.io/kubelet-serving, holds to 2, 3 and 6, and:
+7. It has a DNS name or an address, and neither e-mail address nor URI.
+8. The usages are exactly digital signature and server auth, with or without key encipherment.
+9. Every name and address is one of the Node's own addresses, as whole names; a wildcard never is.
+10. None of them is of every machine (loopback, unspecified, link-local, multicast, `localhost`), of a Service in the
+    cluster, such as the API server's `kubernetes.default.svc`, or `reserved`: what the caller knows to be another's.
+
+Node addresses are the node's own report. Check 9 keeps a node from names it never claimed in public, 10 from claiming what
+is known to be another's, and nothing from claiming the rest: who opens `selfnodeserver` by a role decides that this is
+enough.
+
+| who | holding | tries | stopped by | shown in tests/unit/rules/certificates/test_kubelet.py |
+|---|---|---|---|---|
+| a joining machine | a bootstrap token | become an administrator by O=system:masters | 2 | test_node_client |
+| … | … | more groups beside system:nodes | 2 compares whole lists | test_node_client |
+| … | … | an attribute that means something to another program | 2 | test_node_client |
+| … | … | the name of a person or service account | 3 | test_node_client |
+| … | … | a name of no node, or one that fills the ledger or a terminal | 3 | test_node_client |
+| … | … | serve as the API server with its client certificate | 4, 5 | test_node_client |
+| a node | its client certificate | renew as another node | 6; `nodeclient` is not its to use | test_renewal |
+| a node | its client certificate | a serving certificate for another's name | 9 | test_serving |
+| … | … | a wildcard, an e-mail address or a SPIFFE id | 7, 9 | test_serving |
+| … | and its own Node's status | to serve as the API server, another node or `localhost` | 10 | test_never_a_nodes |
+| a joining machine | a bootstrap token | a serving certificate in a node's name | 6 | test_serving |
+| a node that is not registered | its client certificate | any serving certificate | 9 | test_serving_without_a_node |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from handfast import errors
+from handfast.api import jsonpath, objects, signer_names
+from handfast.pki import names, requests, usages
+from handfast.rules import user_names
+from handfast.rules.certificates import admission
+
+SELF_NODE_CLIENT = "selfnodeclient"
+NODE_CLIENT = "nodeclient"
+SELF_NODE_SERVER = "selfnodeserver"
+
+CLIENT_USAGES = frozenset({usages.DIGITAL_SIGNATURE, usages.CLIENT_AUTH})
+SERVING_USAGES = frozenset({usages.DIGITAL_SIGNATURE, usages.SERVER_AUTH})
+
+# The names of the checks, which explanations refer to.
+SIGNER = "signer"
+ORGANIZATION = "organization"
+COMMON_NAME = "common name"
+NO_SANS = "no alternative names"
+HAS_SANS = "alternative names"
+USAGES = "usages"
+REQUESTER = "requester"
+ADDRESSES = "node addresses"
+RESERVED = "reserved names"
+
+# 10. Names below a dot are those of Services, and of this machine by RFC 6761.
+_NEVER = frozenset({"localhost", "kubernetes", "kubernetes.default"})
+_NEVER_BELOW = (".localhost", ".svc", ".svc.cluster.local")
+NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is decided by: the request, and who sent it as the server wrote it down. `usages` are the words as sent."""
+
+    name: str
+    signer_name: str
+    usages: frozenset[str]
+    username: str
+    uid: str
+    groups: tuple[str, ...]
+    extra: Mapping[str, tuple[str, ...]]
+    expiration_seconds: int | None
+    request: requests.Request
+
+    @property
+    def node_name(self) -> str:
+        """The node that the common name names; empty if it names none."""
+        return user_names.node_named(self.request.subject.common_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check that was made: its name, how it went, and what was compared."""
+
+    name: str
+    passed: bool
+    compared: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """The request is of this kind: `permission` is the subresource to ask for, `message` the condition's if allowed."""
+
+    permission: str
+    message: str
+    checks: tuple[Check, ...]
+
+
+def read(document: objects.Document | None) -> Facts:
+    """The facts of a CertificateSigningRequest; errors.Refused when its request cannot be read."""
+    spec = jsonpath.mapping(document, "spec")
+    seconds = spec.get("expirationSeconds")
+    return Facts(
+        name=jsonpath.text(document, "metadata", "name"),
+        signer_name=jsonpath.text(spec, "signerName"),
+        usages=frozenset(jsonpath.texts(spec, "usages")),
+        username=jsonpath.text(spec, "username"),
+        uid=jsonpath.text(spec, "uid"),
+        groups=tuple(jsonpath.texts(spec, "groups")),
+        extra={key: tuple(jsonpath.texts(spec, "extra", key)) for key in jsonpath.mapping(spec, "extra")},
+        expiration_seconds=seconds if isinstance(seconds, int) and not isinstance(seconds, bool) else None,
+        request=admission.parse(document),
+    )
+
+
+def candidates(
+    facts: Facts, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NONE
+) -> tuple[Recognised, ...]:
+    """Every kind that the request is of, in the order in which Kubernetes asks for their permissions.
+
+    A renewal is also a node client request: whoever may not renew itself may still be one who brings nodes in.
+    """
+    found = []
+    for permission, message in _MESSAGES.items():
+        # Checks 1 and 6 tell the kinds apart; of a request that is of another kind no account is given here.
+        if _SIGNERS[permission] != facts.signer_name or not _is_requesters(facts, permission):
+            continue
+        made = checks(facts, permission, addresses, reserved)
+        if all(check.passed for check in made):
+            found.append(Recognised(permission, message, made))
+    return tuple(found)
+
+
+def closest(signer_name: str) -> str | None:
+    """The permission that requests for a signer can be approved by, the widest if there are several."""
+    return _CLOSEST.get(signer_name)
+
+
+def permissions(signer_name: str) -> tuple[str, ...]:
+    """Every permission that requests for a signer can be approved by."""
+    return tuple(permission for permission, wanted in _SIGNERS.items() if wanted == signer_name)
+
+
+def checks(
+    facts: Facts, permission: str, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NONE
+) -> tuple[Check, ...]:
+    """All checks of one kind in order, those that failed and those after them too."""
+    if permission not in _SIGNERS:
+        raise errors.Misuse(f"{permission!r} is no permission of the approver; one of: {', '.join(_SIGNERS)}")
+    subject = facts.request.subject
+    wanted = _SIGNERS[permission]
+    made = [
+        # 1.
+        Check(SIGNER, facts.signer_name == wanted, f"{facts.signer_name} is to be {wanted}"),
+        # 2.
+        _organization(facts),
+        # 3.
+        _common_name(facts),
+    ]
+    made += _serving(facts, addresses, reserved) if permission == SELF_NODE_SERVER else _client(facts)
+    if permission != NODE_CLIENT:
+        # 6.
+        compared = f"{facts.username!r} is to be the common name {subject.common_name!r}"
+        made.append(Check(REQUESTER, _is_requesters(facts, permission), compared))
+    return tuple(made)
+
+
+def _is_requesters(facts: Facts, permission: str) -> bool:
+    """Check 6, of the kinds that have it."""
+    return permission == NODE_CLIENT or facts.username == facts.request.subject.common_name
+
+
+def is_nodes(facts: Facts) -> bool:
+    """The first half of check 2."""
+    return facts.request.subject.organizations == (user_names.NODES,)
+
+
+def foreign_attributes(facts: Facts) -> tuple[str, ...]:
+    """What breaks the other half: the kinds of attribute beside common name and organization."""
+    return facts.request.subject.other_types
+
+
+def is_node(facts: Facts) -> bool:
+    """The first half of check 3."""
+    return facts.request.subject.common_name.startswith(user_names.NODE_PREFIX)
+
+
+def wrong_node_name(facts: Facts) -> str | None:
+    """The other half: None if the common name goes on with the name of a node, else what is wrong with it."""
+    return objects.dns_subdomain(facts.node_name)
+
+
+def has_usages(facts: Facts, wanted: frozenset[str]) -> bool:
+    """Checks 5 and 8."""
+    return facts.usages in (wanted, wanted | {usages.KEY_ENCIPHERMENT})
+
+
+def outside(sans: names.Sans, addresses: Sequence[str]) -> list[str]:
+    """Those DNS names and IP addresses that are not among a Node's addresses (9)."""
+    known = {_canonical(address) for address in addresses if not address.startswith("*")}
+    return [text for text in (*sans.dns, *map(str, sans.ip)) if _canonical(text) not in known]
+
+
+def withheld(sans: names.Sans, reserved: frozenset[str]) -> list[str]:
+    """Those DNS names and IP addresses that no Node is given (10)."""
+    others = {_canonical(text) for text in reserved}
+    found = ((text, _canonical(text)) for text in (*sans.dns, *map(str, sans.ip)))
+    return [text for text, name in found if name in others or _is_nobodys(name)]
+
+
+def _is_nobodys(name: names.IP | str) -> bool:
+    if isinstance(name, str):
+        return name in _NEVER or name.endswith(_NEVER_BELOW)
+    return name.is_loopback or name.is_unspecified or name.is_link_local or name.is_multicast
+
+
+def _organization(facts: Facts) -> Check:
+    others = foreign_attributes(facts)
+    beside = f" with {', '.join(others)} beside it" if others else ""
+    compared = f"{_list(facts.request.subject.organizations)}{beside} is to be [{user_names.NODES}]"
+    return Check(ORGANIZATION, is_nodes(facts) and not others, compared + (" alone" if others else ""))
+
+
+def _common_name(facts: Facts) -> Check:
+    # 3.
+    wrong = wrong_node_name(facts) if is_node(facts) else None
+    compared = f"{facts.request.subject.common_name!r} is to begin with {user_names.NODE_PREFIX}"
+    if wrong is not None:
+        # Not the name itself, which may be as long as a request.
+        compared = f"what follows {user_names.NODE_PREFIX} is no name of a node: {wrong}"
+    return Check(COMMON_NAME, is_node(facts) and wrong is None, compared)
+
+
+def _client(facts: Facts) -> list[Check]:
+    sans = facts.request.sans
+    return [
+        # 4.
+        Check(NO_SANS, not sans, f"{_list(sans.texts())} is to be []"),
+        # 5.
+        _usages(facts, CLIENT_USAGES),
+    ]
+
+
+def _serving(facts: Facts, addresses: Sequence[str] | None, reserved: frozenset[str]) -> list[Check]:
+    sans = facts.request.sans
+    # 7.
+    good = bool(sans.dns or sans.ip) and not (sans.email or sans.uri)
+    compared = f"{_list(sans.texts())} is to hold a DNS name or an address, and neither e-mail address nor URI"
+    return [
+        Check(HAS_SANS, good, compared),
+        # 8.
+        _usages(facts, SERVING_USAGES),
+        _addresses(sans, addresses),
+        _reserved(sans, reserved),
+    ]
+
+
+def _usages(facts: Facts, wanted: frozenset[str]) -> Check:
+    compared = f"{_list(sorted(facts.usages))} is to be {_list(sorted(wanted))}, with or without key encipherment"
+    return Check(USAGES, has_usages(facts, wanted), compared)
+
+
+def _addresses(sans: names.Sans, addresses: Sequence[str] | None) -> Check:
+    # 9.
+    if addresses is None:
+        return Check(ADDRESSES, False, "the Node is not registered, so that none of its addresses is known")
+    foreign = outside(sans, addresses)
+    if foreign:
+        return Check(ADDRESSES, False, f"{_list(foreign)} is not among the Node's addresses {_list(addresses)}")
+    return Check(ADDRESSES, True, f"all are among the Node's addresses {_list(addresses)}")
+
+
+def _reserved(sans: names.Sans, reserved: frozenset[str]) -> Check:
+    # 10.
+    found = withheld(sans, reserved)
+    if found:
+        return Check(
+            RESERVED, False, f"{_list(found)} is of every machine, of a Service, of the API server or another Node"
+        )
+    return Check(RESERVED, True, "none is known to be another's")
+
+
+def _canonical(text: str) -> names.IP | str:
+    try:
+        address = names.ip_address(text)
+    except errors.Refused:
+        return text.lower().removesuffix(".")
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _list(texts: Sequence[str]) -> str:
+    return f"[{', '.join(texts)}]"
+
+
+_SIGNERS: Mapping[str, str] = {
+    SELF_NODE_CLIENT: signer_names.KUBELET_CLIENT,
+    NODE_CLIENT: signer_names.KUBELET_CLIENT,
+    SELF_NODE_SERVER: signer_names.KUBELET_SERVING,
+}
+_CLOSEST: Mapping[str, str] = {signer: permission for permission, signer in _SIGNERS.items()}
+_MESSAGES: Mapping[str, str] = {
+    SELF_NODE_CLIENT: "Auto approving self kubelet client certificate after SubjectAccessReview.",
+    NODE_CLIENT: "Auto approving kubelet client certificate after SubjectAccessReview.",
+    SELF_NODE_SERVER: "Auto approving self kubelet serving certificate after SubjectAccessReview.",
+}

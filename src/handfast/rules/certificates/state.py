@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a new certificate request must hold, and how its conditions and its certificate may change afterwards.
+
+Who may approve or sign is `certificates.admission`'s question; the fields of the spec are `api.validation.access`'. That
+a write to the request itself changes no status, and one to /approval no certificate, is the work of the strategies.
+
+A new request:
+1. The request can be read and is signed by the key that it carries (`pki.requests`).
+A write to /approval or /status, of what it changes:
+2. Every condition has a type and a status; that of Approved, Denied and Failed is True. No type occurs twice.
+3. Approved and Denied exclude each other.
+4. Approved, Denied and Failed stay once they are there.
+A write to /status:
+5. It neither adds nor changes Approved and Denied: they are the approver's.
+6. The certificate is one or more PEM blocks CERTIFICATE that can be read, and stays once it is there.
+
+What was stored before and stays as it was is not judged anew: finalizers must always come off.
+
+| who | holding | tries | stopped by | shown in tests/unit/rules/certificates/test_state.py |
+|---|---|---|---|---|
+| a signer | `sign` and update of /status | approve what it signs | 5 | test_status |
+| … | … | turn a denial into an approval | 4, 5 | test_status |
+| … | … | replace a certificate that was issued | 6 | test_certificate |
+| … | … | hand out what is no certificate | 6 | test_certificate |
+| an approver | `approve` and update of /approval | undo another's denial | 4 | test_approval |
+| … | … | approve and deny, for readers who look at one only | 3 | test_approval |
+| … | … | approve with a status that some do not read | 2 | test_conditions |
+| a requester | another's public key | a request without that key | 1 | test_create |
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from handfast import errors
+from handfast.api import field_errors as fields
+from handfast.api import jsonpath, objects
+from handfast.pki import certificates, pem
+from handfast.rules.certificates import admission
+
+_APPROVAL = ("Approved", "Denied")
+_LASTING = (*_APPROVAL, "Failed")
+_STATUSES = ("False", "True", "Unknown")
+_CONDITIONS = "status.conditions"
+_CERTIFICATE = "status.certificate"
+
+
+def create(document: objects.Document | None) -> fields.Causes:
+    """Of a new request."""
+    # 1.
+    try:
+        admission.parse(document)
+    except errors.Refused as refused:
+        # The data is not shown: a private key sent by mistake must not come back in an error.
+        yield fields.invalid("spec.request", "<request data>", refused.message)
+
+
+def approval(document: objects.Document | None, old: objects.Document | None) -> fields.Causes:
+    """Of a write to /approval."""
+    yield from _changed(_conditions(document), _conditions(old))
+
+
+def _changed(new: list[dict[str, Any]], before: list[dict[str, Any]]) -> fields.Causes:
+    if fields.differ(new, before):
+        yield from _well_formed(new)  # 2. 3.
+    for kind in _LASTING:  # 4.
+        if len(_of(new, kind)) < len(_of(before, kind)):
+            yield fields.forbidden(_CONDITIONS, f'updates may not remove a condition of type "{kind}"')
+
+
+def status(document: objects.Document | None, old: objects.Document | None) -> fields.Causes:
+    """Of a write to /status."""
+    new, before = _conditions(document), _conditions(old)
+    # A signer sends them back as they are.
+    if new != before:
+        yield from _changed(new, before)  # 2. 3. 4.
+        yield from _kept(new, before)  # 5.
+    yield from _certificate(
+        jsonpath.text(document, "status", "certificate"), jsonpath.text(old, "status", "certificate")
+    )
+
+
+def _kept(new: list[dict[str, Any]], before: list[dict[str, Any]]) -> fields.Causes:
+    # 5.
+    for kind in _APPROVAL:
+        added, kept = _of(new, kind), _of(before, kind)
+        if len(added) > len(kept):
+            yield fields.forbidden(_CONDITIONS, f'updates may not add a condition of type "{kind}"')
+        elif len(added) == len(kept) and fields.differ(added, kept):
+            yield fields.forbidden(_CONDITIONS, f'updates may not modify a condition of type "{kind}"')
+
+
+def _conditions(document: objects.Document | None) -> list[dict[str, Any]]:
+    return jsonpath.mappings(document, "status", "conditions")
+
+
+def _of(conditions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [condition for condition in conditions if condition.get("type") == kind]
+
+
+def _well_formed(conditions: list[dict[str, Any]]) -> fields.Causes:
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions):
+        path, kind = f"{_CONDITIONS}[{index}]", jsonpath.text(condition, "type")
+        yield from _one(path, kind, condition)  # 2.
+        if kind in _APPROVAL and seen.intersection(_APPROVAL) - {kind}:  # 3.
+            detail = "Approved and Denied conditions are mutually exclusive"
+            yield fields.invalid(f"{path}.type", kind, detail)
+        if kind in seen:  # 2.
+            yield fields.duplicate(f"{path}.type", kind)
+        seen.add(kind)
+
+
+def _one(path: str, kind: str, condition: Mapping[str, Any]) -> fields.Causes:
+    # 2.
+    if not kind:
+        yield fields.required(f"{path}.type")
+    allowed = ("True",) if kind in _LASTING else _STATUSES
+    yield from fields.one_of(f"{path}.status", condition.get("status"), allowed)
+
+
+def _certificate(new: str, before: str) -> fields.Causes:
+    # 6.
+    if new == before:
+        return
+    if before:
+        yield fields.forbidden(_CERTIFICATE, "updates may not modify existing certificate content")
+        return
+    try:
+        for der in pem.certificates_from_pem(base64.b64decode(new, validate=True)):
+            certificates.validity(der)
+    except (binascii.Error, ValueError):
+        yield fields.invalid(_CERTIFICATE, "<certificate data>", "not base64")
+    except errors.Refused as refused:
+        yield fields.invalid(_CERTIFICATE, "<certificate data>", refused.message)

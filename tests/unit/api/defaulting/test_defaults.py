@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Defaults kind by kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handfast.api import kinds
+from handfast.api.defaulting import defaults
+from tests.properties import sample_documents
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def _applied(group, plural, document):
+    defaults.apply(sample_documents.kind(group, plural), document)
+    return document
+
+
+def test_a_kind_without_defaults_is_left_alone():
+    assert _applied("", "configmaps", {"data": None}) == {"data": None}
+
+
+def test_a_custom_resource_is_left_alone():
+    kind = kinds.Kind(group="a.b", version="v1", kind="W", plural="ws", singular="w", namespaced=True)
+    document: dict[str, Any] = {"spec": {}}
+    defaults.apply(kind, document)
+    assert document == {"spec": {}}
+
+
+def test_namespace():
+    assert _applied("", "namespaces", {"metadata": {"name": "a", "labels": {"x": "y"}}}) == {
+        "metadata": {"name": "a", "labels": {"x": "y", "kubernetes.io/metadata.name": "a"}},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }
+
+
+def test_a_namespace_being_deleted_gets_no_finalizer_back():
+    document = _applied(
+        "", "namespaces", {"metadata": {"deletionTimestamp": "x"}, "spec": {}, "status": {"phase": "Terminating"}}
+    )
+    assert document["spec"] == {}
+    assert document["status"]["phase"] == "Terminating"
+    assert "labels" not in document["metadata"]
+
+
+def test_secret():
+    document = {"stringData": {"a": "héllo", "odd": 5}, "data": {"a": "b2xk", "b": "eA=="}}
+    assert _applied("", "secrets", document) == {"type": "Opaque", "data": {"a": "aMOpbGxv", "b": "eA=="}}
+    assert _applied("", "secrets", {"type": "x/y", "stringData": None}) == {"type": "x/y"}
+    assert _applied("", "secrets", {"stringData": {"a": "1"}})["data"] == {"a": "MQ=="}
+
+
+def test_node():
+    document = _applied("", "nodes", {"spec": {"podCIDR": "10.0.0.0/24"}, "status": {"capacity": {"cpu": "1"}}})
+    assert document["spec"]["podCIDRs"] == ["10.0.0.0/24"]
+    assert document["status"]["allocatable"] == {"cpu": "1"}
+    assert _applied("", "nodes", {}) == {"spec": {}, "status": {}}
+
+
+def test_service():
+    assert _applied("", "services", {"spec": {"ports": [{"port": 80}]}}) == {
+        "spec": {
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "internalTrafficPolicy": "Cluster",
+            "ipFamilyPolicy": "SingleStack",
+            "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+        },
+        "status": {"loadBalancer": {}},
+    }
+
+
+def test_services_of_other_types():
+    balancer = _applied("", "services", {"spec": {"type": "LoadBalancer", "sessionAffinity": "ClientIP"}})["spec"]
+    assert balancer["externalTrafficPolicy"] == "Cluster"
+    assert balancer["allocateLoadBalancerNodePorts"] is True
+    assert balancer["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10800}}
+    headless = _applied("", "services", {"spec": {"clusterIP": "None"}})["spec"]
+    assert (headless["clusterIP"], headless["clusterIPs"]) == ("None", ["None"])
+    external = _applied("", "services", {"spec": {"type": "ExternalName", "externalName": "a.b"}})["spec"]
+    assert external == {"type": "ExternalName", "externalName": "a.b", "sessionAffinity": "None"}
+
+
+def test_endpoints_and_slices():
+    document = _applied("", "endpoints", {"subsets": [{"ports": [{"port": 1}]}]})
+    assert document["subsets"][0]["ports"] == [{"port": 1, "protocol": "TCP"}]
+    document = _applied("discovery.k8s.io", "endpointslices", {"ports": [{"port": 1}]})
+    assert document["ports"] == [{"port": 1, "protocol": "TCP", "name": ""}]
+
+
+def test_volumes():
+    volume = _applied("", "persistentvolumes", {"spec": {"hostPath": {"path": "/x"}}})
+    assert volume == {
+        "spec": {
+            "hostPath": {"path": "/x", "type": ""},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "volumeMode": "Filesystem",
+        },
+        "status": {"phase": "Pending"},
+    }
+    assert _applied("", "persistentvolumeclaims", {}) == {
+        "spec": {"volumeMode": "Filesystem"},
+        "status": {"phase": "Pending"},
+    }
+
+
+def test_storage():
+    assert _applied("storage.k8s.io", "storageclasses", {}) == {
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate",
+    }
+    assert _applied("storage.k8s.io", "csidrivers", {})["spec"] == {
+        "attachRequired": True,
+        "podInfoOnMount": False,
+        "storageCapacity": False,
+        "requiresRepublish": False,
+        "seLinuxMount": False,
+        "fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "volumeLifecycleModes": ["Persistent"],
+    }
+    given = {"spec": {"volumeLifecycleModes": ["Ephemeral"]}}
+    assert _applied("storage.k8s.io", "csidrivers", given)["spec"]["volumeLifecycleModes"] == ["Ephemeral"]
+
+
+def test_deployment():
+    document = _applied("apps", "deployments", {"spec": {"template": {"spec": {}}}})
+    assert document["spec"].pop("template")["spec"]["dnsPolicy"] == "ClusterFirst"
+    assert document["spec"] == {
+        "replicas": 1,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    }
+    recreate = _applied("apps", "deployments", {"spec": {"replicas": 0, "strategy": {"type": "Recreate"}}})["spec"]
+    assert (recreate["replicas"], recreate["strategy"]) == (0, {"type": "Recreate"})
+
+
+def test_other_workloads():
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+    assert _applied("apps", "daemonsets", {})["spec"] == {"updateStrategy": rolling, "revisionHistoryLimit": 10}
+    assert _applied("apps", "replicasets", {})["spec"] == {"replicas": 1}
+    assert _applied("apps", "statefulsets", {"spec": {"volumeClaimTemplates": [{}]}})["spec"] == {
+        "replicas": 1,
+        "podManagementPolicy": "OrderedReady",
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "volumeClaimTemplates": [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "spec": {"volumeMode": "Filesystem"},
+                "status": {"phase": "Pending"},
+            }
+        ],
+    }
+
+
+def test_replication_controller_takes_labels_from_its_template():
+    template = {"metadata": {"labels": {"a": "b"}}}
+    document = _applied("", "replicationcontrollers", {"spec": {"template": template}})
+    assert document["metadata"]["labels"] == document["spec"]["selector"] == {"a": "b"}
+    assert _applied("", "replicationcontrollers", {}) == {"metadata": {}, "spec": {"replicas": 1}}
+
+
+def test_job():
+    document = _applied("batch", "jobs", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
+    assert document["metadata"]["labels"] == {"a": "b"}
+    spec = document["spec"]
+    assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (1, 1, 6)
+    assert (spec["completionMode"], spec["suspend"]) == ("NonIndexed", False)
+    assert spec["podReplacementPolicy"] == "TerminatingOrFailed"
+    assert "selector" not in spec
+
+
+def test_a_job_with_choices():
+    rules = [{"onPodConditions": [{"type": "X"}]}]
+    spec = {"parallelism": 3, "backoffLimitPerIndex": 1, "podFailurePolicy": {"rules": rules}}
+    spec = _applied("batch", "jobs", {"spec": spec})["spec"]
+    assert "completions" not in spec
+    assert (spec["parallelism"], spec["backoffLimit"], spec["podReplacementPolicy"]) == (3, 2**31 - 1, "Failed")
+    assert rules[0]["onPodConditions"][0]["status"] == "True"
+
+
+def test_a_job_selects_its_pods_by_its_uid():
+    document = {"metadata": {"uid": "u", "name": "j"}, "spec": {"template": {}}}
+    spec = _applied("batch", "jobs", document)["spec"]
+    assert spec["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}
+    assert spec["template"]["metadata"]["labels"] == {
+        "controller-uid": "u",
+        "job-name": "j",
+        "batch.kubernetes.io/controller-uid": "u",
+        "batch.kubernetes.io/job-name": "j",
+    }
+    manual = {"metadata": {"uid": "u", "name": "j"}, "spec": {"template": {}, "manualSelector": True}}
+    assert "selector" not in _applied("batch", "jobs", manual)["spec"]
+
+
+def test_cron_job():
+    document: dict[str, Any] = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {}}}}}}
+    spec = _applied("batch", "cronjobs", document)["spec"]
+    assert spec.pop("jobTemplate")["spec"]["template"]["spec"]["restartPolicy"] == "Always"
+    assert spec == {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    }
+
+
+@pytest.mark.parametrize("plural", ["rolebindings", "clusterrolebindings"])
+def test_bindings(plural):
+    subjects = [{"kind": "User"}, {"kind": "Group", "apiGroup": ""}, {"kind": "ServiceAccount"}]
+    document = _applied(RBAC, plural, {"roleRef": {"kind": "Role"}, "subjects": subjects})
+    assert document["roleRef"]["apiGroup"] == RBAC
+    assert [subject.get("apiGroup") for subject in document["subjects"]] == [RBAC, RBAC, None]
+
+
+def test_webhooks():
+    webhook = {"rules": [{}], "clientConfig": {"service": {}}}
+    document = _applied("admissionregistration.k8s.io", "mutatingwebhookconfigurations", {"webhooks": [webhook]})
+    assert document["webhooks"][0] == {
+        "rules": [{"scope": "*"}],
+        "clientConfig": {"service": {"port": 443}},
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": 10,
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "reinvocationPolicy": "Never",
+    }
+    document = _applied("admissionregistration.k8s.io", "validatingwebhookconfigurations", {"webhooks": [{}]})
+    assert "reinvocationPolicy" not in document["webhooks"][0]
+
+
+def test_definition():
+    group, plural = "apiextensions.k8s.io", "customresourcedefinitions"
+    assert _applied(group, plural, {"spec": {"names": {"kind": "Widget"}}})["spec"] == {
+        "names": {"kind": "Widget", "singular": "widget", "listKind": "WidgetList"},
+        "conversion": {"strategy": "None"},
+    }
+    webhook = {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {}}}}}
+    conversion = _applied(group, plural, {"spec": webhook})["spec"]["conversion"]
+    assert conversion["webhook"]["clientConfig"]["service"] == {"port": 443}
+
+
+@pytest.mark.parametrize("given", [{}, {"status": None}, {"status": {}}, {"status": {"certificate": "AAAA"}}])
+def test_a_certificate_request_has_a_status(given: dict[str, Any]) -> None:
+    kind = next(row for row in kinds.builtin() if row.plural == "certificatesigningrequests")
+    document = dict(given)
+    defaults.apply(kind, document)
+    assert document == {"status": given.get("status") or {}}

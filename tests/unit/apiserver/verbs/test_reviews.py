@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions asked as objects, answered by the authenticator and authorisers of requests."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from handfast.api import objects, status
+from handfast.apiserver import calls, identity, request
+from handfast.apiserver.access import authn
+from handfast.apiserver.verbs import reviews
+from handfast.pki import bundles
+from handfast.rules import access, decision
+from handfast.rules.rbac import policy
+from tests.unit.pki.making import NOW
+from tests.world.clock import MovableClock
+
+GROUP = "authorization.k8s.io"
+JANE = identity.User("jane", ("developers", "system:authenticated"), uid="7", extra={"example.com/k": ("v",)})
+MASTER = identity.User("root", ("system:masters", "system:authenticated"))
+NODE = identity.User("system:node:a", ("system:nodes", "system:authenticated"))
+
+
+class Tokens:
+    def remembers(self, token: str) -> bool:
+        return token == "good"
+
+    def authenticate(
+        self, token: str, audiences: tuple[str, ...], now: datetime.datetime
+    ) -> identity.TokenVerdict | None:
+        if token == "good":
+            return identity.TokenVerdict(identity.User("joe", ("robots",), uid="9"), audiences)
+        if token == "expired":
+            raise identity.Unauthorized("Expired", "service account token has expired")
+        return None
+
+
+class Recorder:
+    """Allows what `decide` says, and remembers the questions."""
+
+    def __init__(self, verdict: decision.Decision) -> None:
+        self.verdict = verdict
+        self.asked: list[access.Attributes] = []
+
+    def decide(self, attributes: access.Attributes) -> decision.Decision:
+        self.asked.append(attributes)
+        return self.verdict
+
+
+YES = decision.Approve("Test", "RBAC: allowed by a test", "test")
+NO = decision.Deny("Test", "never", "test")
+UNSURE = decision.NotMine("Test", "", "test")
+
+
+class Asked:
+    """One questioner."""
+
+    def __init__(self, user: identity.User = JANE, verdict: decision.Decision = UNSURE) -> None:
+        self.recorder = Recorder(verdict)
+        self.policy = policy.Policy()
+        authenticator = authn.Authenticator(
+            bundles.TrustBundle.of([]), [authn.TokenRow(Tokens(), explains=True)], audiences=("api",)
+        )
+        self.reviews = reviews.Reviews(
+            authenticator, access.Authorizers([self.recorder]), self.policy, MovableClock(NOW)
+        )
+        self.user = user
+        self.noted = ""
+
+    def ask(self, group: str, plural: str, document: objects.Document, namespace: str = "") -> dict[str, Any]:
+        info = request.RequestInfo("create", "", True, group, "v1", namespace, plural)
+        asked = calls.Call(cast("web.BaseRequest", None), "1", info, user=self.user)
+        answer = self.reviews.answer(asked, (group, plural), document)
+        self.noted = asked.noted
+        found: dict[str, Any] = answer["status"]
+        return found
+
+    def access(self, plural: str, spec: dict[str, Any], namespace: str = "", /, **metadata: Any) -> dict[str, Any]:
+        return self.ask(GROUP, plural, {"metadata": metadata, "spec": spec}, namespace)
+
+
+class TestTokenReview:
+    @staticmethod
+    def review(asked: Asked, **spec: Any) -> dict[str, Any]:
+        return asked.ask("authentication.k8s.io", "tokenreviews", {"metadata": {}, "spec": spec})
+
+    def test_good(self) -> None:
+        found = self.review(Asked(), token="good")
+        assert found == {
+            "authenticated": True,
+            "user": {"username": "joe", "uid": "9", "groups": ["robots", "system:authenticated"]},
+            "audiences": ["api"],
+        }
+        assert self.review(Asked(), token="good", audiences=["a", "b"])["audiences"] == ["a", "b"]
+
+    def test_garbage(self) -> None:
+        asked = Asked()
+        assert self.review(asked, token="garbage") == {"user": {}, "error": "invalid bearer token"}
+        assert asked.noted.startswith("UnknownToken")
+
+    def test_explained(self) -> None:
+        told = "[invalid bearer token, service account token has expired]"
+        assert self.review(Asked(), token="expired") == {"user": {}, "error": told}
+
+    def test_the_token_does_not_come_back(self) -> None:
+        document = {"metadata": {}, "spec": {"token": "good", "audiences": ["a"]}}
+        Asked().ask("authentication.k8s.io", "tokenreviews", document)
+        assert document["spec"] == {"audiences": ["a"]}
+
+    @pytest.mark.parametrize("spec", [{}, {"token": ""}, {"token": None}])
+    def test_no_token(self, spec: dict[str, Any]) -> None:
+        with pytest.raises(status.StatusError, match="token is required for TokenReview in authentication") as caught:
+            self.review(Asked(), **spec)
+        assert caught.value.code == 400
+
+    def test_no_spec(self) -> None:
+        with pytest.raises(status.StatusError):
+            Asked().ask("authentication.k8s.io", "tokenreviews", {"metadata": {}})
+
+
+def test_self_subject_review() -> None:
+    found = Asked().ask("authentication.k8s.io", "selfsubjectreviews", {"metadata": {}, "status": {"userInfo": {}}})
+    assert found == {
+        "userInfo": {
+            "username": "jane",
+            "uid": "7",
+            "groups": ["developers", "system:authenticated"],
+            "extra": {"example.com/k": ["v"]},
+        }
+    }
+
+
+RESOURCE = {"verb": "get", "resource": "pods", "namespace": "a", "name": "p"}
+
+
+class TestAccessReview:
+    def test_facts(self) -> None:
+        asked = Asked(verdict=YES)
+        spec = {
+            "user": "bob",
+            "groups": ["g"],
+            "resourceAttributes": {**RESOURCE, "group": "apps", "version": "v1", "subresource": "status"},
+        }
+        assert asked.access("subjectaccessreviews", spec) == {"allowed": True, "reason": "RBAC: allowed by a test"}
+        assert asked.recorder.asked == [
+            access.Attributes("bob", ("g",), "get", True, "", "apps", "v1", "pods", "status", "a", "p")
+        ]
+
+    def test_path(self) -> None:
+        asked = Asked()
+        spec = {"groups": ["g"], "nonResourceAttributes": {"verb": "get", "path": "/metrics"}}
+        assert asked.access("subjectaccessreviews", spec) == {"allowed": False}
+        assert asked.recorder.asked == [access.Attributes("", ("g",), "get", False, "/metrics")]
+
+    def test_denied(self) -> None:
+        spec = {"user": "bob", "resourceAttributes": RESOURCE}
+        assert Asked(verdict=NO).access("subjectaccessreviews", spec) == {
+            "allowed": False,
+            "denied": True,
+            "reason": "never",
+        }
+
+    def test_every_version_is_meant_without_one(self) -> None:
+        asked = Asked()
+        asked.access("subjectaccessreviews", {"user": "bob", "resourceAttributes": RESOURCE})
+        assert asked.recorder.asked[0].version == "*"
+
+    @pytest.mark.parametrize(
+        ("selector", "fields"),
+        [
+            ({"rawSelector": "spec.nodeName=n"}, (("spec.nodeName", "n"),)),
+            (
+                {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n"]}]},
+                (("spec.nodeName", "n"),),
+            ),
+            ({"requirements": [{"key": "a", "operator": "In", "values": ["n", "m"]}]}, ()),
+            ({"requirements": [{"key": "a", "operator": "NotIn", "values": ["n"]}]}, ()),
+            ({"requirements": [{"operator": "In", "values": ["n"]}]}, ()),
+            ({}, ()),
+        ],
+    )
+    def test_selectors(self, selector: dict[str, Any], fields: tuple[tuple[str, str], ...]) -> None:
+        asked = Asked()
+        attributes = {**RESOURCE, "fieldSelector": selector}
+        asked.access("subjectaccessreviews", {"user": "bob", "resourceAttributes": attributes})
+        assert asked.recorder.asked[0].fields == fields
+
+    def test_self(self) -> None:
+        asked = Asked(verdict=YES)
+        assert asked.access("selfsubjectaccessreviews", {"resourceAttributes": RESOURCE})["allowed"] is True
+        assert (asked.recorder.asked[0].user, asked.recorder.asked[0].groups) == (JANE.name, JANE.groups)
+
+    @pytest.mark.parametrize(
+        ("plural", "spec", "metadata", "field"),
+        [
+            ("subjectaccessreviews", {"resourceAttributes": RESOURCE}, {}, "spec.user"),
+            ("subjectaccessreviews", {"user": "b"}, {}, "spec.resourceAttributes"),
+            (
+                "subjectaccessreviews",
+                {"user": "b", "resourceAttributes": RESOURCE, "nonResourceAttributes": {"path": "/"}},
+                {},
+                "spec.nonResourceAttributes",
+            ),
+            ("subjectaccessreviews", {"user": "b", "resourceAttributes": RESOURCE}, {"name": "n"}, "metadata"),
+            ("selfsubjectaccessreviews", {"resourceAttributes": RESOURCE}, {"labels": {"a": "b"}}, "metadata"),
+            ("selfsubjectaccessreviews", {}, {}, "spec.resourceAttributes"),
+            (
+                "localsubjectaccessreviews",
+                {"user": "b", "nonResourceAttributes": {"path": "/"}},
+                {},
+                "spec.nonResourceAttributes",
+            ),
+            (
+                "localsubjectaccessreviews",
+                {"user": "b", "resourceAttributes": {**RESOURCE, "namespace": "other"}},
+                {},
+                "spec.resourceAttributes.namespace",
+            ),
+            ("localsubjectaccessreviews", {"resourceAttributes": RESOURCE}, {}, "spec.user"),
+        ],
+    )
+    def test_refused(self, plural: str, spec: dict[str, Any], metadata: dict[str, Any], field: str) -> None:
+        with pytest.raises(status.StatusError) as caught:
+            Asked().access(plural, spec, "a", **metadata)
+        assert caught.value.code == 422
+        assert [cause.field for cause in caught.value.causes] == [field]
+
+    def test_local(self) -> None:
+        asked = Asked(verdict=YES)
+        spec = {"user": "bob", "resourceAttributes": RESOURCE}
+        assert asked.access("localsubjectaccessreviews", spec, "a", namespace="a")["allowed"] is True
+
+
+class TestRulesReview:
+    @staticmethod
+    def rules(asked: Asked, namespace: str = "a") -> dict[str, Any]:
+        return asked.access("selfsubjectrulesreviews", {"namespace": namespace})
+
+    def test_rules(self) -> None:
+        asked = Asked()
+        asked.policy.set_role(
+            "",
+            "reader",
+            {
+                "rules": [
+                    {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]},
+                    {"verbs": ["get"], "nonResourceURLs": ["/x"]},
+                ]
+            },
+        )
+        asked.policy.set_binding(
+            "",
+            "readers",
+            {
+                "roleRef": {"kind": "ClusterRole", "name": "reader", "apiGroup": "rbac.authorization.k8s.io"},
+                "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}],
+            },
+        )
+        assert self.rules(asked) == {
+            "resourceRules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]}],
+            "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}],
+            "incomplete": False,
+        }
+
+    def test_masters(self) -> None:
+        found = self.rules(Asked(MASTER))
+        assert found["resourceRules"] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+        assert found["nonResourceRules"] == [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+
+    def test_nodes(self) -> None:
+        found = self.rules(Asked(NODE))
+        assert found["incomplete"] is True
+        assert found["evaluationError"] == "node authorizer does not support user rule resolution"
+
+    def test_without_a_namespace(self) -> None:
+        with pytest.raises(status.StatusError, match="no namespace on request"):
+            self.rules(Asked(), "")
