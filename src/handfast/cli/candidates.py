@@ -2,7 +2,8 @@
 """What a shell offers for an argument: the tokens, certificate requests and nodes that the API server knows.
 
 1. Of a token only the id is offered. Only metadata is asked for, so the secret is never sent.
-2. The server is the one that the command would ask, by the flags that are typed already.
+2. The server is the one that the command would ask, by the flags that are typed already, and only where somebody named it: a flag
+   or a variable. What lies in the current directory is not read, since pressing a key is no decision to trust it.
 3. Nothing is offered where the server does not answer within `SECONDS`, or refuses. Nothing is printed.
 4. Only names of plain characters are offered: a shell may obey others.
 """
@@ -45,9 +46,11 @@ def _offered(ctx: click.Context, parameter: click.Parameter, incomplete: str, as
     import asyncio
 
     try:
-        # 2. the server of the command
+        # 2. the server of the command, if somebody named it
         directory = ctx.params.get("directory") or directories.DEFAULT
-        path = connecting.chosen(ctx, ctx.params.get("kubeconfig"), directory)
+        path = connecting.named(ctx, ctx.params.get("kubeconfig"), directory)
+        if path is None:
+            return []
         names = asyncio.run(asyncio.wait_for(_asked(path, ask), SECONDS))
     except (errors.HandfastError, OSError, ValueError):
         # 3. silence; a timeout is an OSError

@@ -5,7 +5,10 @@
    directory, else `/etc/kubernetes/admin.conf`, where kubeadm puts it. Where $KUBECONFIG names several files, they are
    read as one, as kubectl does.
 2. A refusal for want of rights says how to choose another credential.
-3. A server that does not answer, or that is not the one of the kubeconfig's CA, is told as `join` tells it: what the
+3. A kubeconfig that nobody named, found in `./handfast-data`, is believed as far as `init` could have written it: it and its
+   directory are the caller's or root's and nobody else's to write, and it leads to no other files. Somebody else's directory, or
+   one that came with a download, could send a file of the caller's to a server of its own choice.
+4. A server that does not answer, or that is not the one of the kubeconfig's CA, is told as `join` tells it: what the
    trouble is, and what to do.
 """
 
@@ -33,6 +36,7 @@ _VARIABLE: Final = "KUBECONFIG"
 SYSTEM: Final = pathlib.Path("/etc/kubernetes/admin.conf")
 # What OpenSSL reads the system's roots from.
 _ROOTS: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_MAX_BYTES: Final = 1 << 20
 CHOOSE: Final = "choose another credential with --kubeconfig"
 
 
@@ -49,21 +53,58 @@ def options(function: _F) -> _F:
 
 def chosen(ctx: click.Context, kubeconfig: str | None, directory: str) -> str:
     """The path of the kubeconfig that counts (1.)."""
-    if kubeconfig is not None:
-        return kubeconfig
+    if (path := named(ctx, kubeconfig, directory)) is not None:
+        return path
     own = layout.Layout.at(directory).admin_kubeconfig
-    named = os.environ.get(_VARIABLE, "")
-    if ctx.get_parameter_source("directory") is click.core.ParameterSource.COMMANDLINE:
+    if own.exists():
+        _require_harmless(own)
         return str(own)
-    if named:
-        return named
-    for path in (own, SYSTEM):
-        if path.exists():
-            return str(path)
+    if SYSTEM.exists():
+        return str(SYSTEM)
     raise errors.Refused(
         f"no kubeconfig: ${_VARIABLE} is not set, and there is neither {own} nor {SYSTEM}",
         reason="NoKubeconfig",
         hint="name one with --kubeconfig, or the data directory of a control plane with --dir",
+    )
+
+
+def named(ctx: click.Context, kubeconfig: str | None, directory: str) -> str | None:
+    """The path of the kubeconfig that somebody named; None: nobody did."""
+    if kubeconfig is not None:
+        return kubeconfig
+    sources = click.core.ParameterSource
+    source = ctx.get_parameter_source("directory")
+    own = layout.Layout.at(directory).admin_kubeconfig
+    if source is sources.COMMANDLINE:
+        return str(own)
+    if variable := os.environ.get(_VARIABLE, ""):
+        return variable
+    return str(own) if source is sources.ENVIRONMENT and own.exists() else None
+
+
+def _require_harmless(path: pathlib.Path) -> None:
+    """Return if a kubeconfig that nobody named is one that `init` could have written for this user (3.)."""
+    from handfast.bootstrap import kubeconfig
+    from handfast.runtime import files
+
+    for place in (path.parent, path):
+        about = place.stat()
+        if about.st_uid not in {os.geteuid(), 0} or about.st_mode & 0o022:
+            raise _not_believed(path, f"others than you can change {place}")
+    read = kubeconfig.parse(files.read(path, limit=_MAX_BYTES).decode("utf-8", "replace"))
+    user = read.user
+    elsewhere = [read.cluster.certificate_authority]
+    if user is not None:
+        elsewhere += [user.client_certificate, user.client_key, user.token_file]
+    if any(elsewhere):
+        raise _not_believed(path, "it leads to other files")
+
+
+def _not_believed(path: pathlib.Path, why: str) -> errors.Refused:
+    return errors.Refused(
+        f"{path} is not used, since nobody named it and {why}",
+        reason="KubeconfigNotNamed",
+        hint="if it is the one you mean, name it with --kubeconfig",
     )
 
 
@@ -96,7 +137,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class _Explain:
-    """3."""
+    """What the trouble is, and what to do (4.)."""
 
     kubeconfig: str
 

@@ -144,12 +144,17 @@ class Reflector(Generic[V]):
                 await self._clock.sleep(wait)
 
     async def _told_apart(self, error: errors.HandfastError) -> errors.HandfastError:
-        """8. A 403 of a kind that the server does not have, as the 404 that it would be."""
+        """8. Whether the server has a kind is what its discovery says: neither a 403 nor a 404 alone is believed."""
         resource = self._source.resource
-        forbidden = isinstance(error, status.StatusError) and error.code == 403
-        if not (forbidden and self._source.if_served) or await self._client.serves(resource):
+        code = error.code if isinstance(error, status.StatusError) else 0
+        if not self._source.if_served or code not in _WITHOUT:
             return error
-        return status.not_found(resource.plural, resource.group, "")
+        if not await self._client.serves(resource):
+            return status.not_found(resource.plural, resource.group, "")
+        if code == 403:
+            return error
+        # A proxy's, or that of a server in the middle of a change: what was known stays.
+        return errors.Unavailable(f"{error.message}, and the server says that it serves it", reason="NotServedNow")
 
     def _after(self, error: errors.HandfastError) -> float:
         """How long to wait after a failure, and whether to list anew."""

@@ -20,8 +20,15 @@ from handfast.telemetry import health as health_module
 from handfast.telemetry import proxy_refusals
 
 _GRACE: Final = 1.0
-# Whoever scrapes keeps its connection from one time to the next.
-_LIMITS: Final = limits.Limits(anonymous_idle_seconds=120.0)
+# Whoever scrapes keeps its connection from one time to the next. Everybody here is a stranger on loopback, so that a rate would
+# let one of them silence the probes of all: the number of connections is bounded instead, and the oldest gives way.
+_LIMITS: Final = limits.Limits(
+    connections=1024,
+    connections_per_source=1024,
+    anonymous_idle_seconds=120.0,
+    connections_per_second=20_000.0,
+    connections_burst=20_000,
+)
 
 
 class Admin:

@@ -44,14 +44,14 @@ def _bare() -> ssl.SSLContext:
     made.num_tickets = 0
     made.options |= ssl.OP_NO_TICKET
     made.sslobject_class = tls_alert.Handshake
+    # A client CA may be an intermediate one, trusted without its root. It counts before the callback chooses a context, too.
+    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return made
 
 
 def _ask(context: ssl.SSLContext, client_cas: str) -> None:
     """4. Ask for a client's certificate, of these CAs (PEM)."""
     context.verify_mode = ssl.CERT_OPTIONAL
-    # A CA may be an intermediate one, trusted without its root.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=client_cas)
 
 
@@ -104,8 +104,17 @@ class ServerTLS:
         self.context.sni_callback = self._choose
 
     def trust(self, client_ca: bytes | None) -> None:
-        """Let in clients of this CA from now on, and of no other; without one no certificate is asked for."""
-        self._client_ca = client_ca
+        """Let in clients of this CA from now on, and of no other; without one no certificate is asked for.
+
+        What is no CA changes nothing (3.).
+        """
+        before, self._client_ca = self._client_ca, client_ca
+        try:
+            self._context()
+        except (ssl.SSLError, ValueError) as error:
+            self._client_ca = before
+            _log.warning("a client CA cannot be used; the one before stays", error=str(error))
+            return
         self._served = None
         # Whether to ask is decided before the callback runs, whom to believe after it.
         self.context.verify_mode = ssl.CERT_NONE if client_ca is None else ssl.CERT_OPTIONAL

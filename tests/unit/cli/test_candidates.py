@@ -102,3 +102,13 @@ def test_without_a_kubeconfig_nothing_is_offered(reached, monkeypatch, tmp_path)
     monkeypatch.setattr(connecting, "SYSTEM", tmp_path / "none")
     assert offered("node revoke ") == []
     assert reached.paths == []
+
+
+def test_what_lies_in_the_current_directory_is_never_asked(reached, monkeypatch, tmp_path):
+    """Pressing a key there is no decision to trust it."""
+    monkeypatch.delenv("KUBECONFIG")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "handfast-data").mkdir(mode=0o700)
+    (tmp_path / "handfast-data" / "admin.conf").write_text("kind: Config")
+    assert offered("token delete ") == []
+    assert reached.paths == []

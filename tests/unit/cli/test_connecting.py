@@ -6,6 +6,7 @@ import datetime
 import email.utils
 import os
 import socket
+from typing import Any
 
 import click
 import pytest
@@ -43,6 +44,13 @@ def chosen(*arguments):
     return found[0]
 
 
+def kubeconfig_text(**user: Any) -> str:
+    cluster = kubeconfig.Cluster(name="c", server="https://127.0.0.1:6443")
+    return kubeconfig.render(
+        kubeconfig.Kubeconfig(context="x", cluster=cluster, user=kubeconfig.User(name="u", **(user or {"token": "t"})))
+    )
+
+
 class TestOrder:
     def test_nothing(self):
         with pytest.raises(errors.Refused) as refused:
@@ -55,13 +63,52 @@ class TestOrder:
         system.touch()
         assert chosen() == str(system)
         own = tmp_path / "handfast-data" / "admin.conf"
-        own.parent.mkdir()
-        own.touch()
+        own.parent.mkdir(mode=0o700)
+        own.write_text(kubeconfig_text())
+        own.chmod(0o600)
         assert chosen() == str(own)
         monkeypatch.setenv("KUBECONFIG", "named")
         assert chosen() == "named"
         assert chosen("--dir", "other") == str(tmp_path / "other" / "admin.conf")
         assert chosen("--dir", "other", "--kubeconfig", "told") == "told"
+
+    @pytest.mark.parametrize(
+        ("change", "why"),
+        [
+            (lambda path: path.chmod(0o620), "others than you can change"),
+            (lambda path: path.parent.chmod(0o777), "others than you can change"),
+            (lambda path: path.write_text(kubeconfig_text(token_file="/etc/secret")), "it leads to other files"),
+            (
+                lambda path: path.write_text(kubeconfig_text(client_key="k", client_certificate="c")),
+                "it leads to other files",
+            ),
+        ],
+    )
+    def test_what_nobody_named_is_used_only_if_it_is_harmless(self, tmp_path, monkeypatch, change, why):
+        own = tmp_path / "handfast-data" / "admin.conf"
+        own.parent.mkdir(mode=0o700)
+        own.write_text(kubeconfig_text())
+        own.chmod(0o600)
+        change(own)
+        with pytest.raises(errors.Refused, match=why) as refused:
+            chosen()
+        assert refused.value.reason == "KubeconfigNotNamed"
+        # Whoever names it means it.
+        monkeypatch.setenv("HANDFAST_DIR", str(own.parent))
+        assert chosen() == str(own)
+        assert chosen("--kubeconfig", str(own)) == str(own)
+
+    def test_a_directory_of_somebody_else_is_not_used(self, tmp_path, monkeypatch):
+        own = tmp_path / "handfast-data" / "admin.conf"
+        own.parent.mkdir(mode=0o700)
+        own.write_text(kubeconfig_text())
+        own.chmod(0o600)
+        if os.geteuid() == 0:
+            os.chown(own.parent, 65534, 65534)
+        else:
+            monkeypatch.setattr(os, "geteuid", lambda: 65534)
+        with pytest.raises(errors.Refused, match="others than you can change"):
+            chosen()
 
     def test_several_files_are_refused_by_a_command_about_one(self, monkeypatch, capsys):
         monkeypatch.setenv("KUBECONFIG", "a:b")

@@ -352,7 +352,11 @@ async def test_a_kind_that_the_server_has_not_is_done_without_also_where_rights_
     source = watch.Source(resource=THINGS, view=partial.Partial, if_served=True)
     async with (
         scripted.serving(
-            scripted.status(403, "Forbidden"), discovered, scripted.status(404, "NotFound"), scripted.listing("10")
+            scripted.status(403, "Forbidden"),
+            discovered,
+            scripted.status(404, "NotFound"),
+            discovered,
+            scripted.listing("10"),
         ) as server,
         following(server, source) as follower,
     ):
@@ -360,8 +364,24 @@ async def test_a_kind_that_the_server_has_not_is_done_without_also_where_rights_
         await asyncio.wait_for(follower.informer.wait_synced(), 5)
         assert follower.refusals == []
         # Asked for again every ten minutes, and in the server's own words when it has them.
-        assert await advance_until(server, follower.clock, 4) == pytest.approx(2 * 600)
+        assert await advance_until(server, follower.clock, 5) == pytest.approx(2 * 600)
         assert server.requests[1].path == "/apis/example.dev/v1"
+
+
+async def test_a_404_of_what_is_served_makes_nobody_forget():
+    """It may be a proxy's, or that of a server in the middle of a change."""
+    source = watch.Source(resource=THINGS, view=partial.Partial, if_served=True)
+    async with (
+        scripted.serving(
+            scripted.listing("10", scripted.thing("a", 9)),
+            scripted.status(404, "NotFound"),
+            scripted.answer(200, RESOURCES),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server, source) as follower,
+    ):
+        assert await advance_until(server, follower.clock, 4) < 10
+        assert follower.changes == ["+a"]
 
 
 @pytest.mark.parametrize(

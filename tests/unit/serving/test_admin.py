@@ -17,6 +17,7 @@ from handfast.runtime import proxied
 from handfast.serving import admin
 from handfast.serving import listener as listener_module
 from handfast.telemetry import health
+from tests.world.clock import MovableClock
 
 
 @contextlib.asynccontextmanager
@@ -55,6 +56,20 @@ async def test_not_ready_but_alive():
         )
         assert await get(session, "/readyz/other") == (200, "ok")
         assert await get(session, "/readyz/watches") == (500, "watches failed: not synced: a\n")
+
+
+async def test_a_flood_from_this_machine_does_not_silence_the_probes():
+    """Everybody here comes from the same address: a rate would be everybody's. On a clock that stands still none is refilled."""
+    doors = admin.Admin(health.Health(), clock=MovableClock())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await doors.start(listener)
+        for _ in range(600):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            async with asyncio.timeout(5):
+                assert (await reader.readline()).endswith(b" 200 OK\r\n")
+            writer.close()
+        await doors.stop()
 
 
 async def test_metrics_and_nothing_else():

@@ -20,7 +20,8 @@ does not approve it leaves to people. It signs nothing (`certificates.signer`).
    read, beside the Event. It is judged again when the Lease can have ended, and when the Lease is deleted. The Lease is read
    from the server before anything is approved: the watch may be late. Off where `protect` is.
 9. Where Leases may not be read, as with rights that were granted for an earlier release, a request that 8 is about waits if there is
-   a Node of its name, with an Event that names the right. All others go on: new names, and what nodes ask for themselves.
+   a Node of its name, with an Event that names the right. All others go on: new names, and what nodes ask for themselves. A
+   living node whose Node was deleted is not protected then.
 """
 
 from __future__ import annotations
