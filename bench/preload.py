@@ -18,9 +18,9 @@ import msgspec
 from handfast.api import kinds, objects
 from handfast.apiserver.state import envelope
 from handfast.assembly import apiserver
-from handfast.datadir import endpoints, layout, preparation
+from handfast.datadir import layout, preparation
 from handfast.pki import seal
-from handfast.runtime import clock
+from handfast.runtime import addresses, clock
 from handfast.store.sqlite import file as sqlite_file
 from handfast.store.sqlite import writer
 
@@ -160,7 +160,7 @@ def write(directory: pathlib.Path, documents: Iterable[Stored]) -> None:
     """Make a data directory whose store holds these."""
     place = layout.Layout.at(directory)
     now = clock.SystemClock().now()
-    preparation.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=now)
+    preparation.prepare(place, server=addresses.Address("127.0.0.1", 6443), now=now)
     table = kinds.Table(kinds.builtin())
     envelopes = envelope.Envelopes(seal.Sealer.from_text(place.encryption_key.read_text()), apiserver.SEALED)
     file = sqlite_file.OpenFile(str(place.store("store.db")))

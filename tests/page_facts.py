@@ -19,10 +19,11 @@ import prometheus_client
 from handfast.api import handfast_kinds, kinds
 from handfast.api.schema import schema
 from handfast.apiserver import limits, nonresources
-from handfast.assembly import config, controller_names, node_config, units
+from handfast.assembly import config, node_config
 from handfast.cli import main, output
+from handfast.controllers import names as controller_names
 from handfast.datadir import endpoints, layout
-from handfast.node import certificate_store, report, serving
+from handfast.node import certificate_store, report, serving, units
 from handfast.runtime import files as runtime_files
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import click
 import pytest
 
-from handfast.assembly import config, controller_names, node_config
+from handfast.assembly import config, node_config
 from handfast.cli import main
+from handfast.controllers import names as controller_names
 from tests import page_facts, page_text
 from tests.page_facts import ROOT
 

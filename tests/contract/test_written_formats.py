@@ -17,10 +17,11 @@ from typing import Any
 from handfast.assembly import config
 from handfast.bootstrap import cluster_info, kubeconfig
 from handfast.client import cluster_cache
-from handfast.datadir import endpoints, layout, preparation
+from handfast.datadir import layout, preparation
 from handfast.node import report
 from handfast.rules import trust_rotation
 from handfast.rules.ledger import entries, segments, verification
+from handfast.runtime import addresses
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
 
@@ -72,7 +73,7 @@ async def test_a_store_of_before_is_served(tmp_path: pathlib.Path) -> None:
     root = tmp_path / "data"
     root.mkdir(mode=0o700)
     clock = MovableClock()
-    preparation.prepare(layout.Layout.at(root), server=endpoints.Address("127.0.0.1", 6443), now=clock.now())
+    preparation.prepare(layout.Layout.at(root), server=addresses.Address("127.0.0.1", 6443), now=clock.now())
     with sqlite3.connect(root / "store.db") as database:
         database.executescript((FORMATS / "store.sql").read_text())
     database.close()

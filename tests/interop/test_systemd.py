@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 
-from handfast.assembly import units
+from handfast.node import units
 
 AGENT = ("node", "run", "--node-name", "worker-1", "--rotate-certificates")
 

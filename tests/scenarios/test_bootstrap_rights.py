@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import pytest
 
 from handfast.api import kinds
-from handfast.assembly import introduction
 from handfast.bootstrap import cluster_info, first_objects, kubeconfig, tokens
-from handfast.datadir import endpoints, layout, preparation
+from handfast.client import introduction
+from handfast.datadir import layout, preparation
 from handfast.rules import access, decision
-from handfast.runtime import tls
+from handfast.runtime import addresses, tls
 from tests.scenarios import controlled
 from tests.scenarios import test_own_certificates as own_certificates
 from tests.world import world as worlds
@@ -348,7 +348,7 @@ async def test_the_answer_is_the_one_that_joining_needs(prepared: Prepared) -> N
 def test_the_older_name_of_the_flag_turns_the_authenticator_on(tmp_path: pathlib.Path, words: tuple[str, ...]) -> None:
     """`serve apiserver`, where it is off unless it is asked for."""
     place = layout.Layout.at(tmp_path / "d")
-    preparation.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=datetime.datetime.now(datetime.UTC))
+    preparation.prepare(place, server=addresses.Address("127.0.0.1", 6443), now=datetime.datetime.now(datetime.UTC))
     admin = kubeconfig.parse(place.admin_kubeconfig.read_text()).user
     assert admin is not None
     ca = place.ca_certificate.read_bytes()

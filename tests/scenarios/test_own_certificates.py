@@ -25,10 +25,10 @@ import pytest
 
 from handfast.assembly import apiserver
 from handfast.bootstrap import kubeconfig
-from handfast.datadir import endpoints, layout, preparation
+from handfast.datadir import layout, preparation
 from handfast.pki import authority, certificates, issuers, keys, names, pem, profiles
+from handfast.runtime import addresses, following, tls
 from handfast.runtime import clock as clocks
-from handfast.runtime import following, tls
 from tests.scenarios import controlled as c
 from tests.scenarios import test_controllers_role as roles
 from tests.scenarios import up_world
@@ -90,7 +90,7 @@ def free_port() -> int:
 @pytest.mark.slow
 def test_up_renews_what_runs_out(tmp_path: pathlib.Path) -> None:
     place = layout.Layout.at(tmp_path / "d")
-    listen = endpoints.Address("127.0.0.1", free_port())
+    listen = addresses.Address("127.0.0.1", free_port())
     now = clocks.SystemClock().now()
     preparation.prepare(place, server=listen, now=now)
     nearly_due(place, now, SECONDS)
@@ -156,7 +156,7 @@ class Alone:
 def test_an_api_server_alone_renews_its_own(tmp_path: pathlib.Path) -> None:
     place = layout.Layout.at(tmp_path / "d")
     now = clocks.SystemClock().now()
-    preparation.prepare(place, server=endpoints.Address("127.0.0.1", 6443), now=now)
+    preparation.prepare(place, server=addresses.Address("127.0.0.1", 6443), now=now)
     nearly_due(place, now, SECONDS)
     before = place.apiserver_certificate.read_bytes()
     with Alone(place) as server:

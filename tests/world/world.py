@@ -24,10 +24,10 @@ from handfast.apiserver.strategy import strategies
 from handfast.assembly import apiserver
 from handfast.assembly import guard as guard_module
 from handfast.bootstrap import kubeconfig
-from handfast.datadir import endpoints, layout, preparation
+from handfast.datadir import layout, preparation
 from handfast.pki import authority, keys, names, pem, profiles
+from handfast.runtime import addresses, tls
 from handfast.runtime import clock as clock_module
-from handfast.runtime import tls
 from handfast.store import protocol
 from tests.world.clock import MovableClock
 
@@ -155,7 +155,7 @@ async def world(
     place = layout.Layout.at(directory)
     place.root.mkdir(exist_ok=True, mode=0o700)
     preparation.prepare(
-        place, server=endpoints.Address("127.0.0.1", 6443), advertise=(), store="store.db", now=clock.now()
+        place, server=addresses.Address("127.0.0.1", 6443), advertise=(), store="store.db", now=clock.now()
     )
     options = apiserver.ApiServerOptions(
         directory=str(directory),

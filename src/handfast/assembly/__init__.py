@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wiring: which concrete classes a role is made of.
 
-Holds: One module for each role, the settings, and the supervisor of `up`.
-Imports: api, apiserver, bootstrap, client, controllers, datadir, errors, node, pki, rules, runtime, serving, store, telemetry.
+Holds: One module for each role; `guard`, the judges of the API server; the settings. A setting is read here, since its rows speak of every
+role: names of controllers, signers, addresses, the store.
+Imports: api, apiserver, client, controllers, datadir, errors, node, pki, rules, runtime, serving, store, telemetry.
 Never: It holds no behaviour that another room could hold.
 Start: `up.py`, then `apiserver.py`.
 """

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-import ipaddress
 import math
 import pathlib
-import resource
 import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -45,11 +43,10 @@ from handfast.apiserver.verbs import (
     writes,
 )
 from handfast.assembly import guard as guard_module
-from handfast.assembly import served_files
-from handfast.datadir import layout, renewal
+from handfast.datadir import layout, renewal, served_files
 from handfast.pki import seal
 from handfast.rules import networks
-from handfast.runtime import aside, collector, files, loop_time, proxied, tasks
+from handfast.runtime import addresses, aside, collector, descriptors, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clock_module
 from handfast.serving import listener
 from handfast.store import protocol
@@ -192,7 +189,7 @@ class ApiServer:
         )
 
     def _checks(self) -> health_module.Health:
-        made = health_module.Health(
+        health = health_module.Health(
             live={"replica": lambda: None if self.replica.failed is None else "the copy of the store has stopped"},
             ready={
                 "store": lambda: self.storage.trouble,
@@ -203,9 +200,11 @@ class ApiServer:
         if self.audit is not None:
             writer = self.audit.writer
             # Requests never wait for the audit log, so that it is never a reason to send them elsewhere.
-            made.ready["audit"] = lambda: None
-            made.notes["audit"] = lambda: None if writer.trouble is None else f"lines wait in memory: {writer.trouble}"
-        return made
+            health.ready["audit"] = lambda: None
+            health.notes["audit"] = lambda: (
+                None if writer.trouble is None else f"lines wait in memory: {writer.trouble}"
+            )
+        return health
 
     def _gauges(self) -> None:
         self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
@@ -260,12 +259,22 @@ class ApiServer:
         self._group.start(self.hub.bookmarks(), name="bookmarks")
         self._group.start(self.customs.run(), name="customs")
         self._group.start(compaction.run(self.storage, self._clock), name="compaction")
-        await first_objects.ensure(self.storage, self._clock, self._addresses(), self.address[1])
+        # Endpoints cannot hold names. Kubernetes' validation forbids loopback addresses, but on one machine that is the truth.
+        hosts = addresses.ip_hosts((*self._advertise, self.address[0]))
+        await first_objects.ensure(self.storage, self._clock, hosts, self.address[1])
         await self.guard.ensure()
         self._group.start(self.guard.client_cas.run(), name="client-cas")
         self._group.start(self.guard.token_use.run(), name="token-use")
-        self._group.start(self._files.follow(self.listener, self.guard, self.hub.end_all), name="served-files")
+        self._group.start(self._files.follow(self._users_of_files()), name="served-files")
         self.listener.start()
+
+    def _users_of_files(self) -> served_files.Users:
+        return served_files.Users(
+            renew=self.listener.renew,
+            trust=self.guard.client_cas.begin_with,
+            sign_with=self.guard.sign_with,
+            end_watches=self.hub.end_all,
+        )
 
     def also(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Do `work` for as long as the server runs."""
@@ -287,30 +296,12 @@ class ApiServer:
             await asyncio.to_thread(self.audit.writer.close)
         await self._store.close()
 
-    def _addresses(self) -> list[str]:
-        """The advertised addresses that are IP addresses: endpoints cannot hold names."""
-        found = []
-        for given in (*self._advertise, self.address[0]):
-            host = given.rpartition(":")[0].strip("[]") if ":" in given and not _is_ip(given) else given
-            # Endpoints may not be loopback addresses in Kubernetes' validation, but on one machine that is the truth.
-            if _is_ip(host) and not ipaddress.ip_address(host).is_unspecified:
-                found.append(host)
-        return list(dict.fromkeys(found))
-
 
 def _audit_log(wanted: AuditOptions | None, clock: clock_module.Clock) -> audit_log.AuditLog | None:
     if wanted is None:
         return None
     rotation = rotating.Rotation(wanted.max_mib << 20, wanted.max_files, float(wanted.max_days or math.inf))
     return audit_log.AuditLog(rotating.LineWriter(rotating.open_sink(wanted.path, clock, rotation)), clock)
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _socket(options: ApiServerOptions) -> socket.socket:
@@ -338,20 +329,13 @@ async def open_server(
     )
 
 
-def _allow_many_files() -> None:
-    """Connections are files, and the usual soft limit is 1024 of them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 async def run(options: ApiServerOptions, renew: Callable[[], float] | None = None) -> None:
     """Serve until cancelled, then drain.
 
     `renew` looks after the directory's certificates and says in how many seconds to do so again; where a supervisor does
     that, there is none.
     """
-    _allow_many_files()
+    descriptors.allow_many()
     clock = clock_module.SystemClock()
     server = await open_server(options, clock, reserve=space.RESERVE)
     await server.start()

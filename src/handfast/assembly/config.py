@@ -18,8 +18,8 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import signer_names
 from handfast.assembly import setting_values
-from handfast.datadir import endpoints
 from handfast.rules import decision, networks
+from handfast.runtime import addresses
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
 KIND: Final = "Configuration"
@@ -38,10 +38,10 @@ SIGNERS: Final = {
 class Configuration:
     """What a control plane is told. Field names are the settings' names in snake case."""
 
-    listen: endpoints.Address
-    advertise: tuple[endpoints.Address, ...]
+    listen: addresses.Address
+    advertise: tuple[addresses.Address, ...]
     store: str
-    admin_listen: endpoints.Address
+    admin_listen: addresses.Address
     controllers: tuple[str, ...]
     leader_elect: bool
     log_level: str

@@ -19,15 +19,16 @@ from typing import Final
 from handfast.apiserver import limits
 from handfast.assembly import apiserver, config, guard
 from handfast.client import api, connection, transport
-from handfast.datadir import endpoints, layout
+from handfast.datadir import layout
+from handfast.runtime import addresses
 from handfast.runtime import clock as clocks
 
 _LOOPBACK: Final = "127.0.0.1"
 
 
-def servers(listen: endpoints.Address, advertise: Sequence[endpoints.Address]) -> tuple[str, ...]:
+def servers(listen: addresses.Address, advertise: Sequence[addresses.Address]) -> tuple[str, ...]:
     """Where newcomers are told to go: what is advertised, else where the server listens, by an address for other machines."""
-    return tuple(address.url("https") for address in (advertise or endpoints.outward(listen) or (listen,)))
+    return tuple(address.url("https") for address in (advertise or addresses.outward(listen) or (listen,)))
 
 
 @contextlib.asynccontextmanager
@@ -41,7 +42,7 @@ async def served(place: layout.Layout, chosen: config.Configuration, clock: cloc
     try:
         admin = dataclasses.replace(
             connection.load(str(place.admin_kubeconfig)),
-            server=f"https://{endpoints.Address(_LOOPBACK, port)}",
+            server=f"https://{addresses.Address(_LOOPBACK, port)}",
             others=(),
         )
         opened = transport.Transport(admin, clock=clock)

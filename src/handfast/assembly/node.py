@@ -23,14 +23,13 @@ from handfast.assembly import node_config
 from handfast.client import api, refusals, requests
 from handfast.client import connection as connections
 from handfast.client import transport as transports
-from handfast.datadir import endpoints
 from handfast.node import agent, certificate_store, machine
 from handfast.node import identity as identities
 from handfast.pki import bundles, certificates, chains, pairs, pem, pins
 from handfast.rules import networks
 from handfast.rules.certificates import wishes
 from handfast.rules.nodes import claim
-from handfast.runtime import backoff, files
+from handfast.runtime import addresses, backoff, files
 from handfast.runtime import clock as clocks
 
 T = TypeVar("T")
@@ -67,7 +66,7 @@ async def run(found: node_config.NodeConfiguration, *, clock: clocks.Clock) -> N
     for text in found.warnings:
         _log.warning(text)
     where = places(found)
-    with owned(found.cert_dir), endpoints.listen(found.listen, "--listen") as listener:
+    with owned(found.cert_dir), addresses.listen(found.listen, "--listen") as listener:
         made = agent.Agent(
             agent.Options(
                 places=where,
@@ -79,7 +78,7 @@ async def run(found: node_config.NodeConfiguration, *, clock: clocks.Clock) -> N
             listener,
             clock=clock,
         )
-        _log.info("the node agent starts", node=where.node, endpoint=str(endpoints.bound(listener, found.listen)))
+        _log.info("the node agent starts", node=where.node, endpoint=str(addresses.bound(listener, found.listen)))
         await made.run()
 
 

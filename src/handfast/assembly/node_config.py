@@ -23,7 +23,7 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import objects
 from handfast.assembly import config, setting_values
-from handfast.datadir import endpoints
+from handfast.runtime import addresses
 
 API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
 KIND: Final = "KubeletConfiguration"
@@ -51,7 +51,7 @@ class NodeConfiguration:
     rotate_certificates: bool
     rotate_server_certificates: bool
     static_pods_dir: pathlib.Path | None
-    listen: endpoints.Address
+    listen: addresses.Address
     proxy_protocol_from: str
     verbosity: int
     warnings: tuple[str, ...] = ()
@@ -97,8 +97,8 @@ def _ip(text: str) -> str:
     return str(found)
 
 
-def _address(value: Any) -> endpoints.Address:
-    return endpoints.parse(_text(value))
+def _address(value: Any) -> addresses.Address:
+    return addresses.parse(_text(value))
 
 
 def _level(value: Any) -> int:

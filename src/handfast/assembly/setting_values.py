@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from handfast import errors
-from handfast.assembly import controller_names
-from handfast.datadir import endpoints
+from handfast.controllers import names as controller_names
 from handfast.rules import networks
+from handfast.runtime import addresses as address_module
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 # As long as the issuance ledger is usually kept after its certificates have expired: what is forgotten is not on record.
@@ -25,13 +25,13 @@ SHORTEST_LIFE: Final = datetime.timedelta(minutes=10)
 LONGEST_LIFE: Final = datetime.timedelta(days=36_500)
 
 
-def address(value: Any) -> endpoints.Address:
+def address(value: Any) -> address_module.Address:
     if not isinstance(value, str):
         raise ValueError("is not text")  # noqa: TRY004 - one kind of error for every value not allowed
-    return endpoints.parse(value)
+    return address_module.parse(value)
 
 
-def addresses(value: Any) -> tuple[endpoints.Address, ...]:
+def addresses(value: Any) -> tuple[address_module.Address, ...]:
     return tuple(address(item) for item in texts(value))
 
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from handfast import errors
-from handfast.assembly import config, supervisor, watchdog
+from handfast.assembly import config
 from handfast.datadir import endpoints, layout
-from handfast.runtime import files, tls
+from handfast.runtime import addresses, children, files, supervisor, tls, watchdog
 
 _HOUR: Final = 3600.0
 _LEAST: Final = 5.0
@@ -110,7 +110,7 @@ class _Readiness:
     Once it answers, the controllers are next, and the port that was `held` for them is let go.
     """
 
-    address: endpoints.Address
+    address: addresses.Address
     certificate: pathlib.Path
     held: socket.socket
     context: ssl.SSLContext | None = field(default=None)
@@ -131,7 +131,7 @@ class _Introduction:
     A failure is told and stops nobody: what is not there is made at the next start.
     """
 
-    role: supervisor.Role
+    role: children.Role
     console: Console
     then: Callable[[], Awaitable[bool]]
     done: bool = False
@@ -140,7 +140,7 @@ class _Introduction:
         if not self.done:
             self.done = True
             try:
-                self.console.introduced(await supervisor.run_once(self.role))
+                self.console.introduced(await children.run_once(self.role))
             except errors.HandfastError as error:
                 text = f"the objects that machines need to join were not made: {error.message}"
                 self.console.event("warning", text, reason=error.reason)
@@ -148,19 +148,19 @@ class _Introduction:
 
 
 @contextlib.contextmanager
-def _introduction(place: layout.Layout, servers: Sequence[str], token: FirstToken) -> Iterator[supervisor.Role]:
+def _introduction(place: layout.Layout, servers: Sequence[str], token: FirstToken) -> Iterator[children.Role]:
     """The child that makes the first objects; a token goes through a pipe, since everyone can read arguments."""
     words = ["init", "--first-start", "--kubeconfig", str(place.admin_kubeconfig), *servers, "--token-ttl", token.ttl]
     if not token.text:
         none = () if token.text is None else ("--token", "")
-        yield supervisor.Role(name="first objects", argv=supervisor.command(*words, *none, "-o", "json"))
+        yield children.Role(name="first objects", argv=children.command(*words, *none, "-o", "json"))
         return
     reading, writing = os.pipe()
     try:
         with open(writing, "wb") as pipe:  # noqa: PTH123 - it has no path
             pipe.write(token.text.encode("ascii"))
         words += ["--token-file", f"/dev/fd/{reading}", "-o", "json"]
-        yield supervisor.Role(name="first objects", argv=supervisor.command(*words), descriptors=(reading,))
+        yield children.Role(name="first objects", argv=children.command(*words), descriptors=(reading,))
     finally:
         os.close(reading)
 
@@ -170,10 +170,10 @@ def _timing(chosen: config.Configuration) -> supervisor.Timing:
     return supervisor.Timing(silence=watchdog.Patience.of(seconds) if seconds else None)
 
 
-def _preparation(*flags: str, descriptors: tuple[int, ...]) -> supervisor.Role:
+def _preparation(*flags: str, descriptors: tuple[int, ...]) -> children.Role:
     """What has to be done before anything serves."""
-    argv = supervisor.command("serve", "prepare", *flags)
-    return supervisor.Role(name="preparation", argv=argv, descriptors=descriptors, again=("--again",))
+    argv = children.command("serve", "prepare", *flags)
+    return children.Role(name="preparation", argv=argv, descriptors=descriptors, again=("--again",))
 
 
 def _flag(name: str, value: bool) -> str:
@@ -181,11 +181,11 @@ def _flag(name: str, value: bool) -> str:
 
 
 def _controllers(
-    place: layout.Layout, chosen: config.Configuration, admin: endpoints.Address, words: Sequence[str]
-) -> supervisor.Role:
-    return supervisor.Role(
+    place: layout.Layout, chosen: config.Configuration, admin: addresses.Address, words: Sequence[str]
+) -> children.Role:
+    return children.Role(
         name="controllers",
-        argv=supervisor.command(
+        argv=children.command(
             *("serve", "controllers", "--dir", str(place.root), "--kubeconfig", str(place.controllers_kubeconfig)),
             *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
             *("--ledger-retention-days", str(chosen.ledger_retention_days)),
@@ -197,12 +197,12 @@ def _controllers(
     )
 
 
-def _listen(flag: str, address: endpoints.Address, unnamed: Collection[str], console: Console) -> socket.socket:
+def _listen(flag: str, address: addresses.Address, unnamed: Collection[str], console: Console) -> socket.socket:
     """A socket for `address`; one that nobody named may be another, which is told."""
     if flag not in unnamed:
-        return endpoints.listen(address, flag)
-    sock = endpoints.listen_near(address, flag)
-    port = endpoints.bound(sock, address).port
+        return addresses.listen(address, flag)
+    sock = addresses.listen_near(address, flag)
+    port = addresses.bound(sock, address).port
     if port != address.port:
         console.event("warning", f"port {address.port} is taken, so that port {port} is used; {flag} names another")
     return sock
@@ -223,24 +223,24 @@ async def run(
     endpoints.remove(place.root)
     with contextlib.ExitStack() as stack:
         sock = stack.enter_context(_listen("--listen", chosen.listen, told.unnamed, console))
-        api = endpoints.bound(sock, chosen.listen)
+        api = addresses.bound(sock, chosen.listen)
         # Held until the controllers start, so that no other `up` takes it. They bind it themselves, since nobody needs
         # it across their restarts.
         held = stack.enter_context(_listen("--admin-listen", chosen.admin_listen, told.unnamed, console))
-        admin = endpoints.bound(held, chosen.admin_listen)
+        admin = addresses.bound(held, chosen.admin_listen)
         found = endpoints.Endpoints(
             apiserver=api.url("https"), controllers_admin=admin.url("http"), supervisor=os.getpid()
         )
         shared = (lock.descriptor,)
         directory, level = ("--dir", str(place.root)), ("--log-level", chosen.log_level)
-        outside = chosen.advertise or endpoints.outward(api)
+        outside = chosen.advertise or addresses.outward(api)
         advertise = [word for address in outside for word in ("--advertise", str(address))]
         # Newcomers are told how to get here, even if it is only from this machine.
         published = advertise or ["--advertise", str(api)]
         first = _preparation(*directory, "--listen", str(api), *advertise, "--store", chosen.store, descriptors=shared)
-        apiserver = supervisor.Role(
+        apiserver = children.Role(
             name="apiserver",
-            argv=supervisor.command(
+            argv=children.command(
                 *("serve", "apiserver", *directory, "--listen", str(api), "--listen-fd", str(sock.fileno())),
                 *(*advertise, "--store", chosen.store, *level, *told.apiserver),
             ),

@@ -17,9 +17,9 @@ import click
 from handfast import errors
 from handfast.assembly import config
 from handfast.cli import connecting, output, settings, tables
-from handfast.datadir import endpoints, layout
+from handfast.datadir import layout
+from handfast.runtime import addresses, files
 from handfast.runtime import clock as clocks
-from handfast.runtime import files
 
 if TYPE_CHECKING:
     from handfast.client import api
@@ -87,7 +87,7 @@ async def _reach(place: layout.Layout, chosen: config.Configuration, *, running:
     log.configure(level="error")
     # Where it will listen was settled when it last ran, if the configuration leaves that open.
     url = urls.urlsplit(connection.load(str(place.admin_kubeconfig)).server)
-    listen = chosen.listen if chosen.listen.port else endpoints.Address(url.hostname or "", url.port or 443)
+    listen = chosen.listen if chosen.listen.port else addresses.Address(url.hostname or "", url.port or 443)
     async with init.served(place, dataclasses.replace(chosen, listen=listen), clocks.SystemClock()) as client:
         yield client
 

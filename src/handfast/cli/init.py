@@ -16,11 +16,11 @@ import click
 from handfast import errors
 from handfast.assembly import config
 from handfast.cli import connecting, invocation, output, settings, supervised, token_input
-from handfast.datadir import endpoints, layout
-from handfast.runtime import files
+from handfast.datadir import layout
+from handfast.runtime import addresses, files
 
 if TYPE_CHECKING:
-    from handfast.assembly import introduction
+    from handfast.client import introduction
 
 _SETTINGS: Final = ("listen", "advertise", "store")
 # Seconds that a first start waits for an API server that was ready a moment ago.
@@ -97,8 +97,8 @@ def _require_good(asked: dict[str, Any]) -> None:
 def _wanted(servers: tuple[str, ...], ca: bytes | None, asked: dict[str, Any]) -> introduction.Wanted:
     import secrets
 
-    from handfast.assembly import introduction
     from handfast.bootstrap import tokens
+    from handfast.client import introduction
 
     given: str | None = asked["token"]
     token = tokens.generate(secrets.token_bytes) if given is None else tokens.parse(given) if given else None
@@ -112,10 +112,10 @@ def _wanted(servers: tuple[str, ...], ca: bytes | None, asked: dict[str, Any]) -
     )
 
 
-def _in_cluster(kubeconfig: str, advertise: Sequence[endpoints.Address], asked: dict[str, Any]) -> introduction.Outcome:
+def _in_cluster(kubeconfig: str, advertise: Sequence[addresses.Address], asked: dict[str, Any]) -> introduction.Outcome:
     import asyncio
 
-    from handfast.assembly import introduction
+    from handfast.client import introduction
     from handfast.runtime import clock as clocks
 
     clock = clocks.SystemClock()
@@ -146,7 +146,8 @@ def _in_directory(
 ) -> tuple[introduction.Outcome, list[tuple[str, str]]]:
     import asyncio
 
-    from handfast.assembly import init, introduction
+    from handfast.assembly import init
+    from handfast.client import introduction
     from handfast.datadir import preparation
     from handfast.runtime import clock as clocks
     from handfast.telemetry import log
@@ -241,8 +242,8 @@ def _show(
 
 def _tell_of_another_cluster_info(place: layout.Layout | None, outcome: introduction.Outcome) -> None:
     """Whoever joins is sent where that one says, or refuses it for its pin: that should not be found out there."""
-    from handfast.assembly import introduction
     from handfast.bootstrap import first_objects
+    from handfast.client import introduction
 
     if (introduction.DIFFERENT, first_objects.CLUSTER_INFO) not in outcome.objects:
         return
@@ -279,7 +280,7 @@ def _joining(outcome: introduction.Outcome) -> str:
 
 
 def _progress(place: layout.Layout | None, outcome: introduction.Outcome, done: Sequence[tuple[str, str]]) -> None:
-    from handfast.assembly import introduction
+    from handfast.client import introduction
 
     for path, verb in done:
         output.progress(f"{verb} {'' if place is None else place.root / path}")

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from handfast import errors
-from handfast.assembly import node_config, units
+from handfast.assembly import node_config
 from handfast.cli import node_settings, output
+from handfast.node import units
 
 if TYPE_CHECKING:
     from handfast.assembly import node

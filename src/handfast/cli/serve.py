@@ -17,7 +17,7 @@ import click
 from handfast.assembly import config
 from handfast.cli import output, settings, signing_flags, supervised
 from handfast.datadir import endpoints, layout
-from handfast.runtime import clock, files
+from handfast.runtime import addresses, clock, files
 
 if TYPE_CHECKING:
     from handfast.assembly import apiserver
@@ -96,8 +96,8 @@ def apiserver_command(
         chosen = _configuration(place, flags, config_file, tie)
         renew = None
         if listen_fd is None:
-            sock = stack.enter_context(endpoints.listen(chosen.listen, "--listen"))
-            bound = endpoints.bound(sock, chosen.listen)
+            sock = stack.enter_context(addresses.listen(chosen.listen, "--listen"))
+            bound = addresses.bound(sock, chosen.listen)
             _prepare(place, bound, chosen)
             renew = functools.partial(_renew, place, bound, chosen)
             # From here on it is the server's to close.
@@ -185,7 +185,7 @@ def controllers_command(
 
 def _print_manifest(selection: Sequence[str]) -> None:
     """For `kubectl apply --filename -`."""
-    from handfast.assembly import controller_names
+    from handfast.controllers import names as controller_names
     from handfast.rules import controller_rights
 
     names = controller_names.chosen(selection)
@@ -228,7 +228,7 @@ def _audit(place: layout.Layout, chosen: config.Configuration) -> apiserver.Audi
 
 
 def _prepare(
-    place: layout.Layout, server: endpoints.Address, chosen: config.Configuration, *, again: bool = False
+    place: layout.Layout, server: addresses.Address, chosen: config.Configuration, *, again: bool = False
 ) -> dict[str, Any]:
     """What was done, after how many seconds there is something to do again, and what the operator should know."""
     from handfast.datadir import preparation
@@ -247,7 +247,7 @@ def _prepare(
     return {"done": done, "seconds": seconds, "warning": warning}
 
 
-def _renew(place: layout.Layout, server: endpoints.Address, chosen: config.Configuration) -> float:
+def _renew(place: layout.Layout, server: addresses.Address, chosen: config.Configuration) -> float:
     """Look after the directory of a server that runs; in how many seconds to do so again."""
     return float(_prepare(place, server, chosen, again=True)["seconds"])
 

@@ -136,10 +136,10 @@ def holder_warning(token_id: str, expires: str, *, limited: bool = False) -> str
 
 def only_here(servers: Sequence[str]) -> str:
     """That a join command with these servers works on this machine alone, and what to do about it; empty if it does not."""
-    from handfast.datadir import endpoints
+    from handfast.runtime import addresses
 
     found = [urllib.parse.urlsplit(server) for server in servers]
-    if not found or not all(endpoints.is_loopback(each.hostname or "") for each in found):
+    if not found or not all(addresses.is_loopback(each.hostname or "") for each in found):
         return ""
     port = found[0].port
     return (

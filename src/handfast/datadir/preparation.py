@@ -35,10 +35,10 @@ from typing import Final
 
 from handfast import errors
 from handfast.api import objects
-from handfast.datadir import endpoints, layout
+from handfast.datadir import layout
 from handfast.datadir import own_certificates as own
 from handfast.pki import authority, bundles, chains, issuers, keys, names, pem, profiles, seal
-from handfast.runtime import files
+from handfast.runtime import addresses, files
 
 CA_NAME: Final = "handfast-ca"
 SERVICE_NAMES: Final = (
@@ -64,8 +64,8 @@ def locked(place: layout.Layout, patience: float = _PATIENCE) -> Iterator[None]:
 def prepare(
     place: layout.Layout,
     *,
-    server: endpoints.Address,
-    advertise: Sequence[endpoints.Address] = (),
+    server: addresses.Address,
+    advertise: Sequence[addresses.Address] = (),
     store: str = "store.db",
     settings: str = "",
     now: dt.datetime,
@@ -254,7 +254,7 @@ def public_keys(path: pathlib.Path) -> list[keys.PublicKey]:
         raise own.in_file(path, refused, hint=own.RESTORE) from None
 
 
-def serving_names(server: endpoints.Address, advertise: Sequence[endpoints.Address], hostname: str) -> names.Sans:
+def serving_names(server: addresses.Address, advertise: Sequence[addresses.Address], hostname: str) -> names.Sans:
     """Every name and address by which the API server is called."""
     hosts = ["localhost", hostname, *SERVICE_NAMES, "127.0.0.1", "::1", objects.KUBERNETES_SERVICE_IP]
     hosts += [address.host for address in (server, *advertise)]

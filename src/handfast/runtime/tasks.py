@@ -2,7 +2,7 @@
 """Supervised tasks: they start here, in `crowd` where nobody waits for them one by one, or in `serving.connection`, which
 holds its own.
 
-Only `assembly.supervisor`, which runs processes, has an asyncio.TaskGroup instead: there, the first error cancels all at
+Only `supervisor`, which runs processes, has an asyncio.TaskGroup instead: there, the first error cancels all at
 once, and the order is that of the processes. A `Group` knows its tasks by name, ends as a whole when one of them fails, and stops them in the reverse order of
 their start. It does not restart anything: whoever owns the group decides whether to begin again.
 """

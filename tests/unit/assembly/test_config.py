@@ -8,7 +8,7 @@ import pytest
 
 from handfast import errors
 from handfast.assembly import config
-from handfast.datadir.endpoints import Address
+from handfast.runtime.addresses import Address
 
 HEAD = b"apiVersion: handfast.dev/v1alpha1\nkind: Configuration\n"
 

@@ -8,8 +8,8 @@ import pytest
 from handfast.assembly import config, init
 from handfast.client import api
 from handfast.client import tokens as over_api
-from handfast.datadir import endpoints, layout, preparation
-from handfast.runtime import clock, routes
+from handfast.datadir import layout, preparation
+from handfast.runtime import addresses, clock, routes
 from handfast.store.sqlite import engine
 
 ENDPOINTS = api.Resource("", "v1", "endpoints", namespaced=True)
@@ -23,14 +23,14 @@ def configuration(**flags):
 @pytest.fixture
 def place(tmp_path):
     made = layout.Layout.at(tmp_path / "d")
-    preparation.prepare(made, server=endpoints.Address("127.0.0.1", 7777), now=clock.SystemClock().now())
+    preparation.prepare(made, server=addresses.Address("127.0.0.1", 7777), now=clock.SystemClock().now())
     return made
 
 
 @pytest.mark.parametrize("source, server", [("", "https://127.0.0.1:1"), ("198.51.100.1", "https://198.51.100.1:1")])
 def test_newcomers_are_told_what_is_advertised_or_an_address_for_other_machines(monkeypatch, source, server):
     monkeypatch.setattr(routes, "source", lambda _host: source)
-    listen, one, two = (endpoints.Address(host, 1) for host in ("0.0.0.0", "a", "b"))
+    listen, one, two = (addresses.Address(host, 1) for host in ("0.0.0.0", "a", "b"))
     assert init.servers(listen, ()) == (server,)
     assert init.servers(listen, (one, two)) == ("https://a:1", "https://b:1")
 

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from handfast.assembly import config, node_config
-from handfast.datadir import endpoints
+from handfast.runtime import addresses
 
 FILE = "kubelet.yaml"
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -30,7 +30,7 @@ def test_defaults():
         rotate_certificates=False,
         rotate_server_certificates=False,
         static_pods_dir=None,
-        listen=endpoints.Address("0.0.0.0", 10250),
+        listen=addresses.Address("0.0.0.0", 10250),
         proxy_protocol_from="none",
         verbosity=0,
     )
@@ -72,7 +72,7 @@ def test_every_flag():
     assert str(found.static_pods_dir) == "/s"
     assert found.rotate_certificates
     assert found.rotate_server_certificates
-    assert found.listen == endpoints.Address("::1", 1)
+    assert found.listen == addresses.Address("::1", 1)
     assert found.proxy_protocol_from == "10.0.0.0/29"
     assert found.log_level == "debug"
 

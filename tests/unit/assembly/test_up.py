@@ -11,9 +11,9 @@ import urllib.parse
 import pytest
 
 from handfast import errors
-from handfast.assembly import config, supervisor, up, watchdog
+from handfast.assembly import config, up
 from handfast.datadir import endpoints, layout
-from handfast.runtime import files, routes, tls
+from handfast.runtime import children, files, routes, supervisor, tls, watchdog
 
 
 class Console:
@@ -313,7 +313,7 @@ class TestFirstObjects:
         async def answers(*_):
             return self.answer
 
-        monkeypatch.setattr(supervisor, "run_once", run_once)
+        monkeypatch.setattr(children, "run_once", run_once)
         monkeypatch.setattr(supervisor, "answers", answers)
         monkeypatch.setattr(FakeSupervisor, "run", self.life)
         self.failure, self.answer, self.asked = None, True, []

@@ -9,10 +9,10 @@ import structlog
 
 from handfast.cli import main, output
 from handfast.datadir import layout, preparation
-from handfast.datadir.endpoints import Address
 from handfast.datadir.rotation import files as rotation_files
 from handfast.rules import trust_rotation as rotation
 from handfast.runtime import files
+from handfast.runtime.addresses import Address
 
 NOW = dt.datetime.now(dt.UTC)
 

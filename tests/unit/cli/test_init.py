@@ -9,9 +9,9 @@ import structlog
 import yaml
 
 from handfast import errors
-from handfast.assembly import config, init, introduction
+from handfast.assembly import config, init
 from handfast.cli import connecting, invocation, main, output
-from handfast.client import connection
+from handfast.client import connection, introduction
 from handfast.datadir import layout
 from handfast.runtime import clock, files
 from tests.unit.controllers.fake_api import FakeClient
@@ -55,10 +55,11 @@ def client(monkeypatch):
 @pytest.fixture
 def reached(client, monkeypatch, tmp_path):
     """The API of a kubeconfig."""
-    from handfast.datadir import endpoints, preparation
+    from handfast.datadir import preparation
+    from handfast.runtime import addresses
 
     place = layout.Layout.at(tmp_path / "elsewhere")
-    preparation.prepare(place, server=endpoints.Address("10.0.0.1", 6443), now=clock.SystemClock().now())
+    preparation.prepare(place, server=addresses.Address("10.0.0.1", 6443), now=clock.SystemClock().now())
     found = connection.load(str(place.admin_kubeconfig))
 
     @contextlib.asynccontextmanager

@@ -18,11 +18,12 @@ import structlog
 import yaml
 
 from handfast import errors
-from handfast.assembly import node_config, units
+from handfast.assembly import node_config
 from handfast.bootstrap import cluster_info, diagnosis, discovery, kubeconfig
 from handfast.cli import join, main, output
 from handfast.client import cluster_cache
 from handfast.client import discovery as searching
+from handfast.node import units
 from handfast.pki import pins
 from tests.unit.pki import making
 from tests.world.tls_cluster import OTHER, TOKEN

@@ -13,11 +13,12 @@ import pytest
 import structlog
 
 from handfast import errors
-from handfast.assembly import node, node_config, units
+from handfast.assembly import node, node_config
 from handfast.bootstrap import kubeconfig
 from handfast.cli import join, join_node, main, output
 from handfast.client import connection
 from handfast.client import discovery as searching
+from handfast.node import units
 from tests.unit.cli.test_join import INFO, PINNED, FakeDiscovery
 from tests.unit.node import pairing
 from tests.world.tls_cluster import TOKEN

@@ -9,7 +9,7 @@ import pytest
 from handfast.assembly import config
 from handfast.cli import output, settings
 from handfast.datadir import layout
-from handfast.datadir.endpoints import Address
+from handfast.runtime.addresses import Address
 
 HEAD = f"apiVersion: {config.API_VERSION}\nkind: {config.KIND}\n"
 

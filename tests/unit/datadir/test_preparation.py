@@ -10,8 +10,8 @@ import pytest
 from handfast import errors
 from handfast.bootstrap import kubeconfig
 from handfast.datadir import layout, preparation
-from handfast.datadir.endpoints import Address
 from handfast.pki import authority, bundles, certificates, chains, keys, names, pem, profiles, seal
+from handfast.runtime.addresses import Address
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 SERVER = Address("127.0.0.1", 6443)

@@ -13,7 +13,7 @@ import pytest
 from handfast.api import kinds
 from handfast.api.defaulting import defaults
 from handfast.api.validation import validation
-from handfast.assembly import controller_names
+from handfast.controllers import names as controller_names
 from handfast.rules import controller_rights
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"

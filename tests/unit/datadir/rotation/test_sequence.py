@@ -18,7 +18,6 @@ from handfast import errors
 from handfast.bootstrap import kubeconfig
 from handfast.datadir import layout, preparation, trust_overview
 from handfast.datadir import own_certificates as own
-from handfast.datadir.endpoints import Address
 from handfast.datadir.rotation import (
     files as rotation_files,
 )
@@ -34,6 +33,7 @@ from handfast.rules import trust_rotation as rotation
 from handfast.rules.ledger import entries
 from handfast.rules.trust_rotation import Step, What
 from handfast.runtime import files
+from handfast.runtime.addresses import Address
 from tests.world.clock import MovableClock
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,7 @@ import sys
 import pytest
 
 from handfast import errors
-from handfast.assembly import supervisor, watchdog
-from handfast.datadir import endpoints
-from handfast.runtime import backoff
+from handfast.runtime import addresses, backoff, children, supervisor, watchdog
 from tests.world.clock import MovableClock
 
 pytestmark = pytest.mark.slow
@@ -71,7 +69,7 @@ class World:
         async def ready():
             return waits_for in self.told()
 
-        return supervisor.Role(
+        return children.Role(
             name=name,
             argv=(sys.executable, "-c", PRELUDE + body, name, str(self.path)),
             ready=ready if waits_for else None,
@@ -130,7 +128,7 @@ async def test_children_keep_freed_memory_unless_told_otherwise(world, monkeypat
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     if chosen is not None:
         monkeypatch.setenv("GLIBC_TUNABLES", chosen)
-    child = await supervisor.spawn(world.role("a", "tell(os.environ['GLIBC_TUNABLES'] + ' ' + os.environ['PATH'])"))
+    child = await children.spawn(world.role("a", "tell(os.environ['GLIBC_TUNABLES'] + ' ' + os.environ['PATH'])"))
     await asyncio.wait_for(child.process.wait(), 10)
     child.tie.close()
     assert f"a {chosen or 'glibc.malloc.tcache_count=127'} {os.environ['PATH']}" in world.told()
@@ -174,7 +172,7 @@ async def test_one_that_cannot_run_ends_everything_at_once(world):
     report = {"error": "damaged", "hint": "restore it", "reason": "StoreCorrupt", "permanent": True}
     says = f"socket.socket(fileno=tie).send(json.dumps({report!r}).encode())\nsys.exit(1)"
     roles = [world.role("a", SERVES), world.role("b", says)]
-    with pytest.raises(supervisor.Permanent) as caught:
+    with pytest.raises(children.Permanent) as caught:
         await asyncio.wait_for(supervisor.Supervisor(roles, world, QUICK).run(), 10)
     assert caught.value.message == "the b cannot run, so that everything was stopped: damaged"
     assert (caught.value.reason, caught.value.hint) == ("StoreCorrupt", "restore it")
@@ -234,7 +232,7 @@ async def test_a_stop_does_not_wait_for_a_question_that_is_not_answered(world):
         return True
 
     role = world.role("a", SERVES)
-    role = supervisor.Role(name="a", argv=role.argv, ready=hangs)
+    role = children.Role(name="a", argv=role.argv, ready=hangs)
     run = asyncio.create_task(supervisor.Supervisor([role], world, QUICK).run())
     await world.until("a started")
     os.kill(os.getpid(), signal.SIGTERM)
@@ -246,14 +244,14 @@ async def test_a_question_that_cannot_be_asked_ends_the_attempt(world):
     async def broken():
         raise errors.Refused("no CA", reason="FileNotFound")
 
-    role = supervisor.Role(name="a", argv=world.role("a", SERVES).argv, ready=broken)
+    role = children.Role(name="a", argv=world.role("a", SERVES).argv, ready=broken)
     with pytest.raises(errors.Refused, match="no CA"):
         await asyncio.wait_for(supervisor.Supervisor([role], world, QUICK).run(), 10)
     assert all(gone(pid) for pid in world.pids.values())
 
 
 async def test_a_program_that_does_not_exist(world):
-    role = supervisor.Role(name="a", argv=("/nonexistent/program",))
+    role = children.Role(name="a", argv=("/nonexistent/program",))
     with pytest.raises(errors.Refused, match=r"the a died 3 times .* cannot start the a: no such file"):
         await asyncio.wait_for(supervisor.Supervisor([role], world, QUICK).run(), 10)
 
@@ -300,7 +298,7 @@ while True:
     PATIENCE = watchdog.Patience(answer=0.3, pause=0.05, failures=3, slack=30.0)
 
     def serving(self, world, name, sock):
-        address = endpoints.Address("127.0.0.1", sock.getsockname()[1])
+        address = addresses.Address("127.0.0.1", sock.getsockname()[1])
         role = world.role(name, self.ANSWERS % sock.fileno())
         return dataclasses.replace(
             role, descriptors=(sock.fileno(),), livez=lambda seconds: watchdog.Livez(address, None, seconds)
@@ -458,7 +456,7 @@ class TestTie:
 
     async def test_the_child_sees_the_end_of_its_supervisor(self, world):
         body = "socket.socket(fileno=tie).recv(1)\ntell('alone')"
-        child = await supervisor.spawn(world.role("a", body))
+        child = await children.spawn(world.role("a", body))
         await world.until("a started")
         child.tie.close()
         await asyncio.wait_for(child.process.wait(), 10)
@@ -486,12 +484,12 @@ class TestAnswers:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         async with server:
-            assert await supervisor.answers(endpoints.Address("0.0.0.0", port), "/readyz", None) is good
+            assert await supervisor.answers(addresses.Address("0.0.0.0", port), "/readyz", None) is good
         assert asked[0].startswith(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1:")
 
     async def test_nobody_there(self):
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
-            address = endpoints.Address("127.0.0.1", sock.getsockname()[1])
+            address = addresses.Address("127.0.0.1", sock.getsockname()[1])
             assert await supervisor.answers(address, "/readyz", None) is False
             assert await supervisor.answers(address, "/readyz", ssl.create_default_context()) is False

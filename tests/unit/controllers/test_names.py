@@ -4,7 +4,8 @@
 import pytest
 
 from handfast import errors
-from handfast.assembly import controller_names, controllers
+from handfast.assembly import controllers
+from handfast.controllers import names as controller_names
 from handfast.controllers.certificates import authorities as signing_authorities
 from handfast.pki import jwt, keys
 from handfast.runtime import clock

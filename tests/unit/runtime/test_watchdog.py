@@ -15,9 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from handfast.assembly import watchdog
-from handfast.datadir import endpoints
-from handfast.runtime import tls
+from handfast.runtime import addresses, tls, watchdog
 from tests.world.clock import MovableClock, settle
 
 PATIENCE = watchdog.Patience()
@@ -197,7 +195,7 @@ class Server:
 @contextlib.asynccontextmanager
 async def asked(server: Server, seconds: float = 5.0) -> AsyncIterator[watchdog.Livez]:
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    made = watchdog.Livez(endpoints.Address("0.0.0.0", listening.sockets[0].getsockname()[1]), None, seconds)
+    made = watchdog.Livez(addresses.Address("0.0.0.0", listening.sockets[0].getsockname()[1]), None, seconds)
     try:
         yield made
     finally:
@@ -267,7 +265,7 @@ class TestLivez:
     async def test_nobody_listens(self) -> None:
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
-            address = endpoints.Address("127.0.0.1", sock.getsockname()[1])
+            address = addresses.Address("127.0.0.1", sock.getsockname()[1])
             found = await watchdog.Livez(address, tls.unsafe_unverified_context(), 5.0)()
         assert found == (watchdog.Sign.TROUBLE, f"nobody listens on {address}")
 
@@ -281,12 +279,12 @@ class TestLivez:
             await asyncio.Event().wait()
 
         monkeypatch.setattr(asyncio, "open_connection", hangs)
-        assert (await watchdog.Livez(endpoints.Address(host, 1), None, 0.01)())[0] is watchdog.Sign[sign]
+        assert (await watchdog.Livez(addresses.Address(host, 1), None, 0.01)())[0] is watchdog.Sign[sign]
 
     async def test_no_descriptor_to_ask_with_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def fails(*_: object, **__: object) -> None:
             raise OSError(errno.EMFILE, "Too many open files")
 
         monkeypatch.setattr(asyncio, "open_connection", fails)
-        found = await watchdog.Livez(endpoints.Address("127.0.0.1", 1), None, 1.0)()
+        found = await watchdog.Livez(addresses.Address("127.0.0.1", 1), None, 1.0)()
         assert found == (watchdog.Sign.NOTHING, "it cannot be asked: too many open files")

@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from handfast import errors
-from handfast.assembly import supervisor, units
+from handfast.node import units
+from handfast.runtime import supervisor
 
 COMMANDS = "systemctl daemon-reload && systemctl enable --now handfast-node.service"
 

@@ -16,20 +16,29 @@ from __future__ import annotations
 import pathlib
 import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
 from handfast import errors
-from handfast.assembly import guard as guard_module
 from handfast.datadir import layout, preparation
 from handfast.datadir import own_certificates as own
 from handfast.pki import bundles, certificates, keys, pem
 from handfast.runtime import clock as clocks
 from handfast.runtime import files, following, tasks
-from handfast.serving import listener as listener_module
 from handfast.serving import server_tls
 
 _log = structlog.get_logger("handfast.served_files")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Users:
+    """Who takes up what has changed: each is called with the new content, and may refuse it."""
+
+    renew: Callable[[str, str], None]
+    trust: Callable[[bundles.TrustBundle], None]
+    sign_with: Callable[[keys.PrivateKey, Sequence[keys.PublicKey]], None]
+    end_watches: Callable[[], None]
 
 
 class ServedFiles:
@@ -68,19 +77,14 @@ class ServedFiles:
             raise own.unfit(self._key_files[1], self._key_files[0], mismatch, hint=own.RESTORE)
         return key, [key.public, *(other for other in public if other != key.public)]
 
-    async def follow(
-        self,
-        listener: listener_module.Listener,
-        guard: guard_module.Guard,
-        end_watches: Callable[[], None],
-    ) -> None:
+    async def follow(self, users: Users) -> None:
         """Take up what changes, until cancelled."""
 
         def renew() -> None:
             # 1. for new handshakes
             self._require_files()
             try:
-                listener.renew(str(self._pair[0]), str(self._pair[1]))
+                users.renew(str(self._pair[0]), str(self._pair[1]))
             except (OSError, ssl.SSLError) as error:
                 raise self._unusable(error) from None
             data = files.read(self._pair[0], limit=own.MAX_BYTES)
@@ -89,13 +93,13 @@ class ServedFiles:
 
         def trust() -> None:
             # 2. where no ConfigMap decides
-            guard.client_cas.begin_with(bundles.TrustBundle.from_pem(self.client_cas()))
+            users.trust(bundles.TrustBundle.from_pem(self.client_cas()))
 
         def sign() -> None:
             # 3. from the next request on
-            guard.sign_with(*self.token_keys())
+            users.sign_with(*self.token_keys())
             _log.info("the keys of service account tokens have changed")
-            end_watches()
+            users.end_watches()
 
         # 4. what cannot be used changes nothing: that is the followers' own
         followers = (

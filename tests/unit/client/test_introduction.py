@@ -7,8 +7,8 @@ import pytest
 
 from handfast import errors
 from handfast.api import status
-from handfast.assembly import introduction
 from handfast.bootstrap import cluster_info, tokens
+from handfast.client import introduction
 from handfast.client import tokens as over_api
 from handfast.pki import authority, keys, names
 from tests.unit.controllers.fake_api import FakeClient

@@ -34,7 +34,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from handfast.datadir import endpoints
+from handfast.runtime import addresses
 from handfast.runtime import clock as clocks
 
 _HEAD_END: Final = b"\r\n\r\n"
@@ -86,7 +86,7 @@ Question = Callable[[], Awaitable[Finding]]
 class Livez:
     """Asks `GET /livez` over one connection, which is made again when it ends. Close it in the end."""
 
-    def __init__(self, address: endpoints.Address, context: ssl.SSLContext | None, seconds: float) -> None:
+    def __init__(self, address: addresses.Address, context: ssl.SSLContext | None, seconds: float) -> None:
         self._address = address.local()
         self._context = context
         self._seconds = seconds
