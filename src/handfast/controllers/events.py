@@ -75,10 +75,10 @@ class Recorder:
             except status.StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
-                found = await self._client.get(resources.EVENTS, name, namespace=namespace)
-                found["count"] = int(found.get("count") or 1) + 1
-                found["lastTimestamp"] = objects.timestamp(self._clock.now())
-                await self._client.update(resources.EVENTS, found)
+                event = await self._client.get(resources.EVENTS, name, namespace=namespace)
+                event["count"] = int(event.get("count") or 1) + 1
+                event["lastTimestamp"] = objects.timestamp(self._clock.now())
+                await self._client.update(resources.EVENTS, event)
         except (errors.Refused, errors.Unavailable) as error:
             _log.info("event not written", about=regarding.name, what=reason, error=error.message)
             return error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that controllers are given, and taking them up again when they change. It starts no controller.
+"""The files that controllers are made from and log in with, taken up again when they change. It starts no controller.
 
 1. A kubeconfig that has changed, or a file that it names, changes the credentials of the one client that all share:
    requests under way are answered first.
@@ -25,17 +25,17 @@ from handfast.runtime import files, following, tasks
 _log = structlog.get_logger("handfast.controllers")
 _MAX_BYTES = 1 << 20
 
-# What a controller is made from: the content, or the file that holds it and may change.
-Given = bytes | pathlib.Path | None
+# What a controller is made from: the content, or the file that holds it and may change; None: there is none.
+Material = bytes | pathlib.Path | None
 
 
-def content(given: Given, *, private: bool = False) -> bytes | None:
+def content(source: Material, *, private: bool = False) -> bytes | None:
     """What is there now; nothing where the file is absent."""
-    if not isinstance(given, pathlib.Path):
-        return given
-    if not given.exists():
+    if not isinstance(source, pathlib.Path):
+        return source
+    if not source.exists():
         return None
-    return (files.read_private if private else files.read)(given, limit=_MAX_BYTES)
+    return (files.read_private if private else files.read)(source, limit=_MAX_BYTES)
 
 
 class Credentials:
@@ -60,7 +60,7 @@ class Credentials:
                 continue
             try:
                 await link.use(self._new)
-            # 3.
+            # 3. what cannot be used changes nothing
             except errors.HandfastError as error:
                 _log.warning("a changed kubeconfig cannot be used", reason=error.reason, error=error.message)
             else:
@@ -70,12 +70,12 @@ class Credentials:
 def _named(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
     """The kubeconfig, and the files of certificates and keys that it names."""
     try:
-        found = kubeconfig.parse(files.read(path, limit=_MAX_BYTES).decode("utf-8", "replace"))
+        parsed = kubeconfig.parse(files.read(path, limit=_MAX_BYTES).decode("utf-8", "replace"))
     except errors.HandfastError:
         # Whoever reads it in earnest says what is wrong.
         return (path,)
-    user = found.user
-    texts = [found.cluster.certificate_authority]
+    user = parsed.user
+    texts = [parsed.cluster.certificate_authority]
     if user is not None:
         texts += [user.client_certificate, user.client_key]
     return (path, *(path.parent / text for text in texts if text))
@@ -85,12 +85,12 @@ def _named(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
 async def followed(
     credentials: Credentials,
     link: transport.Transport,
-    given: Sequence[Given],
+    sources: Sequence[Material],
     remake: Callable[[], None],
     clock: clocks.Clock,
 ) -> AsyncIterator[None]:
-    """While the block runs, files that change are taken up; `remake` is called for those of `given` (2.)."""
-    paths = [one for one in given if isinstance(one, pathlib.Path)]
+    """While the block runs, files that change are taken up; `remake` is called when one of `sources` has changed (2.)."""
+    paths = [one for one in sources if isinstance(one, pathlib.Path)]
     material = following.Follower(paths, remake, clock)
     async with tasks.Group("controller-files") as group:
         group.start(credentials.follow(link), name="credentials")

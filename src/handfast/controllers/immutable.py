@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells that a ConfigMap is immutable which a controller would have to change: once, by an Event and in the log.
+"""Says, once, by an Event and in the log, that a ConfigMap which a controller has to change is immutable.
 
-It changes nothing, and asks for no retry: the API refuses every change, and only whoever made it so knows whether that was
-meant. Once it is deleted, the watch shows it.
+It changes nothing, and asks for no retry: the API refuses every change, and only whoever made it immutable knows whether that
+was meant. Once it is deleted, the watch shows it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Immutable:
     def __init__(self, recorder: events.Recorder, controller: str) -> None:
         self._recorder = recorder
         self._controller = controller
-        self._told: object = None
+        self._reported: object = None
 
     async def stops(self, document: objects.Document) -> bool:
         """Can the ConfigMap not be changed? Then that has been told."""
         if document.get("immutable") is not True:
             return False
         meta = objects.metadata(document)
-        if self._told != meta["uid"]:
-            self._told = meta["uid"]
+        if self._reported != meta["uid"]:
+            self._reported = meta["uid"]
             where = f"{meta['namespace']}/{meta['name']}"
             message = (
                 f"the ConfigMap {where} has to be changed, and is immutable: delete it, so that it can be made anew"

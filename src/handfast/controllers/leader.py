@@ -4,7 +4,7 @@
 It saves work and nothing more: every controller is right without it. Whether a holder is alive is judged by how long
 its record has stood unchanged on our own clock, so that clocks need not agree.
 
-Whoever cannot even ask, for want of a right, a credential or a server, is told of: it waits for nobody, and would for ever.
+A process that cannot even ask, for want of a right, a credential or a server, says so in its log: it would wait for ever.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class Lock:
         return taken
 
     def _troubled(self, error: errors.HandfastError) -> None:
-        """Told of once, until it is something else; of a lost race nobody needs to know."""
-        told = self.trouble is not None and self.trouble.reason == error.reason
+        """Log a failure once, until it is another one. A lost race is no failure."""
+        reported = self.trouble is not None and self.trouble.reason == error.reason
         self.trouble = None if error.reason in loop.RACES else error
-        write = _log.debug if told or self.trouble is None else _log.warning
+        write = _log.debug if reported or self.trouble is None else _log.warning
         write("the lease cannot be taken", lease=self._name, reason=error.reason, error=error.message)
 
     async def _taken(self) -> bool:

@@ -49,8 +49,8 @@ NEEDS: Final[Mapping[str, str]] = {
     "serviceaccount-token-controller": "a key to sign tokens with, which is pki/sa.key in --dir",
     "cluster-info-publisher-controller": "--advertise, and a CA in the kubeconfig or in --dir",
 }
-# `*` does not mean these: a cluster that is not joined with tokens does not want them, and another may have its own. Two that judge
-# nodes would undo one another's taints, so that nobody runs the second without saying so.
+# `*` does not include these. A cluster that is not joined with tokens does not want them, and another may have its own. Two
+# controllers that judge nodes would undo one another's taints, so that the second has to be named.
 OPT_IN: Final = frozenset({"bootstrap-signer-controller", "token-cleaner-controller", "node-lifecycle-controller"})
 
 
@@ -62,7 +62,7 @@ def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[st
        `OPT_IN`, which have to be named.
     3. At least one must be left.
     """
-    # 1.
+    # 1. every name is known
     unknown = [word for word in selection if word != "*" and _named(word.removeprefix("-")) not in NAMES]
     if unknown:
         raise errors.Refused(
@@ -76,17 +76,17 @@ def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[st
             raise errors.Refused(
                 f"the controller {word!r} cannot run here: it needs {NEEDS[_named(word)]}", reason="ControllerUnable"
             )
-    # 2.
+    # 2. which are taken out, and which in
     named = {_named(word) for word in selection}
-    found = [name for name in able if name not in out and (name in named or ("*" in named and name not in OPT_IN))]
-    # 3.
-    if not found:
+    left = [name for name in able if name not in out and (name in named or ("*" in named and name not in OPT_IN))]
+    # 3. at least one is left
+    if not left:
         raise errors.Refused(
             f"no controller is left by {','.join(selection)!r}",
             reason="NoController",
             hint="write * before -NAME to run all but that one",
         )
-    return found
+    return left
 
 
 def _shown(name: str) -> str:

@@ -37,15 +37,15 @@ SOURCE = watch.Source(resource=resources.LEASES, view=Lease, scope=api.Scope(nam
 
 
 class NodeLeases:
-    """What is known of each node's Lease, by the node's name. `told` gets the name of every Lease that comes, changes or goes."""
+    """What is known of each node's Lease, by the node's name. `notify` gets the name of every Lease that comes, changes or goes."""
 
     def __init__(
-        self, informer: cache.Informer[Lease], clock: clocks.Clock, told: Callable[[str], None] = lambda _: None
+        self, informer: cache.Informer[Lease], clock: clocks.Clock, notify: Callable[[str], None] = lambda _: None
     ) -> None:
         self._informer = informer
         self._clock = clock
         self._pulses: dict[str, liveness.Pulse] = {}
-        self._told = told
+        self._notify = notify
         informer.subscribe(self._changed)
 
     async def wait_synced(self) -> None:
@@ -65,7 +65,7 @@ class NodeLeases:
     def _changed(self, old: Lease | None, new: Lease | None) -> None:
         node = (new or old or Lease()).metadata.name
         self._take(node, None if new is None else msgspec.to_builtins(new))
-        self._told(node)
+        self._notify(node)
 
     def _take(self, node: str, lease: Any) -> liveness.Pulse | None:
         # 1. seen to happen, once the watch has begun
@@ -77,6 +77,6 @@ class NodeLeases:
         return pulse
 
 
-def follow(context: loop.Context, told: Callable[[str], None] = lambda _: None) -> NodeLeases:
+def follow(context: loop.Context, notify: Callable[[str], None] = lambda _: None) -> NodeLeases:
     """The Leases of this process's watch, which all its controllers share."""
-    return NodeLeases(context.informers.get(SOURCE), context.clock, told)
+    return NodeLeases(context.informers.get(SOURCE), context.clock, notify)

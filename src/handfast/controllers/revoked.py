@@ -3,8 +3,8 @@
 
 It refuses nobody itself. Where the API server is another there may be no such kind, and nobody is revoked.
 
-1. Where the kind is there and may not be read, what was known counts, and of all others nothing is known: a decision that needs
-   it waits (`RevocationsForbidden`). It is followed again within half a minute of the right being granted.
+1. Where the kind is there and may not be read, what was known counts. Of all others nothing is known, and a decision that needs
+   it waits (`RevocationsForbidden`). It is followed again within half a minute after the right is granted.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class RevocationsForbidden(errors.Unavailable):
 
 
 class Revoked:
-    """The index of a process; `told` is called when one of them comes, changes or goes."""
+    """The index of a process; `notify` is called when one of them comes, changes or goes."""
 
-    def __init__(self, informer: cache.Informer[Revocation], told: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, informer: cache.Informer[Revocation], notify: Callable[[], None] = lambda: None) -> None:
         self.index = revocation.Index()
         self._informer = informer
-        self._told = told
+        self._notify = notify
         informer.subscribe(self._changed)
 
     async def wait_answered(self) -> None:
@@ -64,17 +64,17 @@ class Revoked:
 
     def next_end(self, node: str, now: datetime.datetime) -> float | None:
         """In how many seconds the Revocation of a node ends by itself; None: not by itself, or it has none."""
-        found = self.index.of_node(node, now)
-        return None if found is None or found.expires is None else (found.expires - now).total_seconds()
+        entry = self.index.of_node(node, now)
+        return None if entry is None or entry.expires is None else (entry.expires - now).total_seconds()
 
     def _changed(self, _old: Revocation | None, new: Revocation | None) -> None:
         if new is None:
             self.index.remove((_old or Revocation()).metadata.name)
         else:
             self.index.add(revocation.read(msgspec.to_builtins(new)))
-        self._told()
+        self._notify()
 
 
-def follow(context: loop.Context, told: Callable[[], None] = lambda: None) -> Revoked:
+def follow(context: loop.Context, notify: Callable[[], None] = lambda: None) -> Revoked:
     """The Revocations of this process's watch, which all its controllers share."""
-    return Revoked(context.informers.get(SOURCE), told)
+    return Revoked(context.informers.get(SOURCE), notify)

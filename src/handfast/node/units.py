@@ -55,7 +55,7 @@ def text(words: Sequence[str], writable: Sequence[pathlib.Path] = ()) -> str:
         "Restart=always\n"
         "RestartSec=10\n"
         "UMask=0077\n"
-        # 3.
+        # 3. no more rights than it starts with, and its own places to write
         "NoNewPrivileges=yes\n"
         "ProtectSystem=strict\n"
         # The dash: what is not there is the agent's to tell, in better words.
@@ -66,14 +66,14 @@ def text(words: Sequence[str], writable: Sequence[pathlib.Path] = ()) -> str:
 
 
 def _quoted(word: str) -> str:
-    """1. As systemd reads words: % is its own, and quotes group."""
+    """One word, quoted as systemd reads it (1.): % is its own sign, and quotes group."""
     if not word.isprintable():
         raise errors.Refused(f"{word!r} cannot be written in a systemd unit", reason="BadPath")
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
 
 
 def program() -> list[str]:
-    """2."""
+    """The program that writes the unit, by its own path (2.)."""
     script = pathlib.Path(sys.executable).with_name("handfast")
     return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "handfast"]
 
@@ -90,21 +90,21 @@ def exposed(words: Sequence[str]) -> str:
 
 def _way_to(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """The path and every directory above it, and those of what links lead to."""
-    for found in dict.fromkeys((path.absolute(), path.resolve())):
-        yield found
-        yield from found.parents
+    for place in dict.fromkeys((path.absolute(), path.resolve())):
+        yield place
+        yield from place.parents
 
 
 def _is_open(path: pathlib.Path) -> bool:
     try:
-        found = path.stat()
+        entry = path.stat()
     except OSError:
         # What is not there, or out of reach, is not told as open: starting it will tell.
         return False
-    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    shared = entry.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     # In a directory such as /tmp nobody can replace what is another's.
-    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    return found.st_uid != 0 or bool(shared and not sticky)
+    sticky = stat.S_ISDIR(entry.st_mode) and entry.st_mode & stat.S_ISVTX
+    return entry.st_uid != 0 or bool(shared and not sticky)
 
 
 def install(

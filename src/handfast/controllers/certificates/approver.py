@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Approves the requests of nodes whose requester may have them approved; tells why the others of nodes wait.
+"""Approves requests of nodes where the requester may have them approved. Of the others it says why they wait.
 
-`rules.certificates.kubelet` says what is a node's request, and the API server's authorisers, by SubjectAccessReview, who may have
-it approved. Who may have a living node's name is `rules.nodes.claim`'s, and who is revoked `rules.revocation`'s. What else it
-does not approve it leaves to people. It signs nothing (`certificates.signer`).
+`rules.certificates.kubelet` says what a node's request is. The API server's authorizers, asked by SubjectAccessReview, say who may
+have it approved. `rules.nodes.claim` says who may have a living node's name, and `rules.revocation` who is revoked. What it does not
+approve it leaves to people. It signs nothing (`certificates.signer`).
 
 1. It looks at requests for the two kubelet signers that are neither approved nor denied and have no certificate.
 2. For each kind that the request is of, in order, the permission of that kind is asked for; the first yes approves, by one
    update that carries the version it was decided of. A lost race is a retry. What other Nodes report is read for a
    serving request only, and only once the permission is there: it is a list of all Nodes.
-3. Recognised and refused: asked again with back-off, since a role may be granted later, and nobody would tell. So is a
-   serving request that only lacks addresses of its Node, or names another's: that may change.
+3. Recognised and refused: the permission is asked for again with back-off. A role may be granted later, and no watch would
+   tell. The same for a serving request that only lacks addresses of its Node, or names another's: that may change.
 4. Not recognised: it stays so, because a spec never changes.
 5. Whatever keeps a request waiting is an Event on it and a metric: once, and again only when the reason is another one.
 6. Serving certificates are approved only where somebody was given the permission `selfnodeserver`; by default nobody is.
-7. A request in the name, or of the key, of whom a Revocation refuses is denied, with that reason: nothing that comes later
-   would make its certificate of use. It is the one thing that is denied. Where Revocations may not be read, every request waits.
-8. One in the name of a node that is alive, by somebody else, waits: with a condition on it, which is what the requester can
-   read, beside the Event. It is judged again when the Lease can have ended, and when the Lease is deleted. The Lease is read
-   from the server before anything is approved: the watch may be late. Off where `protect` is.
-9. Where Leases may not be read, as with rights that were granted for an earlier release, a request that 8 is about waits if there is
-   a Node of its name, with an Event that names the right. All others go on: new names, and what nodes ask for themselves. A
-   living node whose Node was deleted is not protected then.
+7. A request is denied if a Revocation refuses its name or its key, with that reason: its certificate could never be used.
+   Nothing else is denied. Where Revocations may not be read, every request waits.
+8. A request in the name of a living node, by somebody else, waits. It gets a condition beside the Event: the requester can
+   read nothing else. It is judged again when the Lease can have ended, and when the Lease is deleted. The Lease is read
+   from the server before anything is approved: the watch may be late. Without `protect` this is off.
+9. Where Leases may not be read (the rights may be those of an earlier release), a request in somebody else's node name waits if
+   there is a Node of that name. An Event names the missing right. All others go on: new names, and what nodes ask for themselves.
+   A living node whose Node was deleted is not protected then.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ AUTO_APPROVED = "AutoApproved"
 NOT_RECOGNISED = "NotRecognised"
 NOT_ITS_ADDRESS = "NotAnAddressOfTheNode"
 RESERVED_NAME = "ReservedName"
-# 3.
+# 3. what may change: a right may be granted, and addresses may come
 _WAITS_FOR_NODES = {kubelet.ADDRESSES: NOT_ITS_ADDRESS, kubelet.RESERVED: RESERVED_NAME}
 _MAY_CHANGE = frozenset({certificate_reviews.NOT_PERMITTED, *_WAITS_FOR_NODES.values()})
-# 9.
+# 9. where Leases may not be read
 LEASES_FORBIDDEN = "LeasesForbidden"
 _FORBIDDEN_SECONDS = 30.0
 _LEASES_HINT = (
@@ -68,7 +68,7 @@ DECISIONS = prometheus_client.Counter(
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Findings:
     """What was found out about one request: addresses of its Node and of others, and the authorisers' answers."""
 
     addresses: tuple[str, ...] | None = None
@@ -98,7 +98,7 @@ class CsrApprover:
         self._requests = requests
         self._recorder = recorder
         # What was told of each waiting request: its UID and the text.
-        self._told: dict[str, tuple[str, str]] = {}
+        self._reported: dict[str, tuple[str, str]] = {}
         # Which requests wait for the Lease of which node (8.).
         self._waiting: dict[str, set[str]] = {}
         # And which nodes were found silent, since when.
@@ -106,44 +106,44 @@ class CsrApprover:
 
     async def reconcile(self, name: str) -> float | None:
         item = self._requests.get(name)
-        # 1.
+        # 1. open, and for one of the two signers
         if item is None or not concerns(item):
             self.gone(name)
             return None
-        asked = _Asked()
+        findings = _Findings()
         try:
             facts = self._requests.facts(item)
         except errors.Refused as refused:
-            await self._tell(item, asked, refused.reason)
+            await self._tell(item, findings, refused.reason)
             return None
         # 7. before anything is asked for it
         if await self._is_revoked(item, facts):
             return None
-        asked.addresses = await certificate_reviews.node_addresses(self._client, facts)
-        # 2.
-        recognised = kubelet.candidates(facts, asked.addresses)
+        findings.addresses = await certificate_reviews.node_addresses(self._client, facts)
+        # 2. each kind that it is of, in order
+        recognised = kubelet.candidates(facts, findings.addresses)
         for kind in recognised:
             answer = await self._permissions.ask(facts, kind.permission)
-            asked.answers[kind.permission] = answer
+            findings.answers[kind.permission] = answer
             if isinstance(answer, decision.Approve):
-                if not await self._is_its_own(facts, asked, kind.permission):
+                if not await self._is_its_own(facts, findings, kind.permission):
                     recognised = ()
                     break
                 # 8. as late as can be
-                again = await self._wait_for_node(item, facts, asked)
+                again = await self._wait_for_node(item, facts, findings)
                 if again is None:
                     await self._approve(item, kind.message)
                 return again
-        # 3. 4.
-        reason = certificate_reviews.NOT_PERMITTED if recognised else _failed(facts, asked)
-        await self._tell(item, asked, reason)
+        # 3. recognised and refused: asked again; 4. not recognised: it stays so
+        reason = certificate_reviews.NOT_PERMITTED if recognised else _failed(facts, findings)
+        await self._tell(item, findings, reason)
         if reason in _MAY_CHANGE:
             raise loop.NotYet(f'"{name}" cannot be approved now: {reason}')
         return None
 
     def gone(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         for node in [node for node, names in self._waiting.items() if name in names]:
             self._wait_no_more(node, name)
 
@@ -173,7 +173,9 @@ class CsrApprover:
         await self._settle(item, signing_requests.DENIED, verdict.reason, verdict.sentence)
         return True
 
-    async def _wait_for_node(self, item: signing_requests.Request, facts: kubelet.Facts, asked: _Asked) -> float | None:
+    async def _wait_for_node(
+        self, item: signing_requests.Request, facts: kubelet.Facts, findings: _Findings
+    ) -> float | None:
         """For how many seconds to wait for the node that has this name; None: for none (8.)."""
         if self._leases is None or not claim.concerns(facts):
             return None
@@ -196,9 +198,9 @@ class CsrApprover:
         if pulse is None or check.passed:
             self._wait_no_more(node, name)
             return None
-        asked.more = (check,)
+        findings.more = (check,)
         await self._say_it_waits(item, check.compared)
-        await self._tell(item, asked, claim.NODE_IS_ALIVE, once=True)
+        await self._tell(item, findings, claim.NODE_IS_ALIVE, once=True)
         return pulse.left(now, monotonic)
 
     async def _without_leases(
@@ -223,12 +225,12 @@ class CsrApprover:
         with api.MISSING_OK:
             self._requests.wrote(await certificate_requests.write(self._client, item.updated(added=row), "approval"))
 
-    async def _is_its_own(self, facts: kubelet.Facts, asked: _Asked, permission: str) -> bool:
-        # 2.
+    async def _is_its_own(self, facts: kubelet.Facts, findings: _Findings, permission: str) -> bool:
+        # 2. what other Nodes report is read for a serving request only
         if permission != kubelet.SELF_NODE_SERVER:
             return True
-        asked.reserved = await certificate_reviews.reserved(self._client, facts)
-        return bool(kubelet.candidates(facts, asked.addresses, asked.reserved))
+        findings.reserved = await certificate_reviews.reserved(self._client, facts)
+        return bool(kubelet.candidates(facts, findings.addresses, findings.reserved))
 
     async def _approve(self, item: signing_requests.Request, message: str) -> None:
         await self._settle(item, signing_requests.APPROVED, AUTO_APPROVED, message)
@@ -242,38 +244,40 @@ class CsrApprover:
             DECISIONS.labels(item.spec.signer_name, reason).inc()
         self.gone(item.metadata.name)
 
-    async def _tell(self, item: signing_requests.Request, asked: _Asked, reason: str, *, once: bool = False) -> None:
-        """5. What changes with every look is told `once`."""
+    async def _tell(
+        self, item: signing_requests.Request, findings: _Findings, reason: str, *, once: bool = False
+    ) -> None:
+        """Write the Event that says why a request waits (5.). With `once`, a text that changes with every look is written once."""
         explanation = request_explanation.explain(
             item,
             self._clock.now(),
-            asked=asked.answers,
-            node_addresses=asked.addresses,
-            reserved=asked.reserved,
-            more=asked.more,
+            asked=findings.answers,
+            node_addresses=findings.addresses,
+            reserved=findings.reserved,
+            more=findings.more,
         )
         text = f"{explanation.sentence}; to change that: {explanation.flip}"
         await self._say(item, reason, text, once=once)
 
     async def _say(self, item: signing_requests.Request, reason: str, text: str, *, once: bool = False) -> None:
         said = (item.metadata.uid, reason if once else text)
-        if self._told.get(item.metadata.name) == said:
+        if self._reported.get(item.metadata.name) == said:
             return
-        self._told[item.metadata.name] = said
+        self._reported[item.metadata.name] = said
         DECISIONS.labels(item.spec.signer_name, reason).inc()
         await self._recorder.record(certificate_requests.regarding(item), reason, text, severity=events.WARNING)
 
 
 def concerns(item: signing_requests.Request) -> bool:
-    """1."""
+    """Whether a request is one to approve: open, for one of the two signers, and not approved yet (1.)."""
     return item.is_open and item.spec.signer_name in SIGNERS and item.condition(signing_requests.APPROVED) is None
 
 
-def _failed(facts: kubelet.Facts, asked: _Asked) -> str:
+def _failed(facts: kubelet.Facts, findings: _Findings) -> str:
     """Why a request is not recognised."""
     permission = kubelet.closest(facts.signer_name) or kubelet.NODE_CLIENT
-    made = kubelet.checks(facts, permission, asked.addresses, asked.reserved)
-    failed = [check.name for check in made if not check.passed]
+    checks = kubelet.checks(facts, permission, findings.addresses, findings.reserved)
+    failed = [check.name for check in checks if not check.passed]
     return _WAITS_FOR_NODES[failed[0]] if set(failed) <= _WAITS_FOR_NODES.keys() else NOT_RECOGNISED
 
 
@@ -283,7 +287,7 @@ def build(context: loop.Context, *, feed: certificate_requests.Feed, protect: bo
 
     def of_lease(node: str) -> None:
         names = handler.waiting_for(node)
-        # 8. Of one that is renewed nothing has to be looked at.
+        # 8. only a Lease that has gone matters: a renewal changes nothing
         if names and leases is not None and leases.pulse(node) is None:
             for name in names:
                 controller.queue.add(name)
@@ -295,13 +299,13 @@ def build(context: loop.Context, *, feed: certificate_requests.Feed, protect: bo
         NAME, handler.reconcile, clock=context.clock, workers=WORKERS, schedule=SCHEDULE
     )
 
-    def told(item: signing_requests.Request) -> None:
+    def changed(item: signing_requests.Request) -> None:
         if concerns(item):
             controller.queue.add(item.metadata.name)
         else:
             handler.gone(item.metadata.name)
 
-    requests.subscribe(told, handler.gone)
+    requests.subscribe(changed, handler.gone)
     controller.needs(requests)
     controller.uses(revocations)
     if leases is not None:

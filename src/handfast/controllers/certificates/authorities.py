@@ -5,8 +5,8 @@
    while its CA is being replaced: the one of the key signs.
 2. Whether a file is another one is looked at before every signature, which costs two system calls. So a new CA counts from
    the next certificate on, without a restart.
-3. Files that do not fit together, as between the writes of a certificate and of its key, are told of once; until they fit,
-   the last good pair signs on. At the start there is no last good pair, and nothing starts.
+3. Files that do not fit together, as between the writes of a certificate and of its key, are logged once. Until they fit,
+   the last good pair goes on signing. At the start there is no last good pair, and nothing starts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SigningAuthority:
         self._load()
 
     def current(self) -> authority.Authority:
-        """2."""
+        """The CA by the files as they are now (2.)."""
         self._follower.look()
         return self._authority
 
@@ -51,7 +51,7 @@ class SigningAuthority:
         key = _in_file(place.key, files.read_private(place.key, limit=_LIMIT))
         data = files.read(place.certificate, limit=_LIMIT)
         try:
-            # 1.
+            # 1. one certificate, unless the file is a bundle
             if place.bundle:
                 self._authority = issuers.choose(data, key)
             else:
@@ -75,8 +75,8 @@ class SigningAuthorities:
     """The CA of each signer that has one; signers with the same files share it."""
 
     def __init__(self, places: Mapping[str, Files], clock: clocks.Clock) -> None:
-        made = {place: SigningAuthority(place, clock) for place in dict.fromkeys(places.values())}
-        self._by_signer = {signer: made[place] for signer, place in places.items()}
+        by_files = {place: SigningAuthority(place, clock) for place in dict.fromkeys(places.values())}
+        self._by_signer = {signer: by_files[place] for signer, place in places.items()}
 
     def __contains__(self, signer: str) -> bool:
         return signer in self._by_signer

@@ -80,11 +80,11 @@ def build(context: loop.Context, *, feed: certificate_requests.Feed) -> loop.Con
     handler = CsrCleaner(context.client, context.clock)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=2)
 
-    def told(item: signing_requests.Request) -> None:
+    def changed(item: signing_requests.Request) -> None:
         due = handler.see(item)
         if due is not None:
             controller.queue.add_at(item.metadata.name, due)
 
-    requests.subscribe(told, handler.gone)
+    requests.subscribe(changed, handler.gone)
     controller.needs(requests)
     return controller

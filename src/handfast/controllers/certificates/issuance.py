@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the issuance ledger: a signer appends the entry of a certificate before it hands the certificate out.
 
-What an entry is is `rules.ledger.entries`', what a segment and the chain are `rules.ledger.segments`'s; the API server lets
-nothing else be written. It deletes nothing (`ledger_retention`) and signs nothing.
+`rules.ledger.entries` says what an entry is, and `rules.ledger.segments` what segments and their chain are. The API server
+lets nothing else be written. It deletes nothing (`ledger_retention`) and signs nothing.
 
-1. `append` returns when the entry is stored, and raises when that is not known. An entry may therefore be in the ledger
-   whose certificate nobody was given; a certificate that somebody was given without an entry, never.
+1. `append` returns when the entry is stored, and raises when that is not known. So the ledger may have an entry whose
+   certificate nobody received. Nobody ever has a certificate without an entry.
 2. While one write is under way, what is to be appended next gathers, and leaves in one write.
 3. Each write is made at a version of the segment. Several copies of a signer may write at once: who loses looks again.
 4. A segment is sealed in the write that fills it, or before the first write after its hour has passed.
@@ -75,7 +75,7 @@ class Ledger:
             try:
                 written = await self._step(left)
             except status.StatusError as error:
-                # 3.
+                # 3. who loses the race looks again
                 lost += 1
                 WRITES.labels("lost" if error.reason in _LOST else "refused").inc()
                 self._newest = None
@@ -92,7 +92,7 @@ class Ledger:
         if self._newest is None:
             self._newest = await self._read()
         segment, version = self._newest
-        # 4.
+        # 4. sealed before the first write after its hour
         if segments.is_over(segment, self._clock.now()):
             await self._store(segment, version, segments.sealed(segment))
             return 0
@@ -106,17 +106,17 @@ class Ledger:
         else:
             # Kubernetes takes objects that do not name their kind, but not those of a CustomResourceDefinition.
             head = {"apiVersion": LOGS.api_version, "kind": LOGS.kind}
-            made = await self._client.create(
+            created = await self._client.create(
                 LOGS, {**head, "metadata": {"name": new.name}, "spec": segments.spec_of(new)}
             )
-            version = made["metadata"]["resourceVersion"]
+            version = created["metadata"]["resourceVersion"]
         WRITES.labels("ok").inc()
         self._newest = (segments.following(new), "") if new.sealed else (new, version)
 
     async def _patch(self, old: segments.Segment, version: str, new: segments.Segment) -> str:
         """Send only what is added, and have only the metadata sent back: a segment is far larger than either."""
         added = new.entries[len(old.entries) :]
-        # 3. The server refuses a result that names another version than the one it finds.
+        # 3. at a version: the server refuses a result that names another version than it has
         changes: list[dict[str, object]] = [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}]
         changes += [{"op": "add", "path": "/spec/entries/-", "value": line} for line in added]
         if new.sealed:
@@ -129,17 +129,17 @@ class Ledger:
 
     async def _read(self) -> tuple[segments.Segment, str]:
         """The segment to write to next: the newest if it is open, else the one after it."""
-        found = await self._client.find(LOGS, self._last) if self._last else None
-        if found is None:
+        document = await self._client.find(LOGS, self._last) if self._last else None
+        if document is None:
             names = await self._names()
-            found = await self._client.get(LOGS, max(names)) if names else None
-        while found is not None:
-            segment = segments.read(found)
+            document = await self._client.get(LOGS, max(names)) if names else None
+        while document is not None:
+            segment = segments.read(document)
             self._last = segment.name
             if not segment.sealed:
-                return segment, found["metadata"]["resourceVersion"]
-            found = await self._client.find(LOGS, segments.segment_name(segment.sequence + 1))
-            if found is None:
+                return segment, document["metadata"]["resourceVersion"]
+            document = await self._client.find(LOGS, segments.segment_name(segment.sequence + 1))
+            if document is None:
                 return segments.following(segment), ""
         return segments.following(None), ""
 

@@ -41,16 +41,16 @@ class Retention:
         with api.MISSING_OK:
             names = sorted(item["metadata"]["name"] for item in await self._client.list(LOGS, metadata=True))
         for name in names[:-1]:
-            found = await self._client.find(LOGS, name)
-            if found is None:
+            document = await self._client.find(LOGS, name)
+            if document is None:
                 continue
-            until = segments.newest_expiry(segments.read(found))
+            until = segments.newest_expiry(segments.read(document))
             if until is None:
                 break
             if (kept_until := until + self._keep) >= self._clock.now():
                 # Of what is sealed nothing changes until then.
                 return kept_until + datetime.datetime.resolution
-            meta = found["metadata"]
+            meta = document["metadata"]
             with api.MISSING_OK:
                 await self._client.delete(LOGS, name, uid=meta["uid"], resource_version=meta["resourceVersion"])
         return _LOOK_AGAIN_SECONDS

@@ -5,8 +5,8 @@ It decides nothing, and writes nothing on its own. Only requests that still need
 so that whoever is done with one can send it back with its version, without reading it again.
 
 1. A request is kept as long as it is open: until it has a certificate, was denied or has failed.
-2. What one of the three wrote counts at once, unless the watch was faster; what the watch then tells of the time before
-   is passed over. Versions are compared for that; where they are no numbers, only the watch counts.
+2. What one of the three wrote counts at once, unless the watch was faster. What the watch still shows of the time before
+   the write is passed over. Versions are compared for that; where they are no numbers, only the watch counts.
 3. The request inside is parsed, and its signature verified, once for all three, for as long as its spec is the same.
 """
 
@@ -46,7 +46,7 @@ class Requests:
         self._facts: dict[str, tuple[signing_requests.Spec, kubelet.Facts]] = {}
         self._written: dict[str, int] = {}
         self._newest = 0
-        self._told: list[Callable[[signing_requests.Request], None]] = []
+        self._changed: list[Callable[[signing_requests.Request], None]] = []
         self._gone: list[Callable[[str], None]] = []
         self._unseen: set[str] | None = None
         self._synced = asyncio.Event()
@@ -68,10 +68,10 @@ class Requests:
         return facts
 
     def subscribe(
-        self, told: Callable[[signing_requests.Request], None], gone: Callable[[str], None] = lambda _: None
+        self, changed: Callable[[signing_requests.Request], None], gone: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Call `told` with every request that is new or changed, `gone` with the name of each that is deleted."""
-        self._told.append(told)
+        """Call `changed` with every request that is new or changed, `gone` with the name of each that is deleted."""
+        self._changed.append(changed)
         self._gone.append(gone)
 
     def wrote(self, item: signing_requests.Request) -> None:
@@ -124,8 +124,8 @@ class Requests:
             # 1. it needs nothing more
             self._open.pop(name, None)
             self._facts.pop(name, None)
-        for told in self._told:
-            told(item)
+        for changed in self._changed:
+            changed(item)
 
     def _deleted(self, name: str) -> None:
         self.forget(name)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signs approved requests for Kubernetes' four signers, or says on the request why it does not.
 
-What each signer signs is `rules.certificates.signers`'; whether a request should be approved was decided before. Which CA signs is
-`certificates.authorities`'.
+`rules.certificates.signers` says what each signer signs, and `certificates.authorities` which CA signs. Whether a request should be
+approved was decided before.
 
 1. It looks at requests that are approved, neither denied nor failed, without a certificate, for a signer that has a CA.
-2. A request in the name, or of the key, of whom a Revocation refuses fails with the reason Revoked, whoever approved it,
-   before anything is signed. One that its signer does not sign gets the condition Failed, with the reason SignerValidationFailure. So does one
-   that cannot be read, or has no name: no later try would end otherwise.
-3. The certificate is in the ledger before it is handed out. Whoever is killed in between, or loses the race with another
-   copy, leaves an entry whose certificate nobody has; never a certificate without an entry.
+2. A request fails with the reason Revoked if a Revocation refuses its name or its key, whoever approved it, before anything
+   is signed. A request that its signer does not sign gets the condition Failed, with the reason SignerValidationFailure. So does
+   a request that cannot be read, or has no name: no later try would end otherwise.
+3. The certificate is in the ledger before it is handed out. A signer that is killed in between, or loses the race with
+   another copy, leaves an entry whose certificate nobody has. It never leaves a certificate without an entry.
 4. One update of /status, which carries the version that was approved, hands it out. A lost race is a retry.
 5. Trouble with the CA or the ledger, or Revocations that may not be read, are no fault of the request: it is retried, and told
    of by an Event, once.
@@ -74,11 +74,11 @@ class CsrSigner:
         self._book = book
         self._longest = longest
         self._recorder = events.Recorder(context.client, context.clock, NAME)
-        # Of which requests it was told what keeps them from being signed: UID and reason.
-        self._told: dict[str, tuple[str, str]] = {}
+        # The requests for which an Event says what keeps them from being signed: UID and reason.
+        self._reported: dict[str, tuple[str, str]] = {}
 
     def concerns(self, item: signing_requests.Request) -> bool:
-        """1."""
+        """Whether a request is one to sign (1.)."""
         return (
             item.is_open
             and item.spec.signer_name in self._authorities
@@ -87,7 +87,7 @@ class CsrSigner:
 
     async def reconcile(self, name: str) -> float | None:
         item = self._requests.get(name)
-        # 1.
+        # 1. approved, and not signed yet
         if item is None or not self.concerns(item):
             return None
         try:
@@ -100,7 +100,7 @@ class CsrSigner:
 
     def gone(self, name: str) -> None:
         """The request was deleted, or there is nothing more to do about it."""
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
 
     async def _handle(self, item: signing_requests.Request) -> None:
         now = self._clock.now()
@@ -119,12 +119,12 @@ class CsrSigner:
         except status.StatusError:
             raise
         except errors.Refused as refused:
-            # 2.
+            # 2. it cannot be read: no later try would end otherwise
             await self._fail(item, refused.message, now)
             return
-        # 3.
+        # 3. in the ledger before it is handed out
         await self._book.append(entry(item, facts, issued, now))
-        # 4.
+        # 4. handed out by one update of the version that was approved
         certificate = base64.b64encode(issued.pem).decode()
         await self._put(item.updated(certificate=certificate))
         RESULTS.labels(item.spec.signer_name, ISSUED).inc()
@@ -145,7 +145,7 @@ class CsrSigner:
     async def _fail(
         self, item: signing_requests.Request, message: str, now: datetime.datetime, reason: str = signers.FAILURE
     ) -> None:
-        # 2.
+        # 2. the condition Failed, with the reason
         added = signing_requests.condition(signing_requests.FAILED, reason, message, objects.timestamp(now))
         await self._put(item.updated(added=added))
         RESULTS.labels(item.spec.signer_name, reason).inc()
@@ -155,11 +155,11 @@ class CsrSigner:
             self._requests.wrote(await certificate_requests.write(self._client, update, "status"))
 
     async def _tell(self, item: signing_requests.Request, error: errors.HandfastError) -> None:
-        # 5.
+        # 5. told by an Event, once; a lost race is none of its business
         said = (item.metadata.uid, error.reason)
-        if error.reason in _RACES or self._told.get(item.metadata.name) == said:
+        if error.reason in _RACES or self._reported.get(item.metadata.name) == said:
             return
-        self._told[item.metadata.name] = said
+        self._reported[item.metadata.name] = said
         message = f"cannot be signed now: {error.message}" + (f"; {error.hint}" if error.hint else "")
         await self._recorder.record(
             certificate_requests.regarding(item), error.reason, message, severity=events.WARNING
@@ -206,13 +206,13 @@ def build(
     handler = CsrSigner(context, requests, authorities, book, longest, revocations)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=WORKERS)
 
-    def told(item: signing_requests.Request) -> None:
+    def changed(item: signing_requests.Request) -> None:
         if handler.concerns(item):
             controller.queue.add(item.metadata.name)
         else:
             handler.gone(item.metadata.name)
 
-    requests.subscribe(told, handler.gone)
+    requests.subscribe(changed, handler.gone)
     controller.needs(requests)
     controller.uses(revocations)
     return controller

@@ -45,11 +45,11 @@ class Endpoints:
         namespace, name = key
         pods = [pod for pod in self._pods.by_index("namespace", namespace) if slicing.selects(service, pod)]
         wanted = document(service, pods)
-        found = await self._client.find(resources.ENDPOINTS, name, namespace=namespace)
-        if found is None:
+        existing = await self._client.find(resources.ENDPOINTS, name, namespace=namespace)
+        if existing is None:
             await self._client.create(resources.ENDPOINTS, wanted, namespace=namespace)
-        elif not _says(found, wanted):
-            wanted["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+        elif not _says(existing, wanted):
+            wanted["metadata"]["resourceVersion"] = existing["metadata"]["resourceVersion"]
             await self._client.update(resources.ENDPOINTS, wanted)
 
 

@@ -121,10 +121,8 @@ class GarbageCollector:
     async def _read(self, place: ownership.Place) -> partial.OwnedMeta | None:
         """The metadata of the object at a place, or None if there is none of this uid."""
         with api.MISSING_OK:
-            found = await self._client.view(
-                place.resource, place.name, _metas, namespace=place.namespace, metadata=True
-            )
-            return found.metadata if found.metadata.uid == place.uid else None
+            view = await self._client.view(place.resource, place.name, _metas, namespace=place.namespace, metadata=True)
+            return view.metadata if view.metadata.uid == place.uid else None
         return None
 
     async def _judge(self, place: ownership.Place, live: partial.OwnedMeta) -> None:
@@ -175,13 +173,13 @@ class GarbageCollector:
             node = self._graph.nodes.get(ref.uid)
             return Owner.WAITING if node is not None and node.foreground else Owner.SOLID
         losses = self._graph.losses
-        found = await self._read(owner)
-        if found is None:
+        meta = await self._read(owner)
+        if meta is None:
             self._graph.absent.add(owner)
             return Owner.DANGLING
         if losses == self._graph.losses:
-            self._graph.saw(resource, found)
-        waits = found.deletion_timestamp is not None and objects.FINALIZER_FOREGROUND in (found.finalizers or ())
+            self._graph.saw(resource, meta)
+        waits = meta.deletion_timestamp is not None and objects.FINALIZER_FOREGROUND in (meta.finalizers or ())
         return Owner.WAITING if waits else Owner.SOLID
 
     def _resource(self, ref: partial.OwnerReference) -> served.Served | None:

@@ -77,20 +77,20 @@ class Left:
             (_REMAINING, self.remaining, ("SomeResourcesRemain", resources), _REMOVED),
             (_FINALIZERS, self.finalizers, ("SomeFinalizersRemain", holders), _FINISHED),
         )
-        found: dict[str, Mapping[str, str]] = {}
+        by_type: dict[str, Mapping[str, str]] = {}
         for name, problem, if_so, if_not in rows:
             reason, message = if_so if problem else if_not
             old = before.get(name, {})
             state = "True" if problem else "False"
             since = old.get("lastTransitionTime", now) if old.get("status") == state else now
-            found[name] = {
+            by_type[name] = {
                 "type": name,
                 "status": state,
                 "lastTransitionTime": since,
                 "reason": reason,
                 "message": message,
             }
-        return found
+        return by_type
 
 
 class Namespaces:
@@ -132,11 +132,11 @@ class Namespaces:
         return left
 
     async def _resources(self) -> Sequence[served.Served]:
-        found = [row for row in served.builtin() if row.namespaced]
+        rows = [row for row in served.builtin() if row.namespaced]
         async for page in self._client.pages(resources.CUSTOM_RESOURCE_DEFINITIONS, api.EVERYTHING, _definitions):
-            rows = (definition.served() for definition in page.items)
-            found += [row for row in rows if row is not None and row.namespaced]
-        return found
+            custom = (definition.served() for definition in page.items)
+            rows += [row for row in custom if row is not None and row.namespaced]
+        return rows
 
     async def _empty(self, resource: served.Served, namespace: str) -> list[_Held]:
         """Delete what there is; returns what is still there then."""
@@ -153,10 +153,10 @@ class Namespaces:
             raise
 
     async def _list(self, resource: served.Served, scope: api.Scope) -> list[_Held]:
-        found: list[_Held] = []
+        items: list[_Held] = []
         async for page in self._client.pages(resource, scope, _lists, metadata=True):
-            found += page.items
-        return found
+            items += page.items
+        return items
 
     async def _explain(self, namespace: objects.Document, left: Left) -> None:
         """Write the conditions, if they say anything new."""

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says of a Node that its node is silent, or is revoked: conditions, taints and an Event. `rules.nodes.lifecycle` says what.
+"""Marks Nodes that are silent or revoked, by conditions, taints and an Event. `rules.nodes.lifecycle` says which.
 
 It evicts no Pods, and makes no node ready: that is the node's own word. A cluster's kube-controller-manager does the same for
-silent nodes, so that this runs only where it is named (`--controllers`); `handfast up` names it.
+silent nodes. So this runs only where it is named (`--controllers`); `handfast up` names it.
 
 1. A node was heard of when its Lease was renewed, or it posted another heartbeat, by the monotonic clock of this process. One
    timer a node: it rings when the grace is over, looks, and is set again. Renewals cost no look of their own.
 2. Before a node is called silent its Lease is read from the server: the watch may be late.
 3. Every `MONITOR` seconds the API server is asked for an answer. When none comes, when asking itself comes late, or when the wall
-   clock was set or the machine slept, the grace of every node begins anew: who was away itself knows nothing of others. It
-   begins anew with every start of the controller, too.
+   clock was set or the machine slept, the grace of every node begins anew: this process was away itself, and knows nothing of
+   others. The grace also begins anew with every start of the controller.
 4. Each write carries the version that it was decided of. Of several copies one writes, and that one tells of it.
 5. A Revocation that comes, changes, goes or ends has every Node looked at: at once.
 6. A server that answers may still take no writes: its disk is full, or it is overloaded. So nobody is called silent before writes
@@ -36,13 +36,13 @@ NAME = "node-lifecycle-controller"
 GRACE: Final = 50.0
 STARTUP_GRACE: Final = 60.0
 MONITOR: Final = 5.0
-# 3. How late asking may be, and how long an answer may take.
+# 3. how late asking may be, and how long an answer may take
 _LATE: Final = 3 * MONITOR
 _ANSWER: Final = 5.0
 _SET: Final = 2.0
 # Each has a connection of its own while it writes: one slow write delays no other node.
 WORKERS: Final = 8
-# 6.
+# 6. the Event by which a write is tried
 NOT_RENEWED: Final = "LeaseNotRenewed"
 # The key by which the controller looks after itself: no Node has this name.
 OURSELVES: Final = ""
@@ -128,7 +128,7 @@ class NodeLifecycle:
         self._writes = liveness.saw_write(self._writes, self._clock.monotonic())
 
     def _wrote(self, error: errors.HandfastError | None) -> None:
-        """6. What came of a write of ours. One that was refused for what it is says nothing of others: they count as taken."""
+        """Note what came of a write of ours (6.). A write that was refused for what it says shows that others are taken."""
         code = error.code if isinstance(error, status.StatusError) else 0
         if isinstance(error, errors.Unavailable) or code == 429 or code >= 500:
             self._writes = None
@@ -144,8 +144,8 @@ class NodeLifecycle:
             return None
         document, now = _plain(node), self._clock.now()
         left = await self._left(node, document)
-        found = self._revocations.index.of_node(name, now)
-        change = lifecycle.judge(document, found, now, silent=left <= 0)
+        revocation = self._revocations.index.of_node(name, now)
+        change = lifecycle.judge(document, revocation, now, silent=left <= 0)
         await self._write(node, change)
         if left <= 0:
             self.silent.add(name)
@@ -215,20 +215,20 @@ class NodeLifecycle:
 
     async def _tell(self, node: Node, change: lifecycle.Change) -> None:
         meta = node.metadata
-        found = next((row for row in change.conditions if row["type"] == lifecycle.READY), None)
-        if found is None:
+        ready = next((row for row in change.conditions if row["type"] == lifecycle.READY), None)
+        if ready is None:
             return
-        MARKED.labels(found["reason"]).inc()
-        _log.info("a node is not ready", node=meta.name, status=found["status"], reason=found["reason"])
+        MARKED.labels(ready["reason"]).inc()
+        _log.info("a node is not ready", node=meta.name, status=ready["status"], reason=ready["reason"])
         about = _about(node)
         if change.lost:
             message = f"Node {meta.name} status is now: {lifecycle.NOT_READY_EVENT}"
             await self._recorder.record(about, lifecycle.NOT_READY_EVENT, message)
-        if found["reason"] == lifecycle.NODE_REVOKED:
-            await self._recorder.record(about, found["reason"], found["message"], severity=events.WARNING)
+        if ready["reason"] == lifecycle.NODE_REVOKED:
+            await self._recorder.record(about, ready["reason"], ready["message"], severity=events.WARNING)
 
     async def _look_at_ourselves(self) -> float:
-        """3."""
+        """Ask the API server for an answer, and begin every grace anew where none comes (3.)."""
         self._notice_absence()
         try:
             await self._client.transport.request("GET", "/livez", seconds=_ANSWER)
@@ -239,7 +239,7 @@ class NodeLifecycle:
         return MONITOR
 
     def _notice_absence(self) -> None:
-        """3. Asked before anybody is called silent, too: after a pause everything is due at once, in any order."""
+        """Notice that this process was away (3.). Also before a node is called silent: after a pause everything is due at once, in any order."""
         before, before_wall = self._looked
         monotonic, wall = self._clock.monotonic(), self._clock.now().timestamp()
         passed = monotonic - before

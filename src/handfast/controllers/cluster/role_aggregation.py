@@ -57,12 +57,12 @@ class RoleAggregation:
             return
         if self._complete(role.document()):
             return
-        found = await self._client.find(resources.CLUSTER_ROLES, name)
+        document = await self._client.find(resources.CLUSTER_ROLES, name)
         # The watch may be behind: whoever took the aggregation rule away meant the rules to stay as they are.
-        if found is None or not found.get("aggregationRule") or self._complete(found):
+        if document is None or not document.get("aggregationRule") or self._complete(document):
             return
-        found["rules"] = self._wanted(found)
-        await self._client.update(resources.CLUSTER_ROLES, found)
+        document["rules"] = self._wanted(document)
+        await self._client.update(resources.CLUSTER_ROLES, document)
 
     def _wanted(self, role: objects.Document) -> list[dict[str, Any]]:
         return policy_rules.aggregate(role, (other.document() for other in self._roles))

@@ -93,13 +93,16 @@ class RootCA:
         namespace = self._namespaces.get("", name)
         if namespace is None or namespace.terminating or name in self._published:
             return
-        found = await self._client.find(resources.CONFIG_MAPS, _CONFIG_MAP, namespace=name)
-        if found is None:
+        config_map = await self._client.find(resources.CONFIG_MAPS, _CONFIG_MAP, namespace=name)
+        if config_map is None:
             await self._create(name)
-        elif found.get("data") != self._wanted:
-            found["data"] = self._wanted
-            found["metadata"]["annotations"] = {**(found["metadata"].get("annotations") or {}), **_ANNOTATIONS}
-            await self._client.update(resources.CONFIG_MAPS, found)
+        elif config_map.get("data") != self._wanted:
+            config_map["data"] = self._wanted
+            config_map["metadata"]["annotations"] = {
+                **(config_map["metadata"].get("annotations") or {}),
+                **_ANNOTATIONS,
+            }
+            await self._client.update(resources.CONFIG_MAPS, config_map)
 
     async def _create(self, namespace: str) -> None:
         document = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fills Secrets of type `kubernetes.io/service-account-token` with a token, and deletes those whose account is gone.
 
-Such tokens never expire; nobody gets one unless he makes such a Secret himself. Tokens that end are asked for instead
+Such tokens never expire. Nobody has one without making such a Secret. Tokens that expire are requested
 (`serviceaccounts/NAME/token`). It does not rewrite a token that is there, whatever it says.
 
 1. A Secret without the annotation `kubernetes.io/service-account.name` is nobody's: left alone. So is one where that is
@@ -75,8 +75,8 @@ class ServiceAccountTokens:
     ) -> None:
         self._client = client
         self._recorder = recorder
-        # Of which Secrets it was told that they name no account: UID and what they name.
-        self._told: dict[partial.Key, tuple[str, str]] = {}
+        # The Secrets for which an Event says that they name no account: UID and what they name.
+        self._reported: dict[partial.Key, tuple[str, str]] = {}
         self._secrets = secrets
         self._accounts = accounts
         self._signer = signer
@@ -89,28 +89,28 @@ class ServiceAccountTokens:
         # 1. whose it is
         account_name = "" if secret is None else secret.annotation(ACCOUNT_NAME)
         if secret is None or not account_name or secret.metadata.deletion_timestamp is not None:
-            self._told.pop(key, None)
+            self._reported.pop(key, None)
             return
         wrong = objects.dns_subdomain(account_name)
         if wrong is not None:
             await self._tell(secret, account_name, wrong)
             return
-        self._told.pop(key, None)
-        # 2.
+        self._reported.pop(key, None)
+        # 2. its account exists, with that UID
         claimed = secret.annotation(ACCOUNT_UID)
         uid = await self._account_uid(namespace, account_name, claimed)
         if not uid:
             with api.MISSING_OK:
                 await self._client.delete(resources.SECRETS, name, namespace=namespace, uid=secret.metadata.uid)
             return
-        # 3.
+        # 3. what is missing is filled in
         await self._fill(secret, rules.Reference(account_name, uid))
 
     async def _tell(self, secret: _View, account_name: str, wrong: str) -> None:
         said = (secret.metadata.uid, account_name)
-        if self._told.get(secret.metadata.key) == said:
+        if self._reported.get(secret.metadata.key) == said:
             return
-        self._told[secret.metadata.key] = said
+        self._reported[secret.metadata.key] = said
         namespace, name = secret.metadata.key
         shown = ascii(account_name[:_SHOWN]) + ("…" if len(account_name) > _SHOWN else "")
         message = f"the annotation {ACCOUNT_NAME}, {shown}, names no ServiceAccount: {wrong}"

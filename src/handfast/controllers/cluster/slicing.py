@@ -198,18 +198,18 @@ def is_endpoint(pod: Pod) -> bool:
 
 def _groups(service: Service, pods: Sequence[Pod]) -> Mapping[tuple[str, Ports], Mapping[str, Endpoint]]:
     """Endpoints by Pod uid, grouped by what one slice has in common: address family and ports."""
-    found: dict[tuple[str, Ports], dict[str, Endpoint]] = {}
+    groups: dict[tuple[str, Ports], dict[str, Endpoint]] = {}
     wanted = families(service)
     for family in wanted:
         for pod in pods:
             address = pod.address(family)
             if address is not None:
-                group = found.setdefault((family, ports_of(service, pod)), {})
+                group = groups.setdefault((family, ports_of(service, pod)), {})
                 group[pod.metadata.uid] = _endpoint(service, pod, address)
         # A Service without endpoints has an empty slice, which says that someone looked.
-        if not any(group[0] == family for group in found) and (len(wanted) == 1 or service.spec.ip_families):
-            found[family, ()] = {}
-    return found
+        if not any(group[0] == family for group in groups) and (len(wanted) == 1 or service.spec.ip_families):
+            groups[family, ()] = {}
+    return groups
 
 
 def families(service: Service) -> Sequence[str]:
@@ -222,14 +222,14 @@ def families(service: Service) -> Sequence[str]:
 
 def ports_of(service: Service, pod: Pod) -> Ports:
     """The Service's ports on this Pod; a named target port may be another number on each Pod."""
-    found = []
+    ports = []
     for row in service.spec.ports or ():
         number = _number(row, pod)
         if number is not None:
-            found.append(
+            ports.append(
                 Port(name=row.name or "", port=number, protocol=row.protocol or "TCP", app_protocol=row.app_protocol)
             )
-    return tuple(found)
+    return tuple(ports)
 
 
 def _number(row: ServicePort, pod: Pod) -> int | None:

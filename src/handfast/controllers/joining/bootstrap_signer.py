@@ -9,9 +9,9 @@ It does not write the kubeconfig that it signs (`cluster_info`), deletes no toke
 3. Where a ConfigMap cannot hold them all, the tokens that expire last have theirs; the others get a Warning.
 4. Secrets of the type, or named like it, that are no use as tokens get a Warning. It has a key and a worker of its own,
    so that signing does not wait for it.
-5. Among binary data the API would let a signature's key stand in the way of the signature: such keys go. An immutable
-   ConfigMap is told of, and left (`immutable`).
-6. A text with somebody's credentials in it is signed by nobody, whoever wrote it, and an Event says so: a signature would
+5. The API lets no key be in `data` and in `binaryData`. So keys of signatures among binary data go. An immutable ConfigMap
+   gets an Event, and is left (`immutable`).
+6. A text with somebody's credentials in it is not signed, whoever wrote it, and an Event says so: a signature would
    have every newcomer believe it.
 """
 
@@ -52,10 +52,10 @@ class _Remembered:
     def sign(self, content: bytes, token_id: str, secret: str) -> str:
         if content != self._content:
             self._content, self._before, self._now = content, {}, {}
-        found = self._before.get((token_id, secret))
-        made = jws.sign(content, token_id, secret) if found is None else found
-        self._now[token_id, secret] = made
-        return made
+        known = self._before.get((token_id, secret))
+        signature = jws.sign(content, token_id, secret) if known is None else known
+        self._now[token_id, secret] = signature
+        return signature
 
 
 class BootstrapSigner:
@@ -79,14 +79,14 @@ class BootstrapSigner:
         self._remembered = _Remembered()
         self._left_out: dict[str, partial.Meta] = {}
         self._judged = ("", "")
-        self._told = ""
+        self._reported = ""
 
     async def reconcile(self, key: str) -> datetime.datetime | None:
         if key == SIGN:
             return await self._sign()
-        # 4.
-        while (told := self._complaints.next()) is not None:
-            regarding, fault = told
+        # 4. Warnings on Secrets that are no use as tokens
+        while (complaint := self._complaints.next()) is not None:
+            regarding, fault = complaint
             message = f"no use as a bootstrap token: {fault.sentence}"
             await self._recorder.record(regarding, fault.reason, message, severity=events.WARNING)
         return None
@@ -95,33 +95,35 @@ class BootstrapSigner:
         seen = self._config_maps.get(cluster_info.NAMESPACE, cluster_info.NAME)
         if seen is None:
             return None
-        # 1. What the watch shows may be old; but if it is right, whatever is newer will be shown, too.
+        # 1. all signatures are compared: what the watch shows may be old, but whatever is newer will be shown, too
         data, binary = seen.data or {}, seen.binary_data or {}
         wanted = self._wanted(data, binary)
         if not _is_signed(data, binary, wanted):
-            found = await self._client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
-            if found is None:
+            config_map = await self._client.find(
+                resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE
+            )
+            if config_map is None:
                 return None
-            data, binary = found.get("data") or {}, found.get("binaryData") or {}
-            if found["metadata"]["resourceVersion"] != seen.metadata.resource_version:
+            data, binary = config_map.get("data") or {}, config_map.get("binaryData") or {}
+            if config_map["metadata"]["resourceVersion"] != seen.metadata.resource_version:
                 wanted = self._wanted(data, binary)
             if not _is_signed(data, binary, wanted):
-                # 5.
-                if await self._immutable.stops(found):
+                # 5. an immutable ConfigMap is left; keys in the way of a signature go
+                if await self._immutable.stops(config_map):
                     return None
-                found["data"] = {**_without_signatures(data), **wanted.data}
+                config_map["data"] = {**_without_signatures(data), **wanted.data}
                 if binary:
-                    found["binaryData"] = _without_signatures(binary)
-                await self._client.update(resources.CONFIG_MAPS, found)
+                    config_map["binaryData"] = _without_signatures(binary)
+                await self._client.update(resources.CONFIG_MAPS, config_map)
         await self._tell_of_credentials(seen, data)
-        # 3.
+        # 3. those without room get a Warning
         self._complain(wanted.left_out)
         # 2. as many signatures as there are tokens that have not expired
         return wanted.next_change
 
     def _wanted(self, data: Mapping[str, str], binary_data: Mapping[str, str]) -> cluster_info.Signatures:
         content = data.get(cluster_info.KUBECONFIG_KEY)
-        # Signatures of nothing are left-overs. 6.
+        # 6. nobody signs credentials; and signatures of nothing are left over
         if content is None or self._fault(content):
             return cluster_info.Signatures({}, (), None)
         taken = sum(
@@ -149,10 +151,10 @@ class BootstrapSigner:
         return self._judged[1]
 
     async def _tell_of_credentials(self, seen: views.ConfigMap, data: Mapping[str, str]) -> None:
-        """6. Once for each text."""
+        """Write the Event about credentials in the text, once for each text (6.)."""
         content = data.get(cluster_info.KUBECONFIG_KEY, "")
         fault = self._fault(content)
-        if fault and self._told != content:
+        if fault and self._reported != content:
             meta = seen.metadata
             regarding = events.Regarding(
                 api_version="v1",
@@ -166,11 +168,11 @@ class BootstrapSigner:
                 f"not signed: {fault}; everybody can read it: remove them, and take them back where they are valid"
             )
             await self._recorder.record(regarding, cluster_info.CREDENTIALS, message, severity=events.WARNING)
-        self._told = content if fault else ""
+        self._reported = content if fault else ""
 
     def _complain(self, left_out: tuple[str, ...]) -> None:
-        found = {token_id: self._held.meta(token_id) for token_id in left_out}
-        now = {token_id: meta for token_id, meta in found.items() if meta is not None}
+        metas = {token_id: self._held.meta(token_id) for token_id in left_out}
+        now = {token_id: meta for token_id, meta in metas.items() if meta is not None}
         for token_id, meta in self._left_out.items():
             if token_id not in now:
                 self._complaints.note(signing_tokens.ROOM_FAULT, meta, None)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publishes where this cluster is and whom to trust, as the kubeconfig in ConfigMap `kube-public/cluster-info`.
 
-What was deleted is made again and what was edited is restored, of which an Event tells, with how to publish something
-else. After a restart with other addresses or another CA, newcomers learn of them. It touches no other key, so that signatures stay until they are made anew (`bootstrap_signer`),
-and it opens the ConfigMap to nobody: that is policy. One that is immutable is told of, and left (`immutable`). The CA bundle and the addresses are given to it; the cluster's
-identifier is the UID of the namespace kube-system.
+What was deleted is made again and what was edited is restored; an Event says so, and how to publish something else. After a
+restart with other addresses or another CA, newcomers learn of them. It touches no other key, so that signatures stay until they
+are made anew (`bootstrap_signer`). It lets nobody read the ConfigMap: that is policy. An immutable ConfigMap gets an Event, and
+is left (`immutable`). The CA bundle and the addresses come as arguments; the cluster's identifier is the UID of the namespace
+kube-system.
 """
 
 from __future__ import annotations
@@ -71,17 +72,17 @@ class Publisher:
         return _LOOK_AGAIN_SECONDS
 
     async def _write(self, wanted: dict[str, str]) -> None:
-        found = await self._client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
-        if found is None:
+        config_map = await self._client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+        if config_map is None:
             await self._create(wanted)
             return
-        data = found.get("data") or {}
-        if not data.items() >= wanted.items() and not await self._immutable.stops(found):
-            found["data"] = {**data, **wanted}
+        data = config_map.get("data") or {}
+        if not data.items() >= wanted.items() and not await self._immutable.stops(config_map):
+            config_map["data"] = {**data, **wanted}
             # One key in both is more than the API allows.
-            if binary := found.get("binaryData"):
-                found["binaryData"] = {key: value for key, value in binary.items() if key not in wanted}
-            written = await self._client.update(resources.CONFIG_MAPS, found)
+            if binary := config_map.get("binaryData"):
+                config_map["binaryData"] = {key: value for key, value in binary.items() if key not in wanted}
+            written = await self._client.update(resources.CONFIG_MAPS, config_map)
             if self._published and cluster_info.KUBECONFIG_KEY in data:
                 _log.warning("somebody else's cluster-info was replaced", reason=RESTORED)
                 await self._recorder.record(

@@ -60,17 +60,17 @@ class Complaints:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._told: dict[tuple[str, partial.Key], tuple[str, token_secrets.Fault]] = {}
+        self._reported: dict[tuple[str, partial.Key], tuple[str, token_secrets.Fault]] = {}
         self._waiting: dict[tuple[str, partial.Key], tuple[events.Regarding, token_secrets.Fault]] = {}
 
     def note(self, topic: str, meta: partial.Meta, fault: token_secrets.Fault | None) -> None:
         """This is what is wrong with the Secret, as far as the topic goes; None: nothing."""
         at = (topic, meta.key)
         if fault is None:
-            self._told.pop(at, None)
+            self._reported.pop(at, None)
             self._waiting.pop(at, None)
-        elif self._told.get(at) != (meta.uid, fault):
-            self._told[at] = (meta.uid, fault)
+        elif self._reported.get(at) != (meta.uid, fault):
+            self._reported[at] = (meta.uid, fault)
             self._waiting[at] = (_regarding(meta), fault)
             self._changed()
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deletes bootstrap tokens at the instant at which they expire.
 
-Each token that expires has a timer (`timed`). It does not take signatures out of cluster-info (`bootstrap_signer`), and nobody relies on it: an expired token opens nothing.
+Each token that expires has a timer (`timed`). It does not take signatures out of cluster-info (`bootstrap_signer`). Nobody relies
+on it: an expired token is refused anyway.
 
 When a timer fires, the Secret is looked at again, and deleted only as it was seen, by UID and version:
 
@@ -67,15 +68,15 @@ class TokenCleaner:
         self._clock = clock
 
     async def reconcile(self, name: str) -> dt.datetime | None:
-        found = await self._client.find(resources.SECRETS, name, namespace=tokens.NAMESPACE)
+        secret = await self._client.find(resources.SECRETS, name, namespace=tokens.NAMESPACE)
         # 1. it is a token
-        if found is None or not _is_token(found, name):
+        if secret is None or not _is_token(secret, name):
             return None
         # 2. its time has come
-        due = _due(found)
+        due = _due(secret)
         if due is None or due > self._clock.now():
             return due
-        meta = found["metadata"]
+        meta = secret["metadata"]
         with api.MISSING_OK:
             await self._client.delete(
                 resources.SECRETS,
