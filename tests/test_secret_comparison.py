@@ -72,7 +72,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("bootstrap/token_explanation.py", "tokens.AUTHENTICATION not in seen.found.usages"): _USAGE,
     (
         "controllers/cluster/service_account_tokens.py",
-        "self._told.get(secret.metadata.key) == said",
+        "self._reported.get(secret.metadata.key) == said",
     ): "a uid, and a name",
     ("bootstrap/token_verdict.py", "tokens.AUTHENTICATION in seen.found.usages"): _USAGE,
     ("cli/join.py", "plan.method.token == plan.tls_token"): _CONSTANT_TIME,

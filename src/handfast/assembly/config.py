@@ -393,7 +393,7 @@ def _check_keys(document: Mapping[str, Any], file: str) -> None:
 
 def template(values: Mapping[str, Any] | None = None) -> str:
     """A configuration file with these values, by key; of every other key, what `up` uses without it, commented out."""
-    given = values or {}
+    chosen = values or {}
     lines = [
         *(f"apiVersion: {API_VERSION}", f"kind: {KIND}", ""),
         "# A line that begins with # and a key shows what `handfast up` uses as long as nothing else is said.",
@@ -403,6 +403,6 @@ def template(values: Mapping[str, Any] | None = None) -> str:
         lines += ["", f"# {setting.about}", f"# allowed: {setting.allowed}"]
         used = UP_DEFAULTS.get(setting.key, setting.default)
         # What JSON writes is YAML, whatever characters are in it.
-        said = f"{setting.key}: {json.dumps(given.get(setting.key, used))}"
-        lines.append(said if setting.key in given else f"#{said}")
+        said = f"{setting.key}: {json.dumps(chosen.get(setting.key, used))}"
+        lines.append(said if setting.key in chosen else f"#{said}")
     return "\n".join(lines) + "\n"

@@ -149,11 +149,11 @@ async def run(
     credentials = followed_files.Credentials(kubeconfig_path, clock)
     with files.otherwise("name another kubeconfig with --kubeconfig"):
         place = connection.load(kubeconfig_path)
-    given = (root_ca_pem, service_account_key)
+    sources = (root_ca_pem, service_account_key)
     # It follows its files itself, so that a new CA counts from the next certificate on.
     signed_by = None if signing is None else signing_authorities.SigningAuthorities(signing.files, clock)
 
-    def made() -> Mapping[str, role_module.Build]:
+    def builds() -> Mapping[str, role_module.Build]:
         key = followed_files.content(service_account_key, private=True)
         signer = None if key is None else jwt.Signer(keys.private_from_pem(key))
         return known(
@@ -166,13 +166,13 @@ async def run(
             protect_living_nodes=selected.protect_living_nodes,
         )
 
-    wanted = names.chosen(selected.names, tuple(made()))
+    wanted = names.chosen(selected.names, tuple(builds()))
     if not (followed_files.content(root_ca_pem) or place.ca_pem):
         _log.warning("no CA is known, so none is published", controller=root_ca.NAME)
         wanted = [name for name in wanted if name != root_ca.NAME]
     link = transport.Transport(place, clock=clock)
     client = api.Client(link)
-    role = role_module.Role(client, clock, lambda: [build for name, build in made().items() if name in wanted])
+    role = role_module.Role(client, clock, lambda: [build for name, build in builds().items() if name in wanted])
     doors = admin.Admin(
         health.Health(ready={"apiserver": lambda: role_module.unheard(link), "controllers": role.not_ready}),
         proxied.Proxied(networks.Networks.parse(admin_options.proxy_protocol_from)),
@@ -183,7 +183,7 @@ async def run(
             collector.calm()
             async with (
                 tasks.Group("role") as beside,
-                followed_files.followed(credentials, link, given, role.remake, clock),
+                followed_files.followed(credentials, link, sources, role.remake, clock),
             ):
                 # By the machine's own clock, whichever the controllers have: it is about this process.
                 beside.start(loop_time.lateness(clocks.SystemClock(), _LATENESS.observe), name="loop-lateness")

@@ -36,7 +36,7 @@ async def served(place: layout.Layout, chosen: config.Configuration, clock: cloc
     """The administrator's client of a prepared directory that nobody else serves (1.)."""
     server = await apiserver.open_server(_options(place, chosen), clock)
     port = server.address[1]
-    # 2.
+    # 2. the address is where it will listen
     server.address = (chosen.listen.host, chosen.listen.port)
     await server.start()
     try:

@@ -56,7 +56,7 @@ class FirstToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RoleFlags:
     """What the configuration says to one role alone, as its flags; and the flags of ports that nobody named."""
 
     apiserver: Sequence[str] = ()
@@ -64,7 +64,7 @@ class Told:
     unnamed: Collection[str] = ()
 
 
-NOTHING_MORE: Final = Told()
+NOTHING_MORE: Final = RoleFlags()
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class _Running:
 
     directory: pathlib.Path
     console: Console
-    found: endpoints.Endpoints
+    at: endpoints.Endpoints
 
     def event(self, level: str, text: str, **fields: Any) -> None:
         self.console.event(level, text, **fields)
@@ -84,7 +84,7 @@ class _Running:
         return min(_HOUR, max(_LEAST, float(json.loads(printed)["seconds"]) + 1.0))
 
     def changed(self, pids: Mapping[str, int]) -> None:
-        self.found = dataclasses.replace(self.found, pids=dict(pids))
+        self.at = dataclasses.replace(self.at, pids=dict(pids))
         try:
             self._write()
         except errors.HandfastError as error:
@@ -94,13 +94,13 @@ class _Running:
     def _write(self) -> None:
         """No file is better than one that names the dead; and where a disk is full, the old one makes room."""
         try:
-            endpoints.write(self.directory, self.found)
+            endpoints.write(self.directory, self.at)
         except errors.HandfastError:
             endpoints.remove(self.directory)
-            endpoints.write(self.directory, self.found)
+            endpoints.write(self.directory, self.at)
 
     def ready(self) -> None:
-        self.console.ready(self.found)
+        self.console.ready(self.at)
 
 
 @dataclass(slots=True)
@@ -215,20 +215,20 @@ async def run(
     console: Console,
     timing: supervisor.Timing | None = None,
     *,
-    told: Told = NOTHING_MORE,
+    role_flags: RoleFlags = NOTHING_MORE,
     token: FirstToken | None = None,
 ) -> None:
     """Serve until a signal stops it. The directory is locked and the configuration is good; ports are found out here."""
     # The directory is ours, so that whoever wrote this is dead.
     endpoints.remove(place.root)
     with contextlib.ExitStack() as stack:
-        sock = stack.enter_context(_listen("--listen", chosen.listen, told.unnamed, console))
+        sock = stack.enter_context(_listen("--listen", chosen.listen, role_flags.unnamed, console))
         api = addresses.bound(sock, chosen.listen)
         # Held until the controllers start, so that no other `up` takes it. They bind it themselves, since nobody needs
         # it across their restarts.
-        held = stack.enter_context(_listen("--admin-listen", chosen.admin_listen, told.unnamed, console))
+        held = stack.enter_context(_listen("--admin-listen", chosen.admin_listen, role_flags.unnamed, console))
         admin = addresses.bound(held, chosen.admin_listen)
-        found = endpoints.Endpoints(
+        running_at = endpoints.Endpoints(
             apiserver=api.url("https"), controllers_admin=admin.url("http"), supervisor=os.getpid()
         )
         shared = (lock.descriptor,)
@@ -242,7 +242,7 @@ async def run(
             name="apiserver",
             argv=children.command(
                 *("serve", "apiserver", *directory, "--listen", str(api), "--listen-fd", str(sock.fileno())),
-                *(*advertise, "--store", chosen.store, *level, *told.apiserver),
+                *(*advertise, "--store", chosen.store, *level, *role_flags.apiserver),
             ),
             descriptors=(*shared, sock.fileno()),
             ready=_Readiness(api, place.ca_certificate, held),
@@ -250,12 +250,12 @@ async def run(
         )
         introduction = stack.enter_context(_introduction(place, published, token or FirstToken()))
         controllers = dataclasses.replace(
-            _controllers(place, chosen, admin, (*published, *level, *told.controllers)),
+            _controllers(place, chosen, admin, (*published, *level, *role_flags.controllers)),
             descriptors=shared,
             ready=_Introduction(introduction, console, functools.partial(supervisor.answers, admin, "/readyz", None)),
         )
         try:
-            running = _Running(place.root, console, found)
+            running = _Running(place.root, console, running_at)
             await supervisor.Supervisor([apiserver, controllers], running, timing or _timing(chosen), first).run()
         finally:
             endpoints.remove(place.root)

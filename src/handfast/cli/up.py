@@ -224,13 +224,13 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
         lock = files.lock_directory(place.root)
     try:
         chosen = settings.load(place, flags, config_file, config.UP_DEFAULTS)
-        told = up.Told(
+        role_flags = up.RoleFlags(
             apiserver=config.as_flags(chosen.values, settings.APISERVER),
             controllers=config.as_flags(chosen.values, config.SIGNING),
             unnamed=_unnamed(chosen),
         )
         console = _Console(place, form, given=bool(given))
-        asyncio.run(up.run(place, lock, chosen.configuration, console, told=told, token=token))
+        asyncio.run(up.run(place, lock, chosen.configuration, console, role_flags=role_flags, token=token))
     finally:
         lock.release()
 

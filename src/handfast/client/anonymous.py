@@ -33,21 +33,21 @@ class Trust:
     ca: bytes | None
 
     def context(self) -> ssl.SSLContext:
-        made = tls.client_context(self.ca)
+        context = tls.client_context(self.ca)
         # What is trusted need not be a root: a pin may be that of an intermediate CA.
-        made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        return made
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
 
 
 class Unverified:
     """No judgement, for the first fetch only: what comes has to prove itself otherwise."""
 
     def context(self) -> ssl.SSLContext:
-        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        made.minimum_version = ssl.TLSVersion.TLSv1_2
-        made.check_hostname = False
-        made.verify_mode = ssl.CERT_NONE
-        return made
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
 
 
 UNVERIFIED: Final = Unverified()
@@ -125,9 +125,9 @@ def _target(url: str) -> yarl.URL:
 
 
 async def _body(content: aiohttp.StreamReader) -> bytes:
-    found = bytearray()
+    body = bytearray()
     while part := await content.readany():
-        found += part
-        if len(found) > _MAX_BYTES:
+        body += part
+        if len(body) > _MAX_BYTES:
             raise Troubled(diagnosis.Trouble.NOT_HTTP, f"its answer is larger than {_MAX_BYTES} bytes")
-    return bytes(found)
+    return bytes(body)

@@ -221,13 +221,13 @@ class Client:
         """A page again, object by object."""
         page = _raw_lists.decode(body)
         view: msgspec.json.Decoder[T] = msgspec.json.Decoder(get_args(decoder.type)[0])
-        found: list[T] = []
+        items: list[T] = []
         for item in page.items:
             try:
-                found.append(view.decode(item))
+                items.append(view.decode(item))
             except msgspec.DecodeError as error:
                 self.oddities.skip(resource.plural, partial.identify(item), error)
-        return Listing(page.metadata, found)
+        return Listing(page.metadata, items)
 
     async def create(
         self,

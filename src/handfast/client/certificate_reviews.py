@@ -121,10 +121,10 @@ async def node_addresses(client: api.Client, facts: kubelet.Facts) -> tuple[str,
     node = facts.node_name
     if facts.signer_name != signer_names.KUBELET_SERVING or objects.dns_subdomain(node) is not None:
         return None
-    found = await client.find(resources.NODES, node)
-    if found is None:
+    document = await client.find(resources.NODES, node)
+    if document is None:
         return None
-    return tuple(jsonpath.text(row, "address") for row in jsonpath.mappings(found, "status", "addresses"))
+    return tuple(jsonpath.text(row, "address") for row in jsonpath.mappings(document, "status", "addresses"))
 
 
 async def reserved(client: api.Client, facts: kubelet.Facts) -> frozenset[str]:
@@ -135,18 +135,18 @@ async def reserved(client: api.Client, facts: kubelet.Facts) -> frozenset[str]:
     """
     if facts.signer_name != signer_names.KUBELET_SERVING:
         return kubelet.NONE
-    found: set[str] = set()
+    hosts: set[str] = set()
     info = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
     text = jsonpath.text(info, "data", cluster_info.KUBECONFIG_KEY)
     if text:
-        found.update(urllib.parse.urlsplit(server).hostname or "" for server in cluster_info.read(text).servers)
+        hosts.update(urllib.parse.urlsplit(server).hostname or "" for server in cluster_info.read(text).servers)
     service = await client.find(resources.SERVICES, "kubernetes", namespace="default")
-    found.update(jsonpath.texts(service, "spec", "clusterIPs"), {jsonpath.text(service, "spec", "clusterIP")})
+    hosts.update(jsonpath.texts(service, "spec", "clusterIPs"), {jsonpath.text(service, "spec", "clusterIP")})
     async for page in client.pages(resources.NODES, api.EVERYTHING, _NODE_LISTS):
         for node in page.items:
             if node.metadata.name != facts.node_name and node.status is not None:
-                found.update(row.address for row in node.status.addresses or ())
-    return frozenset(found)
+                hosts.update(row.address for row in node.status.addresses or ())
+    return frozenset(hosts)
 
 
 async def claim(client: api.Client, facts: kubelet.Facts, now: datetime.datetime) -> kubelet.Check | None:

@@ -90,18 +90,18 @@ def replaced(text: str, cluster: str, info: cluster_info.ClusterInfo, server: st
 
 
 async def refresh(path: pathlib.Path, search: discovery.Discovery, context: str = "") -> Refreshed:
-    """Checks 1 to 5."""
+    """Ask the cluster, and replace the copy where something has changed (1. to 5.)."""
     target = _target(path)
     before = load(target, context)
-    # 1., 2., 3.
+    # 1. over verified TLS; 2. of the same cluster; 3. by a root of both bundles
     won, failed = await search.race(before.info.servers, lambda url: search.refreshed(before.info, url))
     if won is None or won.value is None:
-        # 4.
+        # 4. none is left: nothing is written
         raise diagnosis.lost(before.info, failed)
-    found = won.value
-    changed = _changed(before.info, found)
+    described = won.value
+    changed = _changed(before.info, described)
     if changed:
-        # 5. Somebody may have pointed this cluster elsewhere meanwhile: their credentials must not go to the old one.
+        # 5. read again right before: somebody may have pointed this cluster elsewhere, and their credentials must not go to the old one
         if load(target, context) != before:
             raise errors.Refused(
                 f"{target}: it was changed while the cluster was asked",
@@ -109,19 +109,19 @@ async def refresh(path: pathlib.Path, search: discovery.Discovery, context: str 
                 hint="nothing was written; try again",
             )
         files.replace_contents(
-            target, replaced(_text(target), before.cluster, found.info, found.server).encode("utf-8")
+            target, replaced(_text(target), before.cluster, described.info, described.server).encode("utf-8")
         )
     return Refreshed(
-        before=before.info, info=found.info, server=found.server, changed=tuple(changed), notes=found.notes
+        before=before.info, info=described.info, server=described.server, changed=tuple(changed), notes=described.notes
     )
 
 
-def _changed(before: cluster_info.ClusterInfo, found: discovery.Found) -> list[str]:
+def _changed(before: cluster_info.ClusterInfo, described: discovery.Found) -> list[str]:
     rows = (
-        ("server", before.servers[0] != found.server),
-        ("servers", set(before.servers) != {*found.info.servers, found.server}),
-        ("certificate authority", before.ca != found.info.ca),
-        ("id", before.id != found.info.id),
+        ("server", before.servers[0] != described.server),
+        ("servers", set(before.servers) != {*described.info.servers, described.server}),
+        ("certificate authority", before.ca != described.info.ca),
+        ("id", before.id != described.info.id),
     )
     return [name for name, differs in rows if differs]
 
@@ -136,14 +136,16 @@ async def keep_fresh(
     while True:
         await clock.sleep(PERIOD * (1 + JITTER * (2 * random() - 1)))
         try:
-            found = await refresh(path, search)
+            refreshed = await refresh(path, search)
         except errors.Misuse:
             raise
         except errors.HandfastError as error:
             _log.warning("the cluster's description was not refreshed", error=error.message, reason=error.reason)
         else:
-            if found.changed:
-                _log.info("the cluster's description has changed", changed=list(found.changed), server=found.server)
+            if refreshed.changed:
+                _log.info(
+                    "the cluster's description has changed", changed=list(refreshed.changed), server=refreshed.server
+                )
 
 
 def _target(path: pathlib.Path) -> pathlib.Path:

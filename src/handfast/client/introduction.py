@@ -62,10 +62,10 @@ class Outcome:
 async def ensure(client: api.Client, wanted: Wanted, now: datetime.datetime) -> Outcome:
     """Apply what is missing (1 to 3)."""
     new = await client.find(resources.CONFIG_MAPS, first_objects.KUBEADM_CONFIG, namespace=_SYSTEM) is None
-    made = Outcome(new=new, servers=wanted.servers, pins=over_api.ca_pins(wanted.ca))
-    # 2.
+    outcome = Outcome(new=new, servers=wanted.servers, pins=over_api.ca_pins(wanted.ca))
+    # 2. made joinable before: what was deleted since stays deleted
     if wanted.first_start_only and not new:
-        return made
+        return outcome
     system = await client.get(resources.NAMESPACES, _SYSTEM)
     info = cluster_info.ClusterInfo(wanted.servers, wanted.ca, system["metadata"]["uid"])
     version = (await over_api.version(client)).partition("+")[0]
@@ -75,11 +75,11 @@ async def ensure(client: api.Client, wanted: Wanted, now: datetime.datetime) -> 
         first_objects.kubelet_config(),
         first_objects.cluster_info_map(cluster_info.build(info)),
     ):
-        made.objects.append((await _create(client, each), each.title))
-    await _token(client, wanted, now, made)
+        outcome.objects.append((await _create(client, each), each.title))
+    await _token(client, wanted, now, outcome)
     last = first_objects.kubeadm_config(where, version)
-    made.objects.append((await _create(client, last), last.title))
-    return made
+    outcome.objects.append((await _create(client, last), last.title))
+    return outcome
 
 
 async def _create(client: api.Client, each: first_objects.FirstObject) -> str:
@@ -95,20 +95,20 @@ async def _create(client: api.Client, each: first_objects.FirstObject) -> str:
     return DIFFERENT if found is not None and first_objects.differs(found, each) else KEPT
 
 
-async def _token(client: api.Client, wanted: Wanted, now: datetime.datetime, made: Outcome) -> None:
+async def _token(client: api.Client, wanted: Wanted, now: datetime.datetime, outcome: Outcome) -> None:
     token = wanted.token
-    if token is None or not (wanted.named or made.new):
+    if token is None or not (wanted.named or outcome.new):
         return
-    made.token, made.expires = token, None if wanted.ttl is None else now + wanted.ttl
+    outcome.token, outcome.expires = token, None if wanted.ttl is None else now + wanted.ttl
     title = f"Secret {tokens.NAMESPACE}/{tokens.secret_name(token.id)}"
     try:
-        await over_api.create(client, first_objects.first_token(token, made.expires))
+        await over_api.create(client, first_objects.first_token(token, outcome.expires))
     except errors.Refused as refused:
-        # 3.
+        # 3. the same token may be there; another with its id is an error
         found = await over_api.find(client, token.id) if refused.reason == "TokenExists" else None
         if found is None or (there := tokens.read(found)).token != token:
             raise
-        made.expires = tokens.parse_expiration(there.expiration)
-        made.objects.append((KEPT, title))
+        outcome.expires = tokens.parse_expiration(there.expiration)
+        outcome.objects.append((KEPT, title))
     else:
-        made.objects.append((CREATED, title))
+        outcome.objects.append((CREATED, title))

@@ -97,15 +97,15 @@ class Oddities:
     """Which objects were skipped: each is told of once, and the oldest of many are forgotten."""
 
     def __init__(self, size: int = _REMEMBERED) -> None:
-        self._told = memory.Memory(size)
+        self._reported = memory.Memory(size)
 
-    def skip(self, plural: str, found: Partial, error: Exception) -> None:
+    def skip(self, plural: str, item: Partial, error: Exception) -> None:
         """Warn of an object that is not seen, unless that was done."""
-        meta = found.metadata
+        meta = item.metadata
         key = (plural, meta.namespace, meta.name)
-        if key in self._told:
+        if key in self._reported:
             return
-        self._told.add(key)
+        self._reported.add(key)
         _log.warning(
             "an object cannot be decoded and is skipped",
             resource=plural,

@@ -159,7 +159,7 @@ class _Asking:
         waits: Waits,
     ) -> None:
         self._waits = waits
-        self._told = False
+        self._reported = False
         self.name = wishes.name_of(key.public, wanted)
         # What is said of it should the time run out.
         self._lacks = "was not accepted"
@@ -211,20 +211,20 @@ class _Asking:
                 return found
         raise errors.Unavailable(f'csr "{self.name}" comes and goes', reason="Conflict")
 
-    def _seen(self, found: signing_requests.Request) -> bool:
+    def _seen(self, request: signing_requests.Request) -> bool:
         """Whether this state of the request has the certificate; the end of a request is an error."""
-        if found.metadata.uid != self._uid:
+        if request.metadata.uid != self._uid:
             raise errors.Refused(f'csr "{self.name}" changed UIDs', reason="RequestReplaced")
-        self._version = found.metadata.resource_version
-        if (denied := found.condition(signing_requests.DENIED)) is not None:
+        self._version = request.metadata.resource_version
+        if (denied := request.condition(signing_requests.DENIED)) is not None:
             raise self._ended("is denied", denied)
-        if (failed := found.condition(signing_requests.FAILED)) is not None:
+        if (failed := request.condition(signing_requests.FAILED)) is not None:
             raise self._ended("failed", failed)
-        if (approved := found.condition(signing_requests.APPROVED)) is None:
+        if (approved := request.condition(signing_requests.APPROVED)) is None:
             self._lacks = "was not approved"
-            self._say_why(found.condition(claim.WAITING))
+            self._say_why(request.condition(claim.WAITING))
             return False
-        issued = found.status.certificate
+        issued = request.status.certificate
         if not issued:
             self._lacks = f"was approved ({approved.reason}), and not signed by {self._wanted.signer}"
             return False
@@ -247,8 +247,8 @@ class _Asking:
         if waiting is None:
             return
         self._lacks = f"waits ({waiting.reason}: {waiting.message}) and was not approved"
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._waits(waiting.reason, waiting.message)
 
     async def _watched(self) -> bool:

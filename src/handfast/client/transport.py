@@ -105,20 +105,20 @@ class UnexpectedAnswer(status.StatusError):
 def status_error(body: bytes, code: int, retry_after: str = "") -> status.StatusError:
     """The error a server meant by an answer that is no success, even if the body is not a Status."""
     try:
-        found = _status_decoder.decode(body)
+        answer = _status_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = _Status()
+        answer = _Status()
     kind: type[status.StatusError] = status.StatusError
-    if found.kind != "Status":
+    if answer.kind != "Status":
         kind = UnexpectedAnswer
         text = body[:200].decode("utf-8", "replace").strip()
-        found = _Status(message=text or f"the server answered {code} without a body", code=code)
-    details = found.details or _Details()
+        answer = _Status(message=text or f"the server answered {code} without a body", code=code)
+    details = answer.details or _Details()
     wait = details.retry_after_seconds or (int(retry_after[:9]) if retry_after.isdecimal() else 0)
-    code = found.code or code
+    code = answer.code or code
     return kind(
-        found.reason or _REASONS.get(code, "InternalError" if code >= 500 else "BadRequest"),
-        found.message,
+        answer.reason or _REASONS.get(code, "InternalError" if code >= 500 else "BadRequest"),
+        answer.message,
         code=code,
         name=details.name,
         group=details.group,
@@ -128,7 +128,7 @@ def status_error(body: bytes, code: int, retry_after: str = "") -> status.Status
             for row in details.causes or ()
         ],
         retry_after=min(wait, _MAX_RETRY_AFTER),
-        continue_token=str((found.metadata or {}).get("continue", "")),
+        continue_token=str((answer.metadata or {}).get("continue", "")),
     )
 
 
@@ -391,33 +391,33 @@ class Transport:
     async def _failure(self, failed: Mapping[str, aiohttp.ClientError | OSError]) -> errors.HandfastError:
         """The error of a request that none of the servers answered."""
         self._unheard("; ".join(map(_why, failed.values())))
-        found: list[errors.HandfastError] = []
+        failures: list[errors.HandfastError] = []
         for base, error in failed.items():
             met = trouble.of(error)
             if self._explain is not None:
-                found.append(await self._explain(base, met))
+                failures.append(await self._explain(base, met))
                 continue
             hint = diagnosis.explain(met.trouble, base, met.detail, None).hint
             silent = isinstance(error, TimeoutError)
             how = f"{base} {_why(error) if silent else f'cannot be reached: {error}'}"
-            found.append(errors.Unavailable(how, reason="Timeout" if silent else "Unreachable", hint=hint))
+            failures.append(errors.Unavailable(how, reason="Timeout" if silent else "Unreachable", hint=hint))
         # Whoever refuses has answered, and says more than silence does.
-        told = next((error for error in found if isinstance(error, errors.Refused)), found[0])
-        others = [error.message for error in found if error is not told]
-        told.message += f" (and {'; '.join(others)})" if others else ""
-        return told
+        chosen = next((error for error in failures if isinstance(error, errors.Refused)), failures[0])
+        others = [error.message for error in failures if error is not chosen]
+        chosen.message += f" (and {'; '.join(others)})" if others else ""
+        return chosen
 
     async def _whole(self, answer: aiohttp.ClientResponse) -> bytes:
         length = answer.content_length
         if length is not None and length <= self._max_bytes:
             return await answer.read()
-        found = bytearray()
+        body = bytearray()
         # Its length is not said, or it is too much.
-        while len(found) <= self._max_bytes and (length or 0) <= self._max_bytes:
+        while len(body) <= self._max_bytes and (length or 0) <= self._max_bytes:
             part = await answer.content.readany()
             if not part:
-                return bytes(found)
-            found += part
+                return bytes(body)
+            body += part
         answer.close()
         raise errors.Unavailable(
             f"{answer.url.origin()} answers with more than {self._max_bytes} bytes", reason="BadAnswer"

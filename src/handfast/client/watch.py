@@ -125,7 +125,7 @@ class Reflector(Generic[V]):
         self._version: str | None = None
         self._healthy = False
         self._expired = False
-        self._told_without = False
+        self._logged_without = False
         view: Any = source.view
         self._lists: msgspec.json.Decoder[api.Listing[V]] = msgspec.json.Decoder(api.Listing[view])
         self._events: msgspec.json.Decoder[_Event[V]] = msgspec.json.Decoder(_Event[view])
@@ -144,7 +144,7 @@ class Reflector(Generic[V]):
                 await self._clock.sleep(wait)
 
     async def _told_apart(self, error: errors.HandfastError) -> errors.HandfastError:
-        """8. Whether the server has a kind is what its discovery says: neither a 403 nor a 404 alone is believed."""
+        """The error, by what discovery says of the kind (8.): neither a 403 nor a 404 alone is believed."""
         resource = self._source.resource
         code = error.code if isinstance(error, status.StatusError) else 0
         if not self._source.if_served or code not in _WITHOUT:
@@ -181,15 +181,15 @@ class Reflector(Generic[V]):
         return wait
 
     def _note(self, refusal: str) -> None:
-        """8. What the server says of the right to follow this; empty: it lets us."""
+        """Remember what the server says of the right to follow this; empty: it lets us (8.)."""
         if refusal != self.refusal:
             self.refusal = refusal
             self._refused(refusal)
 
     def _without(self, error: status.StatusError) -> float:
-        """7: it may be meant, and is told of once."""
-        if not self._told_without:
-            self._told_without = True
+        """Do without what is optional (7.): that may be meant, and is logged once."""
+        if not self._logged_without:
+            self._logged_without = True
             why = "is forbidden" if error.code == 403 else "is not served there"
             _log.info(f"not followed, since it {why}", resource=self._source.resource.plural, error=error.message)
             self._version = None
@@ -211,7 +211,7 @@ class Reflector(Generic[V]):
             raise errors.Unavailable(f"the list cannot be decoded: {error}", reason="BadAnswer") from error
         sink.end()
         self._note("")
-        self._version, self._told_without = version, False
+        self._version, self._logged_without = version, False
 
     async def _watch(self) -> None:
         """One watch until it closes."""
@@ -277,18 +277,18 @@ class Reflector(Generic[V]):
             event = _raw_events.decode(line)
         except partial.UNREADABLE:
             raise _failure(line) from error
-        found = partial.identify(event.object)
-        # 6.
-        if event.type == "BOOKMARK" and found.metadata.resource_version:
-            return found.metadata.resource_version
+        item = partial.identify(event.object)
+        # 6. of a bookmark nothing counts but its version
+        if event.type == "BOOKMARK" and item.metadata.resource_version:
+            return item.metadata.resource_version
         # A Status does not look like the objects watched for.
         if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
             raise _failure(line) from error
-        self._client.oddities.skip(self._source.resource.plural, found, error)
+        self._client.oddities.skip(self._source.resource.plural, item, error)
         if event.type == "DELETED":
             # Whoever removes looks at nothing but the identity.
-            self._sink.remove(cast("V", found))
-        return found.metadata.resource_version
+            self._sink.remove(cast("V", item))
+        return item.metadata.resource_version
 
 
 def _failure(line: bytes) -> errors.HandfastError:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control plane's own certificates: the serving pair and the kubeconfigs, made, judged, renewed and issued again.
 
-It does not decide which CA signs, nor what a data directory must hold: see `datadir`, whose checks 5 and 7 are here.
+It does not decide which CA signs, nor what a data directory must hold: see `preparation`, whose checks of the serving pair and
+of the kubeconfigs are here.
 
 1. A certificate is renewed when a third of its life is left. The serving one keeps its key, so that one rename changes
    the pair; a kubeconfig gets a new key.
@@ -74,11 +75,11 @@ def fresh(certificate: certificates.Certificate, now: dt.datetime) -> bool:
 
 def due(place: layout.Layout) -> dt.datetime | None:
     """When the first of the certificates that are there is to be renewed."""
-    found = [certificate(place.apiserver_certificate)] if place.apiserver_certificate.exists() else []
+    held = [certificate(place.apiserver_certificate)] if place.apiserver_certificate.exists() else []
     for path, _ in kubeconfigs(place):
         if path.exists():
-            found.append(_held(path)[1])
-    return min(map(renewal, found), default=None)
+            held.append(_held(path)[1])
+    return min(map(renewal, held), default=None)
 
 
 # --- the serving pair
@@ -166,18 +167,18 @@ def _issue_kubeconfig(
 
 
 def _proves(work: Work, trust: Trust, path: pathlib.Path, subject: names.Subject, server: str) -> bool:
-    found, held, key = _held(path)
-    if found.cluster.server != server or not _trusts(found, trust.bundle):
+    config, held, key = _held(path)
+    if config.cluster.server != server or not _trusts(config, trust.bundle):
         return False
     if held.subject != subject or held.public_key.spki != key.public.spki:
         return False
     return _good(held, trust.bundle, chains.Client(), work.now) and fresh(held, work.now)
 
 
-def _trusts(found: kubeconfig.Kubeconfig, bundle: bundles.TrustBundle) -> bool:
+def _trusts(config: kubeconfig.Kubeconfig, bundle: bundles.TrustBundle) -> bool:
     """Whether a kubeconfig trusts exactly these CAs, in any order."""
     try:
-        return bundles.TrustBundle.from_pem(found.cluster.certificate_authority_data or b"") == bundle
+        return bundles.TrustBundle.from_pem(config.cluster.certificate_authority_data or b"") == bundle
     except errors.Refused:
         return False
 
@@ -210,14 +211,14 @@ def _held(path: pathlib.Path) -> tuple[kubeconfig.Kubeconfig, certificates.Certi
 
 def _credentials(data: bytes) -> tuple[kubeconfig.Kubeconfig, certificates.Certificate, keys.PrivateKey]:
     try:
-        found = kubeconfig.parse(data.decode("utf-8"))
+        config = kubeconfig.parse(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise errors.Refused("not text") from None
-    user = found.user
+    user = config.user
     if user is None or user.client_certificate_data is None or user.client_key_data is None:
         raise errors.Refused("no client certificate and key in it")
     der = pem.certificates_from_pem(user.client_certificate_data)[0]
-    return found, certificates.read(der), keys.private_from_pem(user.client_key_data)
+    return config, certificates.read(der), keys.private_from_pem(user.client_key_data)
 
 
 # --- a rollover
@@ -226,13 +227,13 @@ def _credentials(data: bytes) -> tuple[kubeconfig.Kubeconfig, certificates.Certi
 def trust_again(work: Work, trust: Trust) -> None:
     """Have the kubeconfigs trust these CAs; who they prove stays."""
     for path, subject in kubeconfigs(work.place):
-        found, _, _ = _held(path)
-        user = found.user
-        if user is None or _trusts(found, trust.bundle):
+        config, _, _ = _held(path)
+        user = config.user
+        if user is None or _trusts(config, trust.bundle):
             continue
         text = kubeconfig.build(
             cluster=CLUSTER,
-            server=found.cluster.server,
+            server=config.cluster.server,
             ca=trust.text,
             user=subject.common_name,
             client_certificate=user.client_certificate_data or b"",

@@ -77,7 +77,7 @@ def prepare(
     `again`: it is being served meanwhile, so that what looks left over may be somebody's unfinished write.
     """
     work = own.Work(place=place, now=now)
-    # 1.
+    # 1. directories that are ours alone
     for directory in (place.root, place.pki):
         files.create_directory(directory)
         files.require_own_directory(directory)
@@ -87,9 +87,9 @@ def prepare(
         trust = _trust(work, store)
         _seal_key(work, store)
         _service_account_pair(work)
-        # 5.
+        # 5. the serving pair
         own.serving_pair(work, trust, serving_names(server, advertise, _hostname()))
-        # 7.
+        # 7. the kubeconfigs
         for path, subject in own.kubeconfigs(place):
             own.user_kubeconfig(work, trust, path, subject, server.url("https"))
     if settings and not place.config.exists():
@@ -136,7 +136,7 @@ def adopt(place: layout.Layout, taken: OwnAuthority, now: dt.datetime) -> list[t
 
 
 def _tried(signer: authority.Authority, now: dt.datetime) -> None:
-    """8. With a certificate that nobody keeps: what a client would find wrong later is found here."""
+    """Issue and verify a certificate that nobody keeps (8.): what a client would refuse later is refused here."""
     key = keys.generate()
     issued = signer.issue(key.public, names.Subject(common_name="tried"), names.Sans(), profiles.CLIENT, now)
     chains.verify([issued.der], bundles.TrustBundle.of([signer.certificate.der]), chains.Client(), now)
@@ -156,7 +156,7 @@ def read_trust(place: layout.Layout) -> own.Trust:
     """Who signs, and who is trusted, by the files of a directory."""
     key = own.private_key(place.ca_key)
     data = files.read(place.ca_certificate, limit=own.MAX_BYTES)
-    # 3.
+    # 3. the key belongs to a certificate of the CA file
     try:
         signer = issuers.choose(data, key)
         bundle = bundles.TrustBundle.from_pem(data)
@@ -168,15 +168,15 @@ def read_trust(place: layout.Layout) -> own.Trust:
 def _trust(work: own.Work, store: str) -> own.Trust:
     place = work.place
     has_key, has_certificate = place.ca_key.exists(), place.ca_certificate.exists()
-    # 2.
+    # 2. made once: what is half there is refused
     if has_certificate and not has_key:
         raise _missing(place.ca_key, place.ca_certificate)
     if not has_certificate:
         _require_nothing_issued(place, store, place.ca_certificate if has_key else place.ca_key)
         ca = _new_authority(work, has_key=has_key)
         return own.Trust(ca, ca.pem, bundles.TrustBundle.of([ca.certificate.der]))
-    found = read_trust(place)
-    ca = found.signer
+    trust = read_trust(place)
+    ca = trust.signer
     if not ca.certificate.not_before <= work.now <= ca.certificate.not_after:
         raise errors.Refused(
             f"{place.ca_certificate}: the CA is in force from {ca.certificate.not_before:%Y-%m-%d %H:%M} to "
@@ -184,7 +184,7 @@ def _trust(work: own.Work, store: str) -> own.Trust:
             reason="CertificateExpired",
             hint="if this machine's clock is right, a new CA is needed, and everyone who trusts this one has to learn it",
         )
-    return found
+    return trust
 
 
 def _new_authority(work: own.Work, *, has_key: bool) -> authority.Authority:
@@ -197,7 +197,7 @@ def _new_authority(work: own.Work, *, has_key: bool) -> authority.Authority:
 
 
 def _require_nothing_issued(place: layout.Layout, store: str, missing: pathlib.Path) -> None:
-    """2: whatever only exists after the CA shows that the CA was there and got lost."""
+    """Refuse a directory in which something was issued (2.): there the CA existed, and was lost."""
     later = (
         place.apiserver_certificate,
         place.apiserver_key,
@@ -221,7 +221,7 @@ def _seal_key(work: own.Work, store: str) -> None:
         except errors.Refused as refused:
             raise own.in_file(path, refused, hint=own.RESTORE) from None
         return
-    # 4.
+    # 4. never made anew beside a store that exists
     kept = work.place.store(store)
     if kept.exists():
         raise _missing(path, kept)
@@ -230,7 +230,7 @@ def _seal_key(work: own.Work, store: str) -> None:
 
 def _service_account_pair(work: own.Work) -> None:
     key_path, public_path = work.place.service_account_key, work.place.service_account_public_key
-    # 6.
+    # 6. a public half without its key is a loss
     if public_path.exists() and not key_path.exists():
         raise _missing(key_path, public_path)
     if key_path.exists():

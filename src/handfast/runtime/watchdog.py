@@ -171,11 +171,11 @@ async def watch(ask: Question, state: Callable[[], str], clock: clocks.Clock, pa
     lived, failures, pause = False, 0, 0.0
     since = awake = clock.monotonic()
     while True:
-        asked = clock.monotonic()
+        began = clock.monotonic()
         sign, why = await ask()
         now = clock.monotonic()
         # 4. the asker was there; 6. and nobody debugs
-        fair = now - asked <= patience.answer + patience.slack and asked - awake <= pause + patience.slack
+        fair = now - began <= patience.answer + patience.slack and began - awake <= pause + patience.slack
         if sign is Sign.TROUBLE and fair and state() != TRACED:
             failures += 1
         else:

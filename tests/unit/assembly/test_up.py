@@ -77,7 +77,7 @@ async def run(place, token=None, unnamed=(), **changes):
             lock,
             config.resolve(flags, {}, {}, "").configuration,
             console,
-            told=up.Told(unnamed=unnamed),
+            role_flags=up.RoleFlags(unnamed=unnamed),
             token=token,
         )
     finally:
@@ -169,7 +169,7 @@ class TestPorts:
         held = []
 
         async def life(self):
-            where = urllib.parse.urlsplit(made().events.found.controllers_admin)
+            where = urllib.parse.urlsplit(made().events.at.controllers_admin)
 
             def is_held():
                 with contextlib.suppress(OSError), socket.create_connection((where.hostname, where.port), timeout=5):

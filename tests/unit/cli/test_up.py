@@ -64,9 +64,9 @@ def started(monkeypatch, introduced, warned):
     """What would have been run."""
     calls = []
 
-    async def fake(place, lock, chosen, console, *, told, token):
-        assert "--enable-bootstrap-token-auth" in told.apiserver
-        assert " ".join(told.controllers).startswith("--cluster-signing-duration ")
+    async def fake(place, lock, chosen, console, *, role_flags, token):
+        assert "--enable-bootstrap-token-auth" in role_flags.apiserver
+        assert " ".join(role_flags.controllers).startswith("--cluster-signing-duration ")
         os.fstat(lock.descriptor)
         calls.append((place, chosen, console, token))
         done = [["pki/ca.crt", "created"]]
@@ -151,8 +151,8 @@ class TestPorts:
     def unnamed(self, monkeypatch):
         heard = []
 
-        async def fake(*_arguments, told, **_more):
-            heard.append(set(told.unnamed))
+        async def fake(*_arguments, role_flags, **_more):
+            heard.append(set(role_flags.unnamed))
 
         monkeypatch.setattr(up, "run", fake)
         for name in ("HANDFAST_LISTEN", "HANDFAST_ADMIN_LISTEN"):
@@ -201,8 +201,8 @@ def test_nobody_reads_along(tmp_path, monkeypatch):
 def test_the_signing_settings_are_told_to_the_controllers(monkeypatch, tmp_path):
     heard = []
 
-    async def fake(*_arguments, told, **_more):
-        heard.extend(told.controllers)
+    async def fake(*_arguments, role_flags, **_more):
+        heard.extend(role_flags.controllers)
 
     monkeypatch.setattr(up, "run", fake)
     (tmp_path / "d").mkdir()

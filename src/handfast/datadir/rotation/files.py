@@ -10,7 +10,7 @@ after a crash at any point: it does what is still to be done.
 2. A key is on disk, readable by its owner alone, before anything that depends on it is.
 3. What does not fit together (a key that is not that of the CA which is to sign) changes nothing.
 4. The keys of a rotation are removed when it ends, before its state is.
-5. A CA is retired by its key: every certificate of that key goes (`bundles` 4), and while one is left it is not retired.
+5. A CA is retired by its key: every certificate of that key goes, and while one is left it is not retired.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Kept:
         files.write_atomically(self._state, rotation.encode(state))
 
     def remove(self) -> None:
-        """4."""
+        """Remove what the rotation keeps, its keys before its state (4.)."""
         for path in (self.old_key, self.new_key, self.new_certificate, self._state):
             path.unlink(missing_ok=True)
         files.remove_leftovers(self.directory)
@@ -86,7 +86,7 @@ def _copy(work: own.Work, source: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def _new_key(work: own.Work, kept: Kept) -> keys.PrivateKey:
-    # 2.
+    # 2. on disk before anything depends on it
     if not kept.new_key.exists():
         work.write(kept.new_key, keys.generate().to_pem(), "created")
     return own.private_key(kept.new_key, hint=_RESTORE)
@@ -133,12 +133,12 @@ def switch_ca(work: own.Work, kept: Kept, state: rotation.State) -> None:
     key = _key_of(kept, state, state.staying)
     data = files.read(place.ca_certificate, limit=own.MAX_BYTES)
     signer = issuers.choose(data, key)
-    # 3.
+    # 3. what does not fit together changes nothing
     if signer.certificate.fingerprint != state.staying:
         raise _inconsistent(
             f"{place.ca_certificate}: its certificate of the key that is to sign is not {state.staying}"
         )
-    # 1.
+    # 1. by one rename
     if own.private_key(place.ca_key).public != key.public:
         work.write(place.ca_key, key.to_pem(), "replaced")
     # For programs that read the first certificate only.
@@ -155,14 +155,14 @@ def retire_ca(work: own.Work, kept: Kept, state: rotation.State) -> None:
     """Trust a CA no longer, if it was ever made."""
     place = work.place
     trust = preparation.read_trust(place)
-    # 3.
+    # 3. what does not fit together changes nothing
     if trust.signer.certificate.fingerprint != state.staying:
         raise _inconsistent(f"{place.ca_key}: the CA that signs is not {state.staying}, which is to stay")
     gone = trust.bundle.of_key(*leaving_ca(kept, state))
     if trust.signer.certificate.fingerprint in {anchor.fingerprint for anchor in gone}:
         raise _inconsistent(f"{kept.directory}: the key that is to leave is that of {state.staying}, which is to stay")
     own.reissue(work, trust)
-    # 5.
+    # 5. with every certificate of its key
     if gone:
         rest = trust.bundle.retire(*(anchor.fingerprint for anchor in gone))
         work.write(place.ca_certificate, issuers.ordered(rest.to_pem(), trust.signer), "reduced")
@@ -220,10 +220,10 @@ def switch_key(work: own.Work, kept: Kept, state: rotation.State) -> None:
     """Have the key sign that is to stay."""
     place = work.place
     key = _key_of(kept, state, state.staying)
-    # 3.
+    # 3. what does not fit together changes nothing
     if key.public not in preparation.public_keys(place.service_account_public_key):
         raise _inconsistent(f"{place.service_account_public_key}: there is no key {state.staying} in it")
-    # 1.
+    # 1. by one rename
     if own.private_key(place.service_account_key).public != key.public:
         work.write(place.service_account_key, key.to_pem(), "replaced")
 
@@ -231,7 +231,7 @@ def switch_key(work: own.Work, kept: Kept, state: rotation.State) -> None:
 def retire_key(work: own.Work, state: rotation.State, leaving: str) -> None:
     """Believe the tokens of a key no longer."""
     place = work.place
-    # 3.
+    # 3. what does not fit together changes nothing
     if signing_key(place) != state.staying:
         raise _inconsistent(f"{place.service_account_key}: the key that signs is not {state.staying}, which is to stay")
     known = preparation.public_keys(place.service_account_public_key)
@@ -245,5 +245,5 @@ def new_key(kept: Kept) -> str:
     return jwt.key_id(own.private_key(kept.new_key, hint=_RESTORE).public) if kept.new_key.exists() else ""
 
 
-def _publics(found: list[keys.PublicKey]) -> bytes:
-    return b"".join(pem.encode(pem.PUBLIC_KEY, public.spki) for public in found)
+def _publics(publics: list[keys.PublicKey]) -> bytes:
+    return b"".join(pem.encode(pem.PUBLIC_KEY, public.spki) for public in publics)

@@ -4,8 +4,8 @@
 It changes no file. While a control plane runs, its controllers publish what is in the CA file; this only looks whether
 they have. Where it is stopped, nobody else is there, and this writes.
 
-1. The bundle of client CAs gets or loses the one CA that is meant, and loses it by its key: with every certificate of it
-   (`bundles` 4). Whatever else administrators put there stays.
+1. The bundle of client CAs gets or loses the one CA that is meant, and loses it by its key: with every
+   certificate of it. Whatever else administrators put there stays.
 2. A CA is published when every `kube-root-ca.crt` and `kube-public/cluster-info` that exist tell of it, and withdrawn when
    none of them, nor the bundle of client CAs, has a certificate of its key.
 3. A key of tokens is published when the API server's own key set has it.
@@ -65,14 +65,16 @@ async def distrust_client_ca(client: api.Client, leaving: Sequence[str]) -> bool
 
 async def _change(client: api.Client, change: Any) -> bool:
     for attempt in range(_TRIES):
-        found = await client.get(resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE)
-        bundle = client_ca_bundle.read(found)
+        config_map = await client.get(
+            resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE
+        )
+        bundle = client_ca_bundle.read(config_map)
         wanted: bundles.TrustBundle = change(bundle)
         if wanted == bundle:
             return False
-        found["data"] = {**found["data"], client_ca_bundle.KEY: wanted.to_pem().decode()}
+        config_map["data"] = {**config_map["data"], client_ca_bundle.KEY: wanted.to_pem().decode()}
         try:
-            await client.update(resources.CONFIG_MAPS, found)
+            await client.update(resources.CONFIG_MAPS, config_map)
         except status.StatusError as error:
             if error.reason != "Conflict" or attempt == _TRIES - 1:
                 raise
@@ -88,13 +90,15 @@ async def untold(client: api.Client, *, wanted: str = "", unwanted: Sequence[str
     """The ConfigMaps that do not tell of the CA `wanted`, or still do of `unwanted` (2.); by namespace/name."""
     lacking = []
     if unwanted:
-        found = await client.get(resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE)
-        if client_ca_bundle.read(found).of_key(*unwanted):
+        config_map = await client.get(
+            resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE
+        )
+        if client_ca_bundle.read(config_map).of_key(*unwanted):
             lacking.append(f"{client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}")
-    for found in await _root_cas(client):
-        text = str(jsonpath.at(found, "data", _ROOT_CA_KEY) or "")
+    for config_map in await _root_cas(client):
+        text = str(jsonpath.at(config_map, "data", _ROOT_CA_KEY) or "")
         if not _tells(text.encode(), wanted, unwanted):
-            lacking.append(f"{found['metadata']['namespace']}/{_ROOT_CA}")
+            lacking.append(f"{config_map['metadata']['namespace']}/{_ROOT_CA}")
     info = await _cluster_info(client)
     if info is not None and info[1].ca is not None and not _tells(info[1].ca, wanted, unwanted):
         lacking.append(f"{cluster_info.NAMESPACE}/{cluster_info.NAME}")
@@ -104,18 +108,18 @@ async def untold(client: api.Client, *, wanted: str = "", unwanted: Sequence[str
 async def tell(client: api.Client, text: bytes) -> int:
     """Write the CAs (PEM) where clients look for them; how many objects were changed."""
     changed = 0
-    for found in await _root_cas(client):
-        if jsonpath.at(found, "data", _ROOT_CA_KEY) != text.decode():
-            found["data"] = {_ROOT_CA_KEY: text.decode()}
-            await client.update(resources.CONFIG_MAPS, found)
+    for config_map in await _root_cas(client):
+        if jsonpath.at(config_map, "data", _ROOT_CA_KEY) != text.decode():
+            config_map["data"] = {_ROOT_CA_KEY: text.decode()}
+            await client.update(resources.CONFIG_MAPS, config_map)
             changed += 1
     info = await _cluster_info(client)
     if info is not None and info[1].ca is not None and info[1].ca != text:
-        found, told = info
+        config_map, described = info
         # Signatures are made anew by whoever makes them; until then they do not verify, and nobody is misled.
-        written = cluster_info.build(cluster_info.ClusterInfo(told.servers, text, told.id))
-        found["data"] = {**found["data"], cluster_info.KUBECONFIG_KEY: written}
-        await client.update(resources.CONFIG_MAPS, found)
+        written = cluster_info.build(cluster_info.ClusterInfo(described.servers, text, described.id))
+        config_map["data"] = {**config_map["data"], cluster_info.KUBECONFIG_KEY: written}
+        await client.update(resources.CONFIG_MAPS, config_map)
         changed += 1
     return changed
 
@@ -125,11 +129,11 @@ async def _root_cas(client: api.Client) -> Sequence[dict[str, Any]]:
 
 
 async def _cluster_info(client: api.Client) -> tuple[dict[str, Any], cluster_info.ClusterInfo] | None:
-    found = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
-    text = None if found is None else jsonpath.at(found, "data", cluster_info.KUBECONFIG_KEY)
-    if found is None or not isinstance(text, str):
+    config_map = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
+    text = None if config_map is None else jsonpath.at(config_map, "data", cluster_info.KUBECONFIG_KEY)
+    if config_map is None or not isinstance(text, str):
         return None
-    return found, cluster_info.read(text)
+    return config_map, cluster_info.read(text)
 
 
 def _tells(data: bytes, wanted: str, unwanted: Sequence[str]) -> bool:
@@ -169,12 +173,12 @@ async def served_certificate(place: connections.Connection) -> bytes:
 async def entries(client: api.Client) -> list[ledger_entries.Entry] | None:
     """Every certificate in the ledger; None where the API has no ledger. A line that cannot be read is refused."""
     try:
-        found = await client.list(handfast_kinds.ISSUANCE_LOG)
+        documents = await client.list(handfast_kinds.ISSUANCE_LOG)
     except status.StatusError as error:
         if error.reason == "NotFound":
             return None
         raise
-    lines = [line for document in found for line in segments.read(document).entries]
+    lines = [line for document in documents for line in segments.read(document).entries]
     try:
         return [ledger_entries.decode_stored(line) for line in lines]
     except errors.Refused as refused:
@@ -194,7 +198,7 @@ async def running_nodes(client: api.Client, now: dt.datetime) -> frozenset[str]:
 async def old_tokens(client: api.Client, staying: keys.PublicKey) -> list[str]:
     """The Secrets whose token is not signed by this key, by namespace/name."""
     key_set = jwt.KeySet([staying])
-    found = []
+    secrets = []
     scope = api.Scope(field_selector=f"type={service_accounts.LEGACY_TYPE}")
     for secret in await client.list(resources.SECRETS, scope):
         packed = jsonpath.at(secret, "data", "token")
@@ -203,5 +207,5 @@ async def old_tokens(client: api.Client, staying: keys.PublicKey) -> list[str]:
         try:
             key_set.verify(base64.b64decode(str(packed), validate=True).decode("ascii", "replace"))
         except (errors.Refused, binascii.Error):
-            found.append(f"{secret['metadata']['namespace']}/{secret['metadata']['name']}")
-    return sorted(found)
+            secrets.append(f"{secret['metadata']['namespace']}/{secret['metadata']['name']}")
+    return sorted(secrets)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replaces the CA of a data directory, or its key of service account tokens, one step at a time, also while it is served.
 
-Which step comes next and what it waits for is decided by `rules.trust_rotation`; what a step does is in `rotation.steps`,
-with 3, 4 and 8 of these. It prints nothing: see `cli.ca`.
+Which step comes next and what it waits for is decided by `rules.trust_rotation`; what a step does, and waiting until
+it has taken effect, is in `rotation.steps`. It prints nothing: see `cli.ca`.
 
 1. The step is written down, then done, then written down as done. After a crash the same call does it again.
 2. Files are changed while nobody else changes keys (`datadir.locked`), and one rotation has one caller at a time.
@@ -47,7 +47,7 @@ from handfast.datadir.rotation import steps
 from handfast.rules import trust_rotation as rotation
 from handfast.runtime import files, following
 
-# 6: credentials that were replaced are in use by then.
+# 6. by then, credentials that were replaced are in use
 _NOTICED: Final = dt.timedelta(seconds=following.SECONDS * 2 + 2)
 
 Step = rotation.Step
@@ -76,7 +76,7 @@ class Rotation:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """2: hold it for as long as the block runs."""
+        """Hold the rotation for as long as the block runs (2.)."""
         files.create_directory(self._kept.directory)
         lock = files.lock_directory(self._kept.directory)
         try:
@@ -100,7 +100,7 @@ class Rotation:
                 "no rotation is under way", reason="NoRotation", hint="`handfast ca show` tells which CA signs"
             )
         turned = rotation.turn(state)
-        # 1.
+        # 1. written down before it is done
         self._kept.write(turned)
         return await self._do(turned)
 
@@ -112,20 +112,20 @@ class Rotation:
 
     async def _do(self, state: rotation.State) -> Report:
         step = state.next
-        # 1.
+        # 1. written down before it is done
         state = rotation.begin(state, step, self._clock.now())
         self._kept.write(state)
         if step is Step.RETIRE:
             await self._until_noticed(state)
         work = own.Work(place=self._place, now=self._clock.now())
-        # 2.
+        # 2. while nobody else changes keys
         with preparation.locked(self._place):
             state = self._steps.change_files(work, step, state)
             if step in steps.LAST:
-                # 7.
+                # 7. what a crash left of unfinished writes
                 files.remove_leftovers(self._place.pki)
         actions = [f"{path} {verb}" for path, verb in work.done]
-        # 3.
+        # 3. done only when the running processes tell it
         actions += await self._steps.change_objects(step, state)
         if step in steps.LAST:
             self._kept.remove()
@@ -135,7 +135,7 @@ class Rotation:
         return Report(did=step, actions=tuple(actions), next=state.next, waits=await self._waits(state))
 
     async def _until_noticed(self, state: rotation.State) -> None:
-        """6."""
+        """Wait until credentials that were replaced are in use (6.)."""
         done = state.at(self._steps.in_use)
         if self._running and done is not None:
             left = (done + _NOTICED - self._clock.now()).total_seconds()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the steps of a rotation do, for each of the two things that can be replaced: the CA, and the key of tokens.
 
-Which step is due, and that it is written down, is `rotation.sequence`'s, whose numbers stand here; what exactly changes in
+Which step is due, and that it is written down, is `rotation.sequence`'s; what exactly changes in
 files and objects is in `rotation.files` and `rotation.objects`. Here the two are put together, and what the running
 control plane tells is waited for.
 """
@@ -38,7 +38,7 @@ _POLL: Final = 0.5
 class ControlPlane:
     """The control plane of the directory. `reach` opens a client anew, since the credentials change on the way.
 
-    Where it does not run, its API is served to the rotation alone (4).
+    Where it does not run, its API is served to the rotation alone.
     """
 
     reach: Callable[[], AbstractAsyncContextManager[api.Client]]
@@ -47,14 +47,14 @@ class ControlPlane:
     max_token_seconds: int = 0
 
     async def until(self, lacking: Callable[[], Awaitable[Sequence[str]]], message: str) -> None:
-        """3: until nothing is lacking; Unavailable if that takes too long."""
+        """Wait until nothing is lacking; Unavailable if that takes too long."""
         end = self.clock.monotonic() + PATIENCE
         while True:
-            found = await lacking()
-            if not found:
+            names = await lacking()
+            if not names:
                 return
             if self.clock.monotonic() >= end:
-                shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+                shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
                 raise errors.Unavailable(
                     message.format(shown),
                     reason="NotNoticed",
@@ -68,7 +68,7 @@ class Steps(Protocol):
 
     @property
     def in_use(self) -> Step:
-        """The step that has the control plane use what stays (6)."""
+        """The step that has the control plane use what stays."""
         ...
 
     def signing(self) -> str:
@@ -82,7 +82,7 @@ class Steps(Protocol):
     def change_files(self, work: own.Work, step: Step, state: rotation.State) -> rotation.State: ...
 
     async def change_objects(self, step: Step, state: rotation.State) -> list[str]:
-        """Change them, and wait until the control plane tells what the step was for (3); what came of it."""
+        """Change them, and wait until the control plane tells what the step was for; what came of it."""
         ...
 
 
@@ -150,11 +150,11 @@ class AuthoritySteps:
 
     async def _told(self, client: api.Client, *, wanted: str = "", unwanted: Sequence[str] = ()) -> None:
         if not self.control_plane.running:
-            # 4.
+            # Nobody else is there to publish it.
             await objects.tell(client, preparation.read_trust(self.place).text)
 
         async def lacking() -> Sequence[str]:
-            # 8.
+            # A CA is gone only when no certificate of its key is trusted.
             left = files.retained(self.place, unwanted)
             return left + await objects.untold(client, wanted=wanted, unwanted=unwanted)
 
