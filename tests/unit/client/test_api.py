@@ -34,7 +34,7 @@ THINGS = api.Resource("example.dev", "v1", "things", True)
         ),
     ],
 )
-def test_paths(resource: api.Resource, more: dict[str, str], expected: str):
+def test_a_resource_has_the_path_that_kubernetes_gives_it(resource: api.Resource, more: dict[str, str], expected: str):
     assert api.path(resource, **more) == expected
 
 

@@ -103,7 +103,7 @@ async def test_what_a_join_command_names(client):
         assert caught.value.reason == "UnknownAuthority"
 
 
-def test_pins():
+def test_every_ca_of_a_bundle_has_its_pin():
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     made = [authority.self_signed_ca(names.Subject(common_name="x"), keys.generate(), now) for _ in range(2)]
     bundle = b"".join(ca.pem for ca in made)

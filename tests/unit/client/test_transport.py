@@ -330,7 +330,7 @@ class TestLargeAnswers:
             scripted.stream(b"x" * 50, b"x" * 51, then="hold"),
         ],
     )
-    async def test_larger(self, step: scripted.Step):
+    async def test_an_answer_over_the_limit_is_refused(self, step: scripted.Step):
         with pytest.raises(errors.Unavailable, match="more than 100 bytes") as caught:
             await self.ask(step)
         assert caught.value.reason == "BadAnswer"

@@ -35,7 +35,7 @@ def test_these_are_all():
         (["*", "bootstrapsigner", f"-{SIGNER}"], [NAMESPACE, ENDPOINTS]),
     ],
 )
-def test_chosen(selection, chosen):
+def test_a_selection_takes_in_and_out_by_name(selection, chosen):
     assert controller_names.chosen(selection, ABLE) == chosen
 
 
@@ -48,7 +48,7 @@ def test_nothing_is_left(selection):
     assert caught.value.reason == "NoController"
 
 
-def test_unknown():
+def test_an_unknown_name_is_refused_with_the_names_there_are():
     with pytest.raises(
         errors.Refused, match=r"no controller 'd', '-e'; there are: namespace-controller, .* \(nodelifecycle\)$"
     ) as caught:
@@ -65,7 +65,7 @@ def test_unknown():
         ("serviceaccount-token-controller", "pki/sa.key"),
     ],
 )
-def test_unable(name, needs):
+def test_a_controller_that_cannot_run_here_is_refused_with_what_it_needs(name, needs):
     """There is one of that name; here it cannot run. That it should not is no mistake."""
     with pytest.raises(errors.Refused, match=f"the controller '{name}' cannot run here: it needs .*{needs}") as caught:
         controller_names.chosen(["*", name], ABLE)

@@ -70,7 +70,7 @@ def refused(place, reason="DataDirectoryInconsistent", **changes):
 
 
 class TestFirstStart:
-    def test_modes(self, made):
+    def test_nobody_else_can_open_a_file_or_directory(self, made):
         for path in made.root.rglob("*"):
             assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
         assert stat.S_IMODE(made.root.stat().st_mode) == 0o700

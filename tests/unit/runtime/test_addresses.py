@@ -22,7 +22,7 @@ from handfast.runtime.addresses import Address
         ("api.example.com:80", Address("api.example.com", 80)),
     ],
 )
-def test_parse(text, address):
+def test_an_address_is_read_as_it_is_written(text, address):
     assert addresses.parse(text) == address
     assert addresses.parse(str(address)) == address
 
