@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signs certificates: a judged key, a subject and alternative names in, a certificate under a profile out.
 
-It does not decide whether to sign: who calls `issue` has a verdict in hand. It copies nothing from a request but what
-it is given here, so that no wish of a request (CA, usages, extensions) can reach a certificate.
+It does not decide whether to sign: whoever calls `issue` has a verdict in hand. It never sees a request, only a key, a
+subject and names. So no wish of a request (CA, usages, extensions) can reach a certificate.
 
 1. The authority's certificate and key belong together, and the certificate may sign others.
 2. It is in force at `now`: an expired signer signs nothing.
@@ -60,7 +60,7 @@ class Authority:
     def __init__(self, der: bytes, key: keys.PrivateKey) -> None:
         issuer = certificates.load(der)
         self.certificate = certificates.facts(issuer, der)
-        # 1.
+        # 1. certificate and key belong together, and the certificate may sign others
         if self.certificate.public_key.spki != key.public.spki:
             raise _bad("the CA certificate and the private key do not belong together")
         certificates.require_ca(self.certificate)
@@ -88,41 +88,35 @@ class Authority:
     ) -> Issued:
         """Sign under a profile; `ttl`, if given, shortens the profile's lifetime, never below ten minutes."""
         not_before, not_after = profile.window(now, ttl)
-        ends = self.certificate.not_after
-        # 2.
+        # 2. the signer is in force
+        self._require_in_force(now, not_before)
+        # 3. not longer than its issuer; in whole seconds, as certificates have them: a lifetime may have fractions
+        window = (not_before, min(not_after, self.certificate.not_after).replace(microsecond=0))
+        # 4. an intermediate only where the path length leaves room
+        if profile.is_ca:
+            profile = self._below(profile)
+            if public_key.kind not in keys.ISSUER_KINDS:
+                raise _bad(f"a CA key must be RSA or EC, not {public_key.kind}")
+        # 5. it has a name
+        _require_name(subject, sans, profile)
+        if profile.is_ca:
+            with _FENCE:
+                builder = _builder(public_key, subject, sans, profile, window).issuer_name(self._name)
+            return _sign(builder, self._key, self._identifier, public_key)
+        return self._leaf(public_key, subject, sans, profile, window)
+
+    def _require_in_force(self, now: datetime.datetime, not_before: datetime.datetime) -> None:
+        begins, ends = self.certificate.not_before, self.certificate.not_after
         if now >= ends:
             # Kubernetes' two texts: backdating would make a certificate that was in force, if only in the past.
             text = "the signer has expired"
             if not_before < ends:
                 text = "refusing to sign a certificate that expired in the past"
             raise errors.Unavailable(f"{text}: NotAfter={ends:%Y-%m-%dT%H:%M:%SZ}", reason="SignerExpired")
-        if now < self.certificate.not_before:
-            begins = self.certificate.not_before
+        if now < begins:
             raise errors.Unavailable(
                 f"the signer is not valid yet: NotBefore={begins:%Y-%m-%dT%H:%M:%SZ}", reason="SignerNotYetValid"
             )
-        # 3. In whole seconds, as in the certificate: a lifetime may come with fractions.
-        not_after = min(not_after, ends).replace(microsecond=0)
-        # 4.
-        if profile.is_ca:
-            profile = self._below(profile)
-            if public_key.kind not in keys.ISSUER_KINDS:
-                raise _bad(f"a CA key must be RSA or EC, not {public_key.kind}")
-        # 5.
-        if subject == names.Subject() and not sans:
-            raise errors.Refused("a certificate needs a subject or an alternative name", reason="BadName")
-        if subject.others and not profile.is_ca:
-            listed = ", ".join(subject.other_types)
-            raise errors.Refused(
-                f"the subject of a certificate has a common name and organizations only, not: {listed}",
-                reason="BadName",
-            )
-        window = (not_before, not_after)
-        if profile.is_ca:
-            with _FENCE:
-                builder = _builder(public_key, subject, sans, profile, window).issuer_name(self._name)
-            return _sign(builder, self._key, self._identifier, public_key)
-        return self._leaf(public_key, subject, sans, profile, window)
 
     def _leaf(
         self,
@@ -132,25 +126,26 @@ class Authority:
         profile: profiles.Profile,
         window: tuple[datetime.datetime, datetime.datetime],
     ) -> Issued:
-        made = self._template(profile, window)
+        leaf_template = self._template(profile, window)
+        # 6. a random serial number
         serial = new_serial()
         with _FENCE:
-            tbs = made.tbs(serial, window, subject, public_key.spki, sans)
-        return _issued(made.certificate(tbs, self._key.sign(tbs)), serial, window, public_key)
+            tbs = leaf_template.tbs(serial, window, subject, public_key.spki, sans)
+        return _issued(leaf_template.certificate(tbs, self._key.sign(tbs)), serial, window, public_key)
 
     def _template(
         self, profile: profiles.Profile, window: tuple[datetime.datetime, datetime.datetime]
     ) -> template.Template:
         # Of a leaf's profile only the usages are seen in a certificate.
-        found = self._templates.get(profile.usages)
-        if found is None:
+        leaf_template = self._templates.get(profile.usages)
+        if leaf_template is None:
             own = self._key.public
             builder = _builder(own, _SAMPLE, names.Sans(), profile, window).issuer_name(self._name)
-            found = template.Template(_sign(builder, self._key, self._identifier, own).der)
+            leaf_template = template.Template(_sign(builder, self._key, self._identifier, own).der)
             if len(self._templates) >= _TEMPLATES:
                 self._templates.clear()
-            self._templates[profile.usages] = found
-        return found
+            self._templates[profile.usages] = leaf_template
+        return leaf_template
 
     def _below(self, profile: profiles.Profile) -> profiles.Profile:
         room = self.certificate.path_length
@@ -183,9 +178,21 @@ def self_signed_ca(
 
 def new_serial() -> int:
     """A serial number (6)."""
+    # 6. positive, and always of one length
     octets = bytearray(secrets.token_bytes(16))
     octets[0] = octets[0] & 0x3F | 0x40
     return int.from_bytes(octets, "big")
+
+
+def _require_name(subject: names.Subject, sans: names.Sans, profile: profiles.Profile) -> None:
+    if subject == names.Subject() and not sans:
+        raise errors.Refused("a certificate needs a subject or an alternative name", reason="BadName")
+    if subject.others and not profile.is_ca:
+        listed = ", ".join(subject.other_types)
+        raise errors.Refused(
+            f"the subject of a certificate has a common name and organizations only, not: {listed}",
+            reason="BadName",
+        )
 
 
 def _builder(
@@ -200,6 +207,7 @@ def _builder(
         x509.CertificateBuilder()
         .subject_name(names.to_name(subject))
         .public_key(key)
+        # 6. a random serial number
         .serial_number(new_serial())
         .not_valid_before(window[0])
         .not_valid_after(window[1])

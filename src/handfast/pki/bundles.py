@@ -7,12 +7,12 @@ It does not fetch, store or publish bundles, and does not verify chains: see `ch
 2. The same certificate twice counts once: anchors are told apart by the SHA-256 of their DER.
 3. Equal sets have equal PEM and equal digests, whatever the order of adding: anchors are kept by notBefore, then by
    fingerprint, so that an old and a new CA stand in that order and a diff shows only what changed.
-4. Retiring is of a key: a CA that was issued again, or that others signed, too, has several anchors, and whoever holds its
-   key is believed by each of them. All of them go.
+4. A key is retired, not a certificate. A CA that was issued again, or that others signed as well, has several anchors, and
+   each of them believes whoever holds its key. All of them go.
 5. Retiring the last anchor is refused: a bundle that trusts nobody locks everyone out, and an empty file is more often
    an accident than a wish.
-6. Where a bundle is given, one certificate that is no anchor refuses all of it, by its position: whoever gives it can mend
-   it. Where one was stored before (`readable`), it is left out and told of, and the others count: leaving out takes trust
+6. In a new bundle (`of`), one certificate that is no anchor refuses all of it. The error has its position, so that it can
+   be mended. In a stored bundle (`readable`), it is left out and reported, and the others count: leaving out takes trust
    away and never adds any.
 
 A rollover is: `add` the new CA, publish; sign with it once everyone has the bundle; `retire` the old one when the last
@@ -52,33 +52,35 @@ class TrustBundle:
     @classmethod
     def of(cls, ders: Iterable[bytes]) -> TrustBundle:
         """The bundle of these certificates; none at all is the bundle that trusts nobody."""
-        found: dict[str, certificates.Certificate] = {}
+        by_fingerprint: dict[str, certificates.Certificate] = {}
         for number, der in enumerate(ders, start=1):
             try:
                 anchor = certificates.read(der)
-                # 1.
+                # 1. a CA certificate that may sign others
                 certificates.require_ca(anchor)
             except errors.Refused as refused:
+                # 6. one that is no anchor refuses all of a new bundle
                 raise errors.Refused(f"certificate {number}: {refused.message}", reason=refused.reason) from None
-            # 2.
-            found[anchor.fingerprint] = anchor
-        # 3.
-        anchors = tuple(sorted(found.values(), key=lambda anchor: (anchor.not_before, anchor.fingerprint)))
-        return cls(anchors, hashlib.sha256("\n".join(sorted(found)).encode("ascii")).hexdigest())
+            # 2. the same certificate counts once
+            by_fingerprint[anchor.fingerprint] = anchor
+        # 3. in the stable order
+        anchors = tuple(sorted(by_fingerprint.values(), key=lambda anchor: (anchor.not_before, anchor.fingerprint)))
+        return cls(anchors, hashlib.sha256("\n".join(sorted(by_fingerprint)).encode("ascii")).hexdigest())
 
     @classmethod
     def readable(cls, ders: Iterable[bytes]) -> tuple[TrustBundle, tuple[LeftOut, ...]]:
         """The bundle of those that are anchors, and those that are not (6)."""
-        found: list[bytes] = []
+        good: list[bytes] = []
         left: list[LeftOut] = []
         for number, der in enumerate(ders, start=1):
             try:
                 certificates.require_ca(certificates.read(der))
             except errors.Refused as refused:
+                # 6. and is left out of a stored one
                 left.append(LeftOut(number, certificates.fingerprint(der), refused.message))
             else:
-                found.append(der)
-        return cls.of(found), tuple(left)
+                good.append(der)
+        return cls.of(good), tuple(left)
 
     @classmethod
     def from_pem(cls, data: bytes) -> TrustBundle:
@@ -110,12 +112,12 @@ class TrustBundle:
 
     def retire(self, *fingerprints: str) -> TrustBundle:
         """This bundle without a CA, named as in `of_key`."""
-        # 4.
+        # 4. every anchor of the key
         gone = self.of_key(*fingerprints)
         if not gone:
             raise errors.Refused(f"no trust anchor has the fingerprint {fingerprints!r}", reason="UnknownAnchor")
         rest = [anchor.der for anchor in self.anchors if anchor not in gone]
-        # 5.
+        # 5. never the last one
         if not rest:
             raise errors.Refused(
                 "the last trust anchor is not retired",

@@ -8,7 +8,7 @@ It does not verify anything: whoever needs to believe the facts asks `chains.ver
 3. Its public key is one that `keys` accepts.
 4. Its names are ones that `names` accepts.
 
-Whatever the library thinks of it, it is read or refused: all that is asked of the library is asked inside a fence.
+A certificate is read or refused, and no other error comes out: every call of the library stands inside a fence.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def serial_text(serial: int) -> str:
 
 def load(der: bytes) -> x509.Certificate:
     """The library's object after checks 1 and 2; for this room only."""
-    # 1.
+    # 1. not too large, and one complete certificate
     if len(der) > MAX_BYTES:
         raise _malformed(f"a certificate of {len(der)} bytes; at most {MAX_BYTES} are read")
     with _FENCE:
         certificate = x509.load_der_x509_certificate(der)
-        # 2. The library reads extensions only when asked.
+        # 2. extensions that parse, none twice; the library reads them only now
         _ = certificate.extensions
     return certificate
 
@@ -102,6 +102,7 @@ def facts(certificate: x509.Certificate, der: bytes) -> Certificate:
 
 
 def _facts(certificate: x509.Certificate, der: bytes) -> Certificate:
+    # 4. names that are accepted
     subject, issuer = names.both_of(certificate)
     constraints = extension(certificate, x509.BasicConstraints)
     key_usage = extension(certificate, x509.KeyUsage)
@@ -114,6 +115,7 @@ def _facts(certificate: x509.Certificate, der: bytes) -> Certificate:
         serial=serial_text(certificate.serial_number),
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
+        # 3. a key that is accepted
         public_key=public_key(certificate),
         usages=usages.words_of(key_usage, extension(certificate, x509.ExtendedKeyUsage) or ()),
         is_ca=is_ca,

@@ -20,9 +20,9 @@ the subject to a user: see the API server's authentication.
 10. For a server, an alternative name matches the one expected; the common name never counts [WrongName].
 11. Name constraints of the issuers are kept; those that are not understood refuse [NameConstraints].
 
-The yes comes from the path verifier of `cryptography`, with policies for 6 and 9 instead of those for web sites: a
-kubeadm administrator has no alternative names. The no comes from it too; since its words are for people and may change,
-the reason is found by a second walk over the same certificates (`refusals`). What that walk cannot name is [Untrusted].
+Both yes and no come from the path verifier of `cryptography`, with policies for 6 and 9 instead of those for web sites: a
+kubeadm administrator has no alternative names. The words of its no are for people and may change, so a second walk over
+the same certificates finds the reason (`refusals`). What that walk cannot name is [Untrusted].
 
 Deviation from Go: a peer certificate without any extended key usage is good for nothing here, where Go takes it as good
 for everything.
@@ -58,7 +58,7 @@ MAX_CHAIN = 10
 MAX_DEPTH = 8
 
 ChainRefused = refusals.ChainRefused
-# 2. Whatever the library finds wrong, at whichever check.
+# 2. whatever the library finds wrong, at whichever check
 _FENCE = fences.Fence("a certificate of the chain cannot be read", reason="Malformed", kind=ChainRefused)
 
 
@@ -112,10 +112,10 @@ def verify(
 def _verify(
     chain: Sequence[bytes], roots: bundles.TrustBundle, purpose: Client | Server, now: datetime.datetime
 ) -> Verified:
-    # 1.
+    # 1. one to MAX_CHAIN certificates
     if not 1 <= len(chain) <= MAX_CHAIN:
         raise ChainRefused(f"a chain has 1 to {MAX_CHAIN} certificates, this one {len(chain)}", reason="Malformed")
-    # 2, and 3 for the peer.
+    # 2. every one parses, and the peer's names are well formed; 3. the peer's key is strong enough
     try:
         presented = [certificates.load(der) for der in chain]
         peer = presented[0]
@@ -125,7 +125,7 @@ def _verify(
     except errors.Refused as refused:
         reason = "WeakKey" if refused.reason in {"WeakKey", "BadKey"} else "Malformed"
         raise ChainRefused(refused.message, reason=reason) from None
-    # 4 to 11, and 3 for the issuers.
+    # 4. to 11. by the path verifier, and 3. for the keys of the issuers
     judges = _judges(roots.ders)
     path = _verified_path(presented, judges, purpose, now)
     verified = Verified(
@@ -140,7 +140,7 @@ def _verify(
         valid_until=min([certificate.not_valid_after_utc for certificate in path]),
         anchor=judges.anchors[path[-1]],
     )
-    # 5. The path verifier looks at whole seconds; a verdict and a cached verdict must not differ by a fraction of one.
+    # 5. in force to the fraction of a second, as a cached verdict is judged; the path verifier looks at whole seconds
     verified.require_current(now)
     return verified
 
@@ -197,7 +197,7 @@ def _general_name(text: str) -> x509.DNSName | x509.IPAddress:
 
 
 def _issuer_may_sign(_policy: verification.Policy, _issuer: x509.Certificate, value: x509.KeyUsage | None) -> None:
-    # 6.
+    # 6. every issuer may sign
     if value is not None and not value.key_cert_sign:
         raise ValueError("issuer may not sign certificates")
 
@@ -205,19 +205,19 @@ def _issuer_may_sign(_policy: verification.Policy, _issuer: x509.Certificate, va
 def _issuer_has_purpose(
     policy: verification.Policy, _issuer: x509.Certificate, value: x509.ExtendedKeyUsage | None
 ) -> None:
-    # 9.
+    # 9. an issuer that is limited to purposes has this one
     if value is not None and not refusals.names_usage(value, policy.extended_key_usage):
         raise ValueError("issuer is limited to other purposes")
 
 
 def _peer_is_leaf(_policy: verification.Policy, _peer: x509.Certificate, value: x509.BasicConstraints | None) -> None:
-    # 6.
+    # 6. the peer is not a CA
     if value is not None and value.ca:
         raise ValueError("peer is a CA")
 
 
 def _peer_has_purpose(policy: verification.Policy, _peer: x509.Certificate, value: x509.ExtendedKeyUsage) -> None:
-    # 9.
+    # 9. the peer has this purpose
     if not refusals.names_usage(value, policy.extended_key_usage):
         raise ValueError("peer is meant for other purposes")
 

@@ -23,7 +23,7 @@ A token verifies when all of this holds:
 | a key holder   | a key of their own       | sends the key along (`jwk`)         | 6     | test_keys_in_the_token_are_ignored  |
 | a key holder   | a key of their own       | names our `kid`                     | 8     | test_a_foreign_key_under_our_kid    |
 | anyone         | our RSA and EC keys      | crosses the algorithms              | 7     | test_the_key_chooses_the_algorithm  |
-| anyone         | time                     | a megabyte, or deep nesting         | 1, 3  | test_malformed                      |
+| anyone         | time                     | a megabyte, or deep nesting         | 1, 3  | test_a_malformed_token_is_refused_with_its_reason |
 | a token holder | two readers of JSON      | repeats a claim                     | 3     | test_repeated_keys                  |
 | a log reader   | logs and tracebacks      | finds a key or token                | repr  | test_keys_never_print               |
 """
@@ -131,7 +131,7 @@ class _Key:
         return self._row.name
 
     def require_signature(self, signature: bytes, data: bytes) -> None:
-        """Check 8."""
+        """Return if the signature over the data is this key's, else refuse (8)."""
         if self._row.size and len(signature) != 2 * self._row.size:
             raise _refused("BadSignature", "the token's signature does not have the length of its algorithm")
         try:
@@ -158,7 +158,7 @@ class KeySet:
         if not public:
             raise errors.Misuse("a key set needs at least one key")
         self._keys = {key.kid: key for key in map(_Key, public)}
-        # Of the header that our signer writes, checks 2 to 7 are known to hold: nearly every token has one of these.
+        # For the headers that our signer writes, checks 2 to 7 are known to hold. Nearly every token has one of these.
         self._own = {key.header: [key] for key in self._keys.values()}
 
     @property
@@ -171,36 +171,36 @@ class KeySet:
         return {"keys": [key.jwk() for key in self._keys.values()]}
 
     def verify(self, token: str | Unverified) -> Claims:
-        """The claims of a token that passes all the checks; of their meaning nothing is known."""
+        """The claims of a token that passes all the checks. What they mean is not judged here."""
         text, claims = (token.text, token.claims) if isinstance(token, Unverified) else (token, None)
-        # 1.
+        # 1. not too long, and in three parts
         if len(text) > MAX_TOKEN:
             raise _refused("TokenTooLarge", f"the token has {len(text)} characters; at most {MAX_TOKEN} are allowed")
         parts = text.split(".")
         if len(parts) != 3:
             raise _refused("MalformedToken", f"a token has three parts, not {len(parts)}")
-        # 2., of the header below.
+        # 2. canonical base64url; that of the header is checked with it
         claims_json = _from_text(parts[1]) if claims is None else b""
         signature = _from_text(parts[2])
         candidates = self._own.get(parts[0]) or self._candidates(parts[0])
-        # 8.
+        # 8. the signature is that of a key
         _require_any(candidates, signature, text[: text.rindex(".")].encode())
-        # 3., for what is worth reading only now.
+        # 3. the claims are a JSON object: with a good signature they are worth reading
         return _object(claims_json, "claims") if claims is None else claims
 
     def _candidates(self, text: str) -> Sequence[_Key]:
         """The keys that a header allows, at least one."""
-        # 2. and 3.
+        # 2. canonical base64url, and 3. a JSON object without a key that occurs twice
         header = _object(_from_text(text), "header")
-        # 4.
+        # 4. no extension that must be understood
         if "crit" in header:
             raise _refused("UnsupportedHeader", "the token's header has `crit`, which is not supported")
-        # 5.
+        # 5. an algorithm of the table
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
             allowed = ", ".join(sorted(ALGORITHMS))
             raise _refused("UnsupportedAlgorithm", f"the token's alg is {_shown(algorithm)}; allowed are: {allowed}")
-        # 6.
+        # 6. a key of ours
         kid = header.get("kid", "")
         if kid != "":
             key = self._keys.get(kid) if isinstance(kid, str) else None
@@ -209,7 +209,7 @@ class KeySet:
             candidates = [key]
         else:
             candidates = list(self._keys.values())
-        # 7.
+        # 7. the one algorithm of that key
         fitting = [key for key in candidates if key.algorithm == algorithm]
         if not fitting:
             raise _refused("WrongAlgorithm", f"the token's alg {algorithm} is not that of the key")
@@ -236,7 +236,7 @@ class Unverified:
 
 
 def read(token: str) -> Unverified | None:
-    """Something that looks like a token, taken apart once: `KeySet.verify` takes it, too."""
+    """The token with its claims read, for `KeySet.verify`; None if it does not look like one."""
     if len(token) > MAX_TOKEN or token.count(".") != 2:
         return None
     try:
@@ -269,7 +269,7 @@ def _header(algorithm: str, kid: str) -> str:
 
 
 def _verification(key: keys.Verifying, row: _Algorithm) -> Callable[[bytes, bytes], None]:
-    """Takes a signature as RFC 7518 has it, and data; what it is made of is made once."""
+    """A function of a signature as RFC 7518 has it, and data. What it needs of the key is prepared once."""
     if isinstance(key, rsa.RSAPublicKey):
         scheme, rsa_key = padding.PKCS1v15(), key
         return lambda signature, data: rsa_key.verify(signature, data, scheme, row.digest)
@@ -285,21 +285,21 @@ def _verification(key: keys.Verifying, row: _Algorithm) -> Callable[[bytes, byte
 
 
 def _object(body: bytes, part: str) -> Claims:
-    """Check 3."""
+    """The JSON object that a part of a token holds, with no key twice (3)."""
     try:
-        found = _decode(body.decode())
+        decoded = _decode(body.decode())
     except (ValueError, RecursionError):
         raise _refused("MalformedToken", f"the token's {part} is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(decoded, dict):
         raise _refused("MalformedToken", f"the token's {part} is not a JSON object")
-    return found
+    return decoded
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> Claims:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    decoded = dict(pairs)
+    if len(decoded) != len(pairs):
         raise _refused("RepeatedKey", "a key occurs twice in the token's JSON")
-    return found
+    return decoded
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -321,7 +321,7 @@ def _to_text(data: bytes) -> str:
 
 
 def _from_text(text: str) -> bytes:
-    """Check 2: what would be written otherwise is refused."""
+    """The octets of a part. A spelling that this program would not write is refused (2)."""
     try:
         data = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL) + _PADDING[len(text) % 4])
     except ValueError:

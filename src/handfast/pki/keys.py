@@ -146,24 +146,26 @@ def generate(kind: Kind = Kind.P256, bits: int = MIN_RSA_BITS) -> PrivateKey:
 
 
 def private_from_pem(data: bytes, *, ignoring: Sequence[str] = ()) -> PrivateKey:
-    """Check 4, then 1 to 3. `ignoring` names labels that may stand beside the key, such as CERTIFICATE."""
+    """The only private key of a PEM text (4), judged (1 to 3). `ignoring` names labels that may stand beside the key, such as CERTIFICATE."""
+    # 4. one PEM block with a private key
     beside = {pem.EC_PARAMETERS, *ignoring}
-    found = [block for block in pem.blocks(data) if block.label not in beside]
-    for block in found:
+    blocks = [block for block in pem.blocks(data) if block.label not in beside]
+    for block in blocks:
         if block.label in _FOREIGN:
             raise _refused(_FOREIGN[block.label])
         if block.label not in pem.KEY_LABELS:
             raise _refused(
                 f"PEM block {block.label} is not a private key; expected one of: {', '.join(pem.KEY_LABELS)}"
             )
-    if len(found) != 1:
-        raise _refused(f"expected exactly one private key, found {len(found)}")
-    with fences.Fence(f"the content of the {found[0].label} block is not such a key", reason="BadKey"):
+    if len(blocks) != 1:
+        raise _refused(f"expected exactly one private key, found {len(blocks)}")
+    with fences.Fence(f"the content of the {blocks[0].label} block is not such a key", reason="BadKey"):
         try:
             # Re-encoded, so that the library also holds the content to its label.
-            key = serialization.load_pem_private_key(pem.encode(found[0].label, found[0].der), None)
+            key = serialization.load_pem_private_key(pem.encode(blocks[0].label, blocks[0].der), None)
         except exceptions.UnsupportedAlgorithm:
             raise _refused("the private key's kind or curve is not supported") from None
+        # 1. to 3. a kind and a size that are accepted
         if not isinstance(key, Signing):
             raise _foreign(key)
         return PrivateKey(key)
@@ -181,29 +183,29 @@ def public_from_spki(spki: bytes) -> PublicKey:
 
 def publics_from_pem(data: bytes) -> list[PublicKey]:
     """The public keys of a file, at least one and nothing else, in the order given."""
-    found = pem.blocks(data)
-    for block in found:
+    blocks = pem.blocks(data)
+    for block in blocks:
         if block.label != pem.PUBLIC_KEY:
             raise _refused(f"PEM block type must be {pem.PUBLIC_KEY}, found {block.label}")
-    if not found:
+    if not blocks:
         raise _refused(f"no {pem.PUBLIC_KEY} block in the PEM input")
-    return [public_from_spki(block.der) for block in found]
+    return [public_from_spki(block.der) for block in blocks]
 
 
 def judge(key: types.PublicKeyTypes) -> PublicKey:
     """Checks 1 to 3 on a key of the library; for this room only, others come with bytes."""
     if isinstance(key, ec.EllipticCurvePublicKey):
-        # 2.
+        # 2. on a curve of TLS
         kind = _CURVES.get(key.curve.name)
         if kind is None:
             raise _weak(f"an EC key must lie on P-256, P-384 or P-521, not {key.curve.name}")
         return PublicKey(kind, key.key_size, spki_of(key))
     if isinstance(key, rsa.RSAPublicKey):
-        # 3.
+        # 3. neither weak nor expensive
         if not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
             raise _weak(f"an RSA key must have {MIN_RSA_BITS} to {MAX_RSA_BITS} bits, not {key.key_size}")
         return PublicKey(Kind.RSA, key.key_size, spki_of(key))
-    # 1.
+    # 1. of a kind that is accepted
     if isinstance(key, ed25519.Ed25519PublicKey):
         return PublicKey(Kind.ED25519, 256, spki_of(key))
     raise _foreign(key)

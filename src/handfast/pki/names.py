@@ -6,7 +6,7 @@ It does not decide which names anyone may have: see `rules`.
 What is read from a certificate or request must hold to this:
 
 1. At most one common name. Go takes the last of several and OpenSSL the first: two readers, two users.
-2. Every attribute is text without a NUL, at which other readers end; repeated organizations are fine, they are the
+2. Every attribute is text without a NUL, at which other readers stop. Repeated organizations are fine: they are the
    groups.
 3. Alternative names are DNS, IP, URI or e-mail. Other forms (otherName, directoryName, …) are refused: nothing here
    could check them.
@@ -126,13 +126,13 @@ class Sans:
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Sans:
         """The inverse of `texts`."""
-        found: dict[str, list[str]] = {"DNS": [], "IP": [], "URI": [], "email": []}
+        by_form: dict[str, list[str]] = {"DNS": [], "IP": [], "URI": [], "email": []}
         for text in texts:
             form, colon, value = text.partition(":")
-            if not colon or form not in found:
+            if not colon or form not in by_form:
                 raise _refused(f"{text!r} is not an alternative name; write DNS:, IP:, URI: or email: before the value")
-            found[form].append(value)
-        return make_sans(dns=found["DNS"], ip=found["IP"], uri=found["URI"], email=found["email"])
+            by_form[form].append(value)
+        return make_sans(dns=by_form["DNS"], ip=by_form["IP"], uri=by_form["URI"], email=by_form["email"])
 
 
 def make_sans(
@@ -181,7 +181,7 @@ def _subject(attributes: Iterable[tuple[str, str | bytes]]) -> Subject:
     organizations: list[str] = []
     others: list[tuple[str, str]] = []
     for oid, value in attributes:
-        # 2.
+        # 2. text, without a NUL
         if not isinstance(value, str):
             raise _refused(f"subject attribute {oid} is not text")
         if "\0" in value:
@@ -192,7 +192,7 @@ def _subject(attributes: Iterable[tuple[str, str | bytes]]) -> Subject:
             organizations.append(value)
         else:
             others.append((oid, value))
-    # 1.
+    # 1. at most one common name
     if len(common_names) > 1:
         raise _refused(f"a subject has at most one common name, this one {len(common_names)}")
     return Subject(common_name="".join(common_names), organizations=tuple(organizations), others=tuple(others))
@@ -214,7 +214,7 @@ def issuer_of(certificate: x509.Certificate) -> x509.Name:
 
 
 def both_of(certificate: x509.Certificate) -> tuple[Subject, x509.Name]:
-    """The subject, and the library's own name of the issuer: the two that a certificate has, for half the price."""
+    """The subject, and the library's own name of the issuer: both with one fence."""
     subject, issuer = _read(lambda: (certificate.subject, certificate.issuer))
     return from_name(subject), issuer
 
@@ -267,8 +267,9 @@ def from_general_names(general: Iterable[x509.GeneralName]) -> Sans:
         elif isinstance(name, x509.IPAddress) and isinstance(name.value, IP):
             ip.append(name.value)
         else:
-            # 3.
+            # 3. no other form of name
             raise _refused(f"alternative names of the form {type(name).__name__} are not accepted")
+    # 4. each of them well formed
     return make_sans(dns=dns, ip=ip, uri=uri, email=email)
 
 

@@ -7,8 +7,8 @@ A `Pair` exists only when all of this holds:
 
 1. The text is PEM with one private key and at least one certificate, and nothing else.
 2. Every certificate can be read; the first one is the leaf, the others its chain.
-3. The key is strong enough to be used here (`keys`), and it is the one that the leaf names: another order of the
-   certificates, or the key of yesterday, would fail only later, in a handshake, with a worse message.
+3. The key is strong enough to be used here (`keys`), and it is the leaf's. Certificates in another order, or the key of
+   yesterday, would fail only later, in a handshake, with a worse message.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Pair:
     leaf: certificates.Certificate = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        # 1.
+        # 1. at least one certificate
         if not self.chain:
             raise _malformed("no certificate")
-        # 2.
+        # 2. every one can be read, and the first is the leaf
         leaf, *_ = [_read(der, number) for number, der in enumerate(self.chain, start=1)]
-        # 3.
+        # 3. the key is the leaf's
         if leaf.public_key.spki != self.key.public.spki:
             raise errors.Refused(
                 "the private key and the first certificate do not belong together", reason="KeyMismatch"
@@ -67,7 +67,7 @@ def read(data: bytes) -> Pair:
 
 
 def join(certificate_pem: bytes, key: keys.PrivateKey) -> Pair:
-    """The pair of a certificate, perhaps with its chain, as a signer answers, and the key it was asked for with."""
+    """The pair of a signer's answer, a certificate and perhaps its chain, and the key of the request."""
     try:
         chain = pem.certificates_from_pem(certificate_pem)
     except errors.Refused as refused:

@@ -53,25 +53,26 @@ class Block:
 
 def blocks(data: bytes, *, comments: bool = False) -> list[Block]:
     """Every block in order; an input without any is an empty list."""
-    # 1.
+    # 1. not too large
     if len(data) > MAX_BYTES:
         raise _refused(f"PEM input has {len(data)} bytes; at most {MAX_BYTES} are read")
-    found: list[Block] = []
+    parsed: list[Block] = []
     lines = iter(data.rstrip().split(b"\n"))
     for raw in lines:
         line = raw.strip(b" \t\r")
-        # 2.
+        # 2. boundary lines, exactly as they should be
         begin = _BEGIN.fullmatch(line)
         if begin is not None:
-            if len(found) == MAX_BLOCKS:
+            # 1. not too many
+            if len(parsed) == MAX_BLOCKS:
                 raise _refused(f"PEM input has more than {MAX_BLOCKS} blocks")
-            found.append(_body(begin.group(1).decode("ascii"), lines, len(found) + 1))
+            parsed.append(_body(begin.group(1).decode("ascii"), lines, len(parsed) + 1))
         elif line.startswith(b"-----"):
-            raise _refused(f"after PEM block {len(found)}: a boundary line that opens no block")
+            raise _refused(f"after PEM block {len(parsed)}: a boundary line that opens no block")
         elif line and not comments:
-            # 5.
-            raise _refused(f"after PEM block {len(found)}: text outside a block")
-    return found
+            # 5. no text outside the blocks
+            raise _refused(f"after PEM block {len(parsed)}: text outside a block")
+    return parsed
 
 
 def _body(label: str, lines: Iterable[bytes], number: int) -> Block:
@@ -82,10 +83,10 @@ def _body(label: str, lines: Iterable[bytes], number: int) -> Block:
         line = raw.strip(b" \t\r")
         if line == end:
             return Block(label, _decode(b"".join(text), where))
-        # 2.
+        # 2. no other boundary inside
         if line.startswith(b"-----"):
             raise _refused(f"{where}: another boundary line before its END line")
-        # 3.
+        # 3. nothing but base64 between the boundaries
         if b":" in line:
             raise _refused(f"{where}: headers are not accepted", hint="an encrypted key must be decrypted first")
         if not line:
@@ -95,7 +96,7 @@ def _body(label: str, lines: Iterable[bytes], number: int) -> Block:
 
 
 def _decode(text: bytes, where: str) -> bytes:
-    # 4.
+    # 4. in its one encoding
     try:
         der = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -109,13 +110,13 @@ def _decode(text: bytes, where: str) -> bytes:
 
 def one(data: bytes, label: str) -> bytes:
     """The DER of the only block there is, which must have this label; no text around it."""
-    found = blocks(data)
-    if len(found) != 1:
-        raise _refused(f"expected exactly one PEM block of type {label}, found {len(found)}")
-    if found[0].label != label:
+    parsed = blocks(data)
+    if len(parsed) != 1:
+        raise _refused(f"expected exactly one PEM block of type {label}, found {len(parsed)}")
+    if parsed[0].label != label:
         # The API's own words: people search for them.
-        raise _refused(f"PEM block type must be {label}, found {found[0].label}")
-    return found[0].der
+        raise _refused(f"PEM block type must be {label}, found {parsed[0].label}")
+    return parsed[0].der
 
 
 def certificates_from_pem(data: bytes, *, ignoring: Sequence[str] = ()) -> list[bytes]:
@@ -123,15 +124,15 @@ def certificates_from_pem(data: bytes, *, ignoring: Sequence[str] = ()) -> list[
 
     `ignoring` names labels that may stand beside them: the kubelet keeps its key and its certificate in one file.
     """
-    found: list[bytes] = []
+    ders: list[bytes] = []
     for number, block in enumerate(blocks(data, comments=True), start=1):
         if block.label == CERTIFICATE:
-            found.append(block.der)
+            ders.append(block.der)
         elif block.label not in ignoring:
             raise _refused(f"PEM block {number}: expected CERTIFICATE, found {block.label}")
-    if not found:
+    if not ders:
         raise _refused("no CERTIFICATE block in the PEM input")
-    return found
+    return ders
 
 
 def encode(label: str, der: bytes) -> bytes:

@@ -54,14 +54,14 @@ def of_certificate(der: bytes) -> Pin:
 
 
 def parse(text: str) -> Pin:
-    """Checks 1 and 2."""
-    # 1.
+    """A pin from its text (1, 2)."""
+    # 1. `format:hex-value`, and the format is sha256
     form, colon, value = text.partition(":")
     if not colon:
         raise _invalid('invalid hash, expected "format:hex-value". Known format(s) are: sha256')
     if form.lower() != _FORMAT:
         raise _invalid(f'unknown hash format "{form}"')
-    # 2. kubeadm counts first and looks at the digits after.
+    # 2. 32 octets in hex; kubeadm counts them first, and looks at the digits after
     if len(value) // 2 != hashlib.sha256().digest_size:
         raise _invalid(f"expected a 32 byte SHA-256 hash, found {len(value) // 2} bytes")
     if len(value) % 2 or _HEX.fullmatch(value) is None:
@@ -70,12 +70,12 @@ def parse(text: str) -> Pin:
 
 
 def require_pinned(ders: Sequence[bytes], pins: Sequence[Pin]) -> None:
-    """Return if any of the certificates has a pinned key (3), else refuse with the pins that were found."""
-    found = [of_certificate(der) for der in ders]
-    # Every pair is compared, so that the time does not tell which one matched.
-    matches = [hmac.compare_digest(pin.sha256, wanted.sha256) for pin in found for wanted in pins]
+    """Return if any of the certificates has a pinned key (3), else refuse and list the pins of those offered."""
+    offered = [of_certificate(der) for der in ders]
+    # 3. every pair is compared, so that the time does not tell which one matched
+    matches = [hmac.compare_digest(pin.sha256, wanted.sha256) for pin in offered for wanted in pins]
     if not any(matches):
-        listed = ":".join(str(pin) for pin in found)
+        listed = ":".join(str(pin) for pin in offered)
         raise errors.Refused(
             f'cluster CA found in cluster-info ConfigMap is invalid: none of the public keys "{listed}" are pinned',
             reason="NotPinned",

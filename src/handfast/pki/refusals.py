@@ -1,8 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the reason why a chain was refused, by walking the certificates again and naming the first check that fails.
 
-It never says yes: `chains.verify` asks only after the path verifier has refused, so a mistake here can only give the
-wrong word for a no. The numbers are those of the list in `chains`.
+It never says yes: `chains.verify` calls it only after the path verifier has refused, so a mistake here can only give the
+wrong word for a no. `chains` says what a good chain is.
+
+The reason is that of the first of these that does not hold:
+
+1. Every name that the walk needs can be read [Malformed].
+2. Every certificate of the path but the anchor is signed with SHA-256 or better [WeakSignature].
+3. A path of valid signatures leads from the peer to an anchor [UnknownAuthority].
+4. Every certificate of the path is in force [Expired, NotYetValid].
+5. The peer's certificate is not one of a CA [WrongOrder].
+6. The path has at most `max_depth` intermediates [PathLength].
+7. An issuer's key is strong enough, and of a kind that signs certificates [WeakKey].
+8. An issuer is a CA and may sign [NotAuthority].
+9. An issuer allows as many intermediates as are below it [PathLength].
+10. No certificate has a critical extension that is not understood [UnknownExtension].
+11. The extended key usages name the purpose [WrongPurpose].
+12. An alternative name is the expected one [WrongName].
+13. No issuer has name constraints. If one has, they are what the verifier refused: all else holds [NameConstraints].
+
+Where all of this holds, the reason is [Untrusted], with the verifier's own words.
 """
 
 from __future__ import annotations
@@ -44,7 +62,7 @@ class ChainRefused(errors.Refused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What was asked: certificates as the library has them, the peer's first, and the purpose as usage and name."""
+    """What `chains.verify` judged: the library's certificates, the peer's first, and the purpose as usage and name."""
 
     presented: Sequence[x509.Certificate]
     anchors: Sequence[x509.Certificate]
@@ -61,35 +79,37 @@ def explain(question: Question, words: str) -> ChainRefused:
     except ChainRefused as refused:
         return refused
     except errors.Refused as unreadable:
-        # 2. The verifier compares the names of issuers as octets; only this walk reads them.
+        # 1. names that can be read; the verifier compares those of issuers as octets, only this walk reads them
         return ChainRefused(unreadable.message, reason="Malformed")
 
 
 def _first_failure(question: Question, words: str) -> ChainRefused:
-    # 4.
     path = _path(question)
+    # 2. signed with a strong algorithm
     for certificate in question.presented if path is None else path[:-1]:
         if not _strongly_signed(certificate):
             return ChainRefused(f"{_title(certificate)} is signed with a weak algorithm", reason="WeakSignature")
+    # 3. by a known authority
     if path is None:
         peer = question.presented[0]
         issuer = names.issuer_of(peer).rfc4514_string()
         return ChainRefused(f"{_title(peer)} is signed by an unknown authority ({issuer})", reason="UnknownAuthority")
+    # 4. in force
     for certificate in path:
-        # 5.
         require_window(
             _title(certificate), certificate.not_valid_before_utc, certificate.not_valid_after_utc, question.now
         )
+    # 5. to 9. issuers that may sign
     _require_issuers(path, question)
+    # 10. no critical extension that is not understood
     for certificate in path:
-        # 8.
         _require_understood(certificate)
+    # 11. meant for the purpose
     for depth, certificate in enumerate(path):
-        # 9.
         _require_purpose(certificate, question.usage, is_peer=depth == 0)
-    # 10.
+    # 12. the expected name
     _require_name(path[0], question.name)
-    # 11. All else holds, so what the verifier refused are the constraints, if there are any.
+    # 13. name constraints: all else holds, so they are what the verifier refused
     for certificate in path[1:]:
         if certificates.extension(certificate, x509.NameConstraints) is not None:
             message = f"{_title(path[0])} is outside the name constraints of {_title(certificate)}"
@@ -100,7 +120,7 @@ def _first_failure(question: Question, words: str) -> ChainRefused:
 def require_window(
     title: object, not_before: datetime.datetime, not_after: datetime.datetime, now: datetime.datetime
 ) -> None:
-    """Return if `now` lies in the window, its ends included, else refuse (5). `title` is written out only then."""
+    """Return if `now` lies in the window, its ends included, else refuse (4). `title` is written out only then."""
     if now > not_after:
         raise ChainRefused(f"{title} expired at {not_after:%Y-%m-%dT%H:%M:%SZ}", reason="Expired")
     if now < not_before:
@@ -160,27 +180,27 @@ def _strongly_signed(certificate: x509.Certificate) -> bool:
 
 
 def _require_issuers(path: Sequence[x509.Certificate], question: Question) -> None:
-    # 6.
+    # 5. the peer is not a CA
     own = certificates.extension(path[0], x509.BasicConstraints)
     if own is not None and own.ca:
         raise ChainRefused(f"{_title(path[0])} is a CA: a peer sends its own certificate first", reason="WrongOrder")
-    # 7.
+    # 6. not too many intermediates
     if len(path) - 2 > question.max_depth:
         raise ChainRefused(f"the chain has more than {question.max_depth} intermediates", reason="PathLength")
     for depth, issuer in enumerate(path[1:]):
-        # 3.
+        # 7. a strong key
         try:
             public = certificates.public_key(issuer)
         except errors.Refused as refused:
             raise ChainRefused(f"{_title(issuer)}: {refused.message}", reason="WeakKey") from None
         if public.kind not in keys.ISSUER_KINDS:
             raise ChainRefused(f"{_title(issuer)}: a CA key must be RSA or EC, not {public.kind}", reason="WeakKey")
-        # 6.
+        # 8. a CA that may sign
         constraints = certificates.extension(issuer, x509.BasicConstraints)
         usage = certificates.extension(issuer, x509.KeyUsage)
         if constraints is None or not constraints.ca or (usage is not None and not usage.key_cert_sign):
             raise ChainRefused(f"{_title(issuer)} is not a CA that may sign certificates", reason="NotAuthority")
-        # 7.
+        # 9. within its path length
         if constraints.path_length is not None and constraints.path_length < depth:
             raise ChainRefused(
                 f"{_title(issuer)} allows {constraints.path_length} intermediates below it, the chain has {depth}",
@@ -208,13 +228,13 @@ def _require_purpose(certificate: x509.Certificate, usage: x509.ObjectIdentifier
 def _require_name(peer: x509.Certificate, expected: x509.DNSName | x509.IPAddress | None) -> None:
     if expected is None:
         return
-    found = names.from_general_names(certificates.extension(peer, x509.SubjectAlternativeName) or ())
+    sans = names.from_general_names(certificates.extension(peer, x509.SubjectAlternativeName) or ())
     if isinstance(expected, x509.IPAddress):
-        matches = expected.value in found.ip
+        matches = expected.value in sans.ip
     else:
-        matches = any(_dns_matches(pattern, expected.value) for pattern in found.dns)
+        matches = any(_dns_matches(pattern, expected.value) for pattern in sans.dns)
     if not matches:
-        listed = ", ".join(found.texts()) or "none"
+        listed = ", ".join(sans.texts()) or "none"
         raise ChainRefused(
             f"{_title(peer)} is not valid for {expected.value}; its alternative names: {listed}", reason="WrongName"
         )

@@ -21,11 +21,11 @@ nothing here reads (`other_attributes`, `other_extensions`). None of them ever r
 | ---------- | ------------------------ | -------------------------------- | --------- | ----------------------------- |
 | a thief    | another's public key     | a certificate for a key he lacks | 5         | test_signature_of_another_key |
 | a forger   | a victim's request       | changes the names                | 5         | test_changed_after_signing    |
-| a smuggler | two readers that differ  | two blocks or two CNs            | 2, 3, 7   | test_refused                  |
+| a smuggler | two readers that differ  | two blocks or two CNs            | 2, 3, 7   | test_a_request_that_breaks_a_check_is_refused_in_words |
 | a smuggler | two readers that differ  | the same extension twice         | 6         | test_extension_twice          |
 | a weakling | an RSA-1024 or P-224 key | a forgeable certificate          | 4         | test_weak_key                 |
 | a climber  | a valid key              | asks for CA:TRUE                 | authority | test_wishes_are_not_issued    |
-| a vandal   | patience                 | megabytes of request             | 1         | test_refused                  |
+| a vandal   | patience                 | megabytes of request             | 1         | test_a_request_that_breaks_a_check_is_refused_in_words |
 """
 
 from __future__ import annotations
@@ -92,36 +92,36 @@ def build(subject: names.Subject, sans: names.Sans, key: keys.PrivateKey) -> byt
 
 def parse(data: bytes) -> Request:
     """Checks 1 to 7 on a request in PEM."""
-    # 1.
+    # 1. not too large
     if len(data) > MAX_BYTES:
         raise _refused(f"a certificate request of {len(data)} bytes; at most {MAX_BYTES} are read")
-    # 2.
+    # 2. exactly one PEM block
     return parse_der(pem.one(data, pem.CERTIFICATE_REQUEST))
 
 
 def parse_der(data: bytes) -> Request:
     """Checks 1 and 3 to 7 on a request in DER, as gRPC clients send it."""
-    # 1.
+    # 1. not too large
     if len(data) > MAX_BYTES:
         raise _refused(f"a certificate request of {len(data)} bytes; at most {MAX_BYTES} are read")
-    # 3., and whatever the library finds wrong later.
+    # 3. one complete PKCS#10 request; whatever the library finds wrong later is refused here, too
     with _WHOLE:
         return _parsed(x509.load_der_x509_csr(data), data)
 
 
 def _parsed(csr: x509.CertificateSigningRequest, data: bytes) -> Request:
-    # 4.
+    # 4. a key that is accepted
     key = certificates.library_key(csr)
     public = keys.judge(key)
-    # 5.
+    # 5. proof of possession
     _require_possession(csr, key)
-    # 6.
+    # 6. no attribute and no extension occurs twice
     attributes = [attribute.oid.dotted_string for attribute in _attributes(csr)]
     if not attributes:
-        # Most requests of nodes: there is nothing that the rest could find.
+        # Most requests of nodes have neither: nothing is left to check but the subject (7).
         return Request(subject=names.subject_of(csr), sans=_NO_SANS, public_key=public, der=data)
     extensions = _extensions(csr)
-    # 7.
+    # 7. one common name at most, and well-formed alternative names
     constraints = certificates.extension(csr, x509.BasicConstraints)
     return Request(
         subject=names.subject_of(csr),
@@ -132,7 +132,7 @@ def _parsed(csr: x509.CertificateSigningRequest, data: bytes) -> Request:
         ),
         wants_ca=constraints is not None and constraints.ca,
         other_attributes=tuple(oid for oid in attributes if oid != _EXTENSION_REQUEST),
-        other_extensions=tuple(found.oid.dotted_string for found in extensions if found.oid not in _READ),
+        other_extensions=tuple(wish.oid.dotted_string for wish in extensions if wish.oid not in _READ),
         der=data,
     )
 
@@ -156,10 +156,10 @@ def _require_possession(csr: x509.CertificateSigningRequest, key: types.PublicKe
 
 def _attributes(csr: x509.CertificateSigningRequest) -> list[x509.Attribute]:
     with _ATTRIBUTES:
-        found = list(csr.attributes)
-    if len({attribute.oid for attribute in found}) != len(found):
+        attributes = list(csr.attributes)
+    if len({attribute.oid for attribute in attributes}) != len(attributes):
         raise _refused("an attribute occurs twice in the request")
-    return found
+    return attributes
 
 
 def _extensions(csr: x509.CertificateSigningRequest) -> x509.Extensions:

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a certificate is renewed, and whether it still says what its holder wants it to say.
 
-It does not renew anything, and draws nothing: what is to be by chance is an argument.
+It does not renew anything, and draws no random number: chance is an argument.
 
 1. A certificate is renewed when 70 to 90 % of its lifetime have passed, counted from notBefore, backdating included.
    `renewal_point` chooses the point between: a fleet that was born together does not come back together.
-2. Every holder has instants of its own, a cycle of 80 % of a lifetime apart, and `phase` says where in the cycle. Where one
-   of them lies between 70 and 90 % it is chosen; else a point by chance in the half that is nearer to one, so that those
-   born together spread evenly at once, and all are where they belong after a dozen lifetimes. Independent draws would
-   make every hour a new throw of the dice, with a bad one in some years. And whoever was kept waiting by an outage of a
-   tenth of a lifetime is back at its own instant with the next certificate, so that the rush after it has no echo.
-3. The cycle is that of the lifetime rounded to about a hundredth: the instants are counted from 1970, and a second more
-   in each of 25,000 cycles would put them anywhere. Where they fall changes nothing about 70 to 90 %.
+2. Every holder has instants of its own, one every cycle of 80 % of a lifetime; `phase` says where in the cycle. If one of
+   them lies between 70 and 90 %, it is chosen. If none does, a random point is chosen, in the half that is nearer to one.
+   So a fleet that was born together spreads evenly at once, and after a dozen lifetimes every holder renews at its own
+   instants. Independent draws would throw the dice anew every hour, and throw badly in some years. A holder that had to
+   wait through an outage of a tenth of a lifetime is back at its own instant with the next certificate: the rush after an
+   outage has no echo.
+3. The cycle is computed from the lifetime rounded to about a hundredth. The instants are counted from 1970, and a second
+   more in each of 25,000 cycles would put them anywhere. The rounding does not move the limits of 70 and 90 %.
 4. It is renewed at once when its common name is not the wanted one, or when it lacks an organization or an alternative
    name that is wanted. What it has beyond that is no reason: a signer may add names, and asking again would not help.
 """
@@ -67,6 +68,7 @@ def renewal_point(
     # From there to the nearest of the holder's instants.
     away = (_EPOCH - middle + apart * own_phase + apart / 2) % apart - apart / 2
     wanted = 0.5 + away / (lifetime * SPREAD)
+    # 2. its own instant, if that lies in the window; else by chance, in the half that is nearer to it
     if 0 <= wanted <= LATEST:
         return wanted
     return chance / 2 if away < datetime.timedelta() else 0.5 + chance * (LATEST - 0.5)

@@ -50,11 +50,14 @@ class Sealer:
 
     def __init__(self, keys: Mapping[str, bytes], active: str) -> None:
         for name, key in keys.items():
+            # 2. well-formed ids
             _require_id(name, "key id")
+            # 3. 32 octets, and no key under two ids
             if len(key) != KEY_BYTES:
                 raise _bad(f"seal key {name}: {len(key)} bytes; a key has {KEY_BYTES}")
         if len(set(keys.values())) != len(keys):
             raise _bad("a seal key occurs under two ids")
+        # 4. one of them is active
         if active not in keys:
             raise _bad(f"the active seal key {active!r} is not among the keys: {', '.join(sorted(keys)) or 'none'}")
         self.active = active
@@ -103,7 +106,7 @@ def generate_line(key_id: str) -> str:
 
 def parse_keys(text: str) -> dict[str, bytes]:
     """The keys of a key file by id, in the order of the file (1 to 3); errors name the line, never its content."""
-    # 1.
+    # 1. one key per line
     lines = text.removesuffix("\n").split("\n")
     keys: dict[str, bytes] = {}
     for number, line in enumerate(lines, start=1):
@@ -111,11 +114,11 @@ def parse_keys(text: str) -> dict[str, bytes]:
         name, colon, encoded = line.partition(":")
         if not colon:
             raise _bad(f"{where}: expected id:base64")
-        # 2.
+        # 2. an id that is well formed and occurs once
         _require_id(name, where)
         if name in keys:
             raise _bad(f"{where}: key id {name} occurs twice")
-        # 3.
+        # 3. 32 octets in canonical base64
         keys[name] = _key(encoded, where)
     return keys
 

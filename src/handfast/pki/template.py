@@ -2,14 +2,14 @@
 """The DER of leaf certificates, put together around parts that the library wrote once: faster than its builder by far.
 
 It does not sign, and decides nothing about the content: `authority` gives both. Not one byte differs from what
-`CertificateBuilder` would write for the same content, which tests/properties/test_template_properties.py holds it to.
+`CertificateBuilder` would write for the same content: tests/properties/test_template_properties.py compares the two.
 
     TBSCertificate  version                  copied from the sample
                     serialNumber             written here
                     signature algorithm      copied
                     issuer                   copied
                     validity                 written here: UTCTime before 2050, GeneralizedTime from then on (RFC 5280)
-                    subject                  written here; by the library if it has more than common name and groups
+                    subject                  written here: common name and organizations, all that a leaf has
                     subjectPublicKeyInfo     the judged key's own bytes
                     extensions               copied, with the alternative names written before the last one
 
@@ -60,6 +60,7 @@ class Template:
         tbs, self._algorithm, _ = _parts(_content(certificate))
         version, _, algorithm, issuer, _, _, _, extensions = _parts(_content(tbs))
         self._head = (version, algorithm + issuer)
+        # 1. the issuer's key identifier comes last
         *first, self._last = _parts(_content(_content(extensions)))
         self._before_names = b"".join(first)
 
@@ -95,18 +96,18 @@ class Template:
 
 
 def _subject(subject: names.Subject) -> bytes:
-    found = _organizations(subject.organizations)
+    attributes = _organizations(subject.organizations)
     if subject.common_name:
-        found += _der(_SET, _attribute(_COMMON_NAME, subject.common_name))
-    return _der(_SEQUENCE, found)
+        attributes += _der(_SET, _attribute(_COMMON_NAME, subject.common_name))
+    return _der(_SEQUENCE, attributes)
 
 
 # All nodes have the same.
 @functools.lru_cache(maxsize=64)
 def _organizations(texts: tuple[str, ...]) -> bytes:
     # DER sorts the members of a set.
-    found = sorted(_attribute(_ORGANIZATION, text) for text in dict.fromkeys(texts))
-    return _der(_SET, b"".join(found)) if found else b""
+    attributes = sorted(_attribute(_ORGANIZATION, text) for text in dict.fromkeys(texts))
+    return _der(_SET, b"".join(attributes)) if attributes else b""
 
 
 def _attribute(oid: bytes, text: str) -> bytes:
@@ -131,7 +132,7 @@ def _alternative_names(subject: names.Subject, sans: names.Sans) -> bytes:
 
 
 def _email(text: str) -> str:
-    # 2.
+    # 2. none that the library's builder would not write
     try:
         return x509.RFC822Name(text).value
     except ValueError:

@@ -60,14 +60,14 @@ _ENCIPHER_ONLY = ("encipher_only", "decipher_only")
 
 def canonical(words: Iterable[str]) -> frozenset[str]:
     """The words with synonyms resolved; an unknown one is refused by name."""
-    found: set[str] = set()
+    resolved: set[str] = set()
     for word in words:
         if word not in ALL:
             raise errors.Refused(
                 f"usage {word!r} is not known; one of: {', '.join(sorted(ALL))}", reason="UnknownUsage"
             )
-        found.add(SYNONYMS.get(word, word))
-    return frozenset(found)
+        resolved.add(SYNONYMS.get(word, word))
+    return frozenset(resolved)
 
 
 def key_usage(words: Iterable[str]) -> x509.KeyUsage | None:
@@ -90,12 +90,12 @@ def extended_key_usage(words: Iterable[str]) -> x509.ExtendedKeyUsage | None:
 
 def words_of(key: x509.KeyUsage | None, extended: Iterable[x509.ObjectIdentifier]) -> frozenset[str]:
     """Kubernetes' words for what the extensions say; an extended usage without a word is its dotted OID."""
-    found: set[str] = set()
+    words: set[str] = set()
     if key is not None:
         for word, bit in KEY_USAGES.items():
             # The library has no answer for the two bits unless keyAgreement is set.
             if (bit not in _ENCIPHER_ONLY or key.key_agreement) and getattr(key, bit):
-                found.add(word)
+                words.add(word)
     by_oid = {oid: word for word, oid in reversed(EXTENDED_USAGES.items())}
-    found.update(by_oid.get(oid.dotted_string, oid.dotted_string) for oid in extended)
-    return frozenset(found)
+    words.update(by_oid.get(oid.dotted_string, oid.dotted_string) for oid in extended)
+    return frozenset(words)

@@ -33,7 +33,7 @@ def extensions(der: bytes) -> dict[str, bool]:
     return {found.oid._name: found.critical for found in x509.load_der_x509_certificate(der).extensions}
 
 
-def test_root(root: authority.Authority):
+def test_a_root_is_a_ca_as_its_profile_says(root: authority.Authority):
     facts = root.certificate
     assert (facts.is_ca, facts.path_length) == (True, None)
     assert facts.usages == {"cert sign", "crl sign", "digital signature"}
@@ -66,7 +66,7 @@ def test_kubelet_client_looks_as_kubernetes_makes_it(root: authority.Authority):
     )
 
 
-def test_record(root: authority.Authority):
+def test_what_is_issued_tells_what_the_ledger_writes_down(root: authority.Authority):
     key = keys.generate()
     issued = root.issue(key.public, NODE, NO_SANS, profiles.CLIENT, NOW, HOUR)
     facts = certificates.read(issued.der)
@@ -112,7 +112,7 @@ def test_serials_are_random_and_of_one_length():
     assert {serial.bit_length() for serial in serials} == {127}
 
 
-def test_intermediate(root: authority.Authority):
+def test_an_intermediate_signs_leaves_and_no_further_ca(root: authority.Authority):
     key = keys.generate()
     subject = names.Subject(common_name="middle")
     issued = root.issue(key.public, subject, NO_SANS, profiles.INTERMEDIATE_CA, NOW)
@@ -220,7 +220,7 @@ def test_a_leafs_subject_is_common_name_and_organizations(root: authority.Author
     assert certificates.read(issued.der).subject == names.Subject(common_name="a")
 
 
-def test_nameless(root: authority.Authority):
+def test_a_certificate_without_any_name_is_refused(root: authority.Authority):
     with pytest.raises(errors.Refused, match="needs a subject or an alternative name"):
         root.issue(keys.generate().public, names.Subject(), NO_SANS, profiles.CLIENT, NOW)
 

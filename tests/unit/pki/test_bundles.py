@@ -26,13 +26,13 @@ def test_equal_sets_are_equal_bundles():
     assert bundles.TrustBundle.from_pem(b"# two\n" + NEW.pem + b"\n" + OLD.pem) == one
 
 
-def test_empty():
+def test_an_empty_bundle_has_no_anchor_and_takes_one():
     empty = bundles.TrustBundle.of([])
     assert (empty.anchors, empty.to_pem()) == ((), b"")
     assert empty.add(OLD.der) == bundles.TrustBundle.of([OLD.der])
 
 
-def test_rollover():
+def test_during_a_rollover_both_cas_are_trusted_and_then_only_the_new_one():
     old_leaf, new_leaf = making.leaf(OLD, making.CLIENT), making.leaf(NEW, making.CLIENT)
     before = bundles.TrustBundle.of([OLD.der])
     during = before.add(NEW.der)

@@ -74,7 +74,7 @@ def test_serial_text(serial: int, text: str):
         ),
     ],
 )
-def test_refused(der: bytes, reason: str):
+def test_a_certificate_that_cannot_be_read_is_refused_with_its_reason(der: bytes, reason: str):
     with pytest.raises(errors.Refused) as caught:
         certificates.read(der)
     assert caught.value.reason == reason

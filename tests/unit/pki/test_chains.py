@@ -26,7 +26,7 @@ def ask(asked: Case, now: datetime.datetime = NOW) -> chains.Verified:
 
 
 @pytest.mark.parametrize("title", list(CASES))
-def test_verdict(title: str):
+def test_every_case_of_the_table_has_its_verdict_and_reason(title: str):
     asked = CASES[title]()
     if not asked.reason:
         verified = ask(asked)

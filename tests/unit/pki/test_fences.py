@@ -187,7 +187,7 @@ def test_flipped_bits(bits: list[int]) -> None:
 
 @settings(derandomize=True, deadline=None)
 @given(st.binary(max_size=64), BITS)
-def test_keys(junk: bytes, bits: list[int]) -> None:
+def test_broken_keys_and_signatures_are_only_ever_refused(junk: bytes, bits: list[int]) -> None:
     public = OTHER.public
     for spki in (junk, flipped(public.spki, bits)):
         with contextlib.suppress(errors.Refused):

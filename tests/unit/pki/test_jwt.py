@@ -274,7 +274,7 @@ def issuer(token: str) -> str | None:
 
 # Numbered, because signatures differ from process to process and names of tests must not.
 @pytest.mark.parametrize("row", range(len(MALFORMED)))
-def test_malformed(row: int):
+def test_a_malformed_token_is_refused_with_its_reason(row: int):
     token, reason = MALFORMED[row]
     assert refused(token) == reason
     claims = [*token.split("."), "", ""][1]

@@ -91,7 +91,7 @@ def test_generate_rsa_size(bits: int):
         ),
     ],
 )
-def test_forms(data: bytes, kind: keys.Kind):
+def test_every_form_of_private_key_is_read(data: bytes, kind: keys.Kind):
     assert keys.private_from_pem(data).public.kind is kind
 
 

@@ -77,7 +77,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("data", "reason", "said"), REFUSED)
-def test_refused(data: bytes, reason: str, said: str):
+def test_a_pair_that_is_not_one_is_refused_with_its_reason(data: bytes, reason: str, said: str):
     with pytest.raises(errors.Refused, match=said) as caught:
         pairs.read(data)
     assert caught.value.reason == reason

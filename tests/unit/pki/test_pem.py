@@ -36,7 +36,7 @@ def test_key_beside_certificate():
     assert pem.certificates_from_pem(A + KEY, ignoring=pem.KEY_LABELS) == [b"certificate a"]
 
 
-def test_one():
+def test_the_only_block_is_returned():
     assert pem.one(A, "CERTIFICATE") == b"certificate a"
 
 
@@ -69,7 +69,7 @@ def test_one():
         pytest.param(b" " * (pem.MAX_BYTES + 1), "at most 1048576 are read", id="too large"),
     ],
 )
-def test_refused(data: bytes, words: str):
+def test_malformed_pem_is_refused_in_words(data: bytes, words: str):
     with pytest.raises(errors.Refused) as caught:
         pem.certificates_from_pem(data)
     assert words in caught.value.message

@@ -28,7 +28,9 @@ HOUR = 60 * MINUTE
         pytest.param(-MINUTE, -5 * MINUTE, 10 * MINUTE, id="negative"),
     ],
 )
-def test_window(asked: datetime.timedelta | None, begins: datetime.timedelta, ends: datetime.timedelta):
+def test_a_lifetime_is_bounded_and_backdating_counts_from_eight_hours_on(
+    asked: datetime.timedelta | None, begins: datetime.timedelta, ends: datetime.timedelta
+):
     profile = profiles.for_usages("test", ["client auth"], 24 * HOUR)
     assert profile.window(NOW, asked) == (SECOND + begins, SECOND + ends)
 

@@ -15,7 +15,7 @@ USAGES = ("digital signature", "client auth")
 NAME = "node-csr-_v0uUYH0FxEZl7ih8xa2llEqEdqKgeMs3eas458m8EE"
 
 
-def test_vector():
+def test_the_name_is_the_one_that_a_kubelet_computes():
     assert request_names.csr_name(KEY, NODE, USAGES) == NAME
 
 

@@ -180,7 +180,7 @@ def test_signature_algorithm_of_another_kind():
     assert caught.value.reason == "BadSignature"
 
 
-def test_sha1():
+def test_a_request_signed_with_sha1_is_refused():
     with pytest.raises(errors.Refused, match="sha1") as caught:
         requests.parse((VECTORS / "sha1.csr.pem").read_bytes())
     assert caught.value.reason == "WeakSignature"
@@ -261,7 +261,7 @@ GOOD = requests.build(NODE, SANS, keys.generate())
         pytest.param(made(x509.SubjectAlternativeName([x509.DNSName("a b")])), "is not a DNS name", id="blank in DNS"),
     ],
 )
-def test_refused(data: bytes, words: str):
+def test_a_request_that_breaks_a_check_is_refused_in_words(data: bytes, words: str):
     with pytest.raises(errors.Refused) as caught:
         requests.parse(data)
     assert words in caught.value.message

@@ -33,7 +33,7 @@ PUBLIC = keys.generate().public
         pytest.param(-HOUR / 120, HOUR / 120, HOUR / 300, HOUR / 150, id="short"),
     ],
 )
-def test_deadline(
+def test_renewal_lies_between_70_and_90_percent_of_the_lifetime(
     begins: datetime.timedelta, ends: datetime.timedelta, earliest: datetime.timedelta, latest: datetime.timedelta
 ):
     begins_at, ends_at = NOW + begins, NOW + ends
@@ -112,7 +112,7 @@ class TestRenewalPoint:
         assert rotation.renewal_point(NOW, NOW, 0.5, 0.5) == rotation.LATEST / 2
         assert rotation.renewal_point(NOW, NOW - HOUR, 0.5, 0.0) == 0
 
-    def test_phase(self):
+    def test_every_holder_has_a_phase_of_its_own(self):
         found = [rotation.phase(f"n{number}") for number in range(1000)]
         assert all(0 <= phase < 1 for phase in found)
         assert len(set(found)) == 1000

@@ -40,7 +40,9 @@ def test_lengths_of_every_form(root: authority.Authority, length: int):
         pytest.param(names.Subject(), True, id="no subject"),
     ],
 )
-def test_names(root: authority.Authority, subject: names.Subject, critical: bool):
+def test_names_are_written_as_the_library_writes_them(
+    root: authority.Authority, subject: names.Subject, critical: bool
+):
     sans = names.Sans.parse(
         ["DNS:a.example", "IP:192.0.2.1", "IP:2001:db8::1", "URI:spiffe://a/b", "email:a@b.example"]
     )
@@ -52,7 +54,7 @@ def test_names(root: authority.Authority, subject: names.Subject, critical: bool
 
 
 @pytest.mark.parametrize("years", [1, 23, 24, 60])
-def test_times(root: authority.Authority, years: int):
+def test_times_are_written_before_and_after_2050(root: authority.Authority, years: int):
     ttl = years * YEAR
     issued = root.issue(PUBLIC, NODE, names.Sans(), LONG, NOW, ttl)
     facts = certificates.read(issued.der)

@@ -46,7 +46,7 @@ def test_bits_that_are_not_set():
     assert usages.words_of(usages.key_usage(["key agreement"]), ()) == {"key agreement"}
 
 
-def test_refused():
+def test_unknown_and_impossible_usages_are_refused():
     with pytest.raises(errors.Refused, match="'fly' is not known"):
         usages.canonical(["fly"])
     with pytest.raises(errors.Refused, match="go with key agreement"):
