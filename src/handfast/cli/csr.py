@@ -263,7 +263,7 @@ async def _explain(
         told = await _told(reached.client, request.metadata.uid)
         issued = await _issued(reached.client, request)
     found = request_explanation.explain(
-        request, now, asked=answers, node_addresses=addresses, reserved=reserved, more=more
+        request, now, answers=answers, node_addresses=addresses, reserved=reserved, more=more
     )
     return found, told, issued
 

@@ -75,13 +75,13 @@ class Authorizers:
 
     def decide(self, attributes: Attributes) -> decision.Decision:
         """The first opinion; no opinion carries all that the authorisers said."""
-        # 1.
+        # 1. administrators
         if MASTERS in attributes.groups:
             return _MASTERS
-        # 2.
+        # 2. health is open to everyone
         if not attributes.is_resource and attributes.verb in {"get", "head"} and is_health(attributes.path):
             return _HEALTH
-        # 3.
+        # 3. the first authoriser with an opinion
         said = []
         for row in self._rows:
             verdict = row.decide(attributes)
@@ -89,7 +89,7 @@ class Authorizers:
                 return verdict
             if verdict.sentence:
                 said.append(verdict)
-        # 4.
+        # 4. none has one: no, with every reason that was given
         reason = said[0].reason if said else "NoRuleAllows"
         return decision.NotMine(reason, "\n".join(verdict.sentence for verdict in said), "access")
 

@@ -10,10 +10,11 @@ server has all of it from the start (`rules.rbac.default_roles`, `api.handfast_k
    wrong namespaces are not looked for there; the signer does without.
 4. A controller without a list does what a cluster's own controller manager does already.
 
-Who gets hold of a token of the account can do what the chosen controllers do, and with all of them that is nearly what the
-CA's key can: read every Secret of `kube-system`; with a bootstrap token from there, file requests and approve them, also one for
-a serving certificate with the API server's names, which a running signer then signs; sign a `cluster-info` of their own; and
-take entries of the ledger away. Kubernetes' own controller manager is no less. What limits it is to run fewer controllers.
+Whoever gets hold of a token of the account can do what the chosen controllers do. With all of them that is nearly what the
+CA's key can. They can read every Secret of `kube-system`. With a bootstrap token from there they can file requests and approve
+them, also one for a serving certificate with the API server's names, which a running signer then signs. They can sign a
+`cluster-info` of their own, and delete entries of the ledger. Kubernetes' own controller manager can do no less. To limit it,
+run fewer controllers.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ _COMMON: Final = _within(
     roles.on(roles.COORDINATION, "leases", "get update", LEASE),
 )
 
-# 1.
+# 1. a list for each controller, of what it calls and nothing else
 RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "cluster-info-publisher-controller": (
         *_everywhere(roles.on("", "namespaces", "list watch")),
@@ -152,7 +153,7 @@ def _merged(rules: Iterable[policy_rules.PolicyRule]) -> list[policy_rules.Polic
     verbs: dict[policy_rules.PolicyRule, set[str]] = {}
     for rule in rules:
         verbs.setdefault(msgspec.structs.replace(rule, verbs=()), set()).update(rule.verbs)
-    return [msgspec.structs.replace(rule, verbs=tuple(sorted(found))) for rule, found in verbs.items()]
+    return [msgspec.structs.replace(rule, verbs=tuple(sorted(words))) for rule, words in verbs.items()]
 
 
 def _granted(namespace: str, rules: Sequence[policy_rules.PolicyRule]) -> tuple[objects.Document, objects.Document]:

@@ -18,7 +18,7 @@ A health path is `exempt` for whoever has logged in; for strangers it is `health
 |---|---|---|---|---|
 | a holder of a bootstrap token | a flood of joins | use up what renewals need | 3 and 4 are apart | test_joins_and_renewals_are_apart |
 | a user | a name like a node's | the renewals' budget | 4: name and group | test_name_alone_is_no_node |
-| a user | a certificate with `system:unauthenticated` | not to be counted as a user | 2 looks for `system:authenticated` | test_anonymous |
+| a user | a certificate with `system:unauthenticated` | not to be counted as a user | 2 looks for `system:authenticated` | test_only_who_has_not_logged_in_is_anonymous |
 """
 
 from __future__ import annotations
@@ -41,15 +41,20 @@ HEALTH: Final = "health"
 _RENEWAL_VERBS = frozenset({"create", "get", "list", "watch"})
 
 CALLERS: tuple[tuple[str, Callable[[str, tuple[str, ...]], bool]], ...] = (
-    (EXEMPT, lambda name, groups: access.MASTERS in groups or name == user_names.CONTROLLERS),  # 1.
-    (ANONYMOUS, lambda _name, groups: user_names.AUTHENTICATED not in groups),  # 2.
-    (JOIN, lambda _name, groups: tokens.DEFAULT_GROUP in groups),  # 3.
+    # 1. the operator and the controllers
+    (EXEMPT, lambda name, groups: access.MASTERS in groups or name == user_names.CONTROLLERS),
+    # 2. who has not logged in
+    (ANONYMOUS, lambda _name, groups: user_names.AUTHENTICATED not in groups),
+    # 3. bootstrap tokens
+    (JOIN, lambda _name, groups: tokens.DEFAULT_GROUP in groups),
+    # 4. nodes, and nodes that recover
     (
-        NODE,  # 4.
+        NODE,
         lambda name, groups: user_names.node(name, groups) is not None or user_names.NODE_RECOVERY in groups,
     ),
+    # 5. service accounts
     (
-        SERVICE_ACCOUNT,  # 5.
+        SERVICE_ACCOUNT,
         lambda name, groups: (
             name.startswith(user_names.SERVICE_ACCOUNT_PREFIX) and user_names.SERVICE_ACCOUNTS in groups
         ),
@@ -62,12 +67,13 @@ def of_caller(name: str, groups: tuple[str, ...]) -> str:
     for flow, applies in CALLERS:
         if applies(name, groups):
             return flow
-    return USER  # 6.
+    # 6. everyone else
+    return USER
 
 
 def of_resource(caller: str, verb: str, group: str, plural: str, subresource: str) -> str:
     """The flow of a request for a resource, by a caller of the flow `caller`."""
-    # 4.
+    # 4. a node's certificates are a budget of their own
     if (
         caller == NODE
         and plural == "certificatesigningrequests"

@@ -19,7 +19,7 @@ A list of networks is one of these texts (1 to 4):
 |---|---|---|---|---|
 | a stranger | a public address | pass for private in the IPv4-mapped form | 5 | test_mapped_addresses |
 | a stranger | many addresses | fill the memory with verdicts | 6 | test_memory_is_bounded |
-| a neighbour on the wire | a link-local address | pass for private | 1 | test_private |
+| a neighbour on the wire | a link-local address | pass for private | 1 | test_private_is_rfc_1918_unique_local_and_loopback_only |
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Networks:
     def parse(cls, text: str) -> Networks:
         """The networks `text` names; raises Refused with the part that is wrong."""
         plain = text.strip()
-        # 2. 3.
+        # 2. any address, or 3. none
         if plain in {"any", "none"}:
             return cls(plain, (), unbounded=plain == "any")
         members: list[Network] = []
-        # 4.
+        # 4. networks, each as it should be written
         for part in plain.split(","):
             members.extend(_networks(part.strip(), text))
         return cls(plain, tuple(members))
@@ -69,7 +69,8 @@ class Networks:
         verdict = self._verdicts.get(address)
         if verdict is None:
             verdict = self._judge(address)
-            if len(self._verdicts) >= _REMEMBERED:  # 6.
+            # 6. a bounded memory
+            if len(self._verdicts) >= _REMEMBERED:
                 self._verdicts.clear()
             self._verdicts[address] = verdict
         return verdict
@@ -84,13 +85,13 @@ class Networks:
     def _judge(self, address: str) -> decision.Approve | decision.Deny:
         if self.unbounded:
             return decision.Approve("AddressAllowed", "any address is allowed", "networks")
-        found = _address(address)
-        if found is None:
+        parsed = _address(address)
+        if parsed is None:
             return decision.Deny("AddressUnknown", f"{address[:64]!r} is no IP address", "networks")
         for network in self.members:
-            if found in network:
+            if parsed in network:
                 return _within(network)
-        return decision.Deny("AddressNotAllowed", f"the address {found} is not in {self.text}", "networks")
+        return decision.Deny("AddressNotAllowed", f"the address {parsed} is not in {self.text}", "networks")
 
 
 @functools.lru_cache(maxsize=256)
@@ -109,24 +110,25 @@ def neighbourhood(address: str) -> str:
 
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _wider(address: str) -> str:
-    found = _address(address)
-    if not isinstance(found, ipaddress.IPv6Address) or found.is_loopback:
-        return address if found is None else str(found)
-    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+    parsed = _address(address)
+    if not isinstance(parsed, ipaddress.IPv6Address) or parsed.is_loopback:
+        return address if parsed is None else str(parsed)
+    return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
 
 
 def _address(text: str) -> Address | None:
     try:
-        found = ipaddress.ip_address(text)
+        parsed = ipaddress.ip_address(text)
     except ValueError:
         return None
-    # 5.
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return found if mapped is None else mapped
+    # 5. IPv4 that comes as IPv6 is IPv4
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return parsed if mapped is None else mapped
 
 
 def _networks(part: str, text: str) -> tuple[Network, ...]:
-    if part == "private":  # 1.
+    # 1. private networks
+    if part == "private":
         return tuple(ipaddress.ip_network(known) for known in PRIVATE)
     if not part:
         raise _refused(f"{text!r} names an empty network" if text.strip() else "no network is named", _ALLOWED)
@@ -150,7 +152,8 @@ def _networks(part: str, text: str) -> tuple[Network, ...]:
 def _network(start: Address, length: int, part: str) -> Network:
     family = ipaddress.IPv4Network if start.version == 4 else ipaddress.IPv6Network
     network = family((int(start), length), strict=False)
-    if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):  # 5.
+    # 5. not IPv4 written as IPv6
+    if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
         plain = ipaddress.IPv4Network((int(network.network_address) & 0xFFFFFFFF, length - 96), strict=False)
         raise _refused(f"{part!r} is IPv4 written as IPv6", str(plain))
     if network.network_address != start:

@@ -37,7 +37,7 @@ _CONTAINERS = (("initContainers", "init container"), ("containers", "container")
 
 def mirror(pod: objects.Document) -> decision.Deny | None:
     """Why a mirror Pod is refused, if it is."""
-    # 1.
+    # 1. no account, no Secret, no token
     spec = jsonpath.mapping(pod, "spec")
     if jsonpath.text(spec, "serviceAccountName"):
         return _refuse("a mirror pod may not reference service accounts")
@@ -52,7 +52,7 @@ def mirror(pod: objects.Document) -> decision.Deny | None:
 
 def choose(pod: objects.Document) -> str:
     """The name of the account, written into the Pod where it was not."""
-    # 2.
+    # 2. `default`, and the same under both names
     spec = pod["spec"]
     name = jsonpath.text(spec, "serviceAccountName") or DEFAULT
     spec["serviceAccountName"] = spec["serviceAccount"] = name
@@ -68,14 +68,14 @@ def absent(namespace: str, name: str) -> decision.Deny:
 def apply(pod: objects.Document, account: objects.Document, suffix: str) -> decision.Deny | None:
     """Write into the Pod what the account gives it, then check whether it may."""
     spec = pod["spec"]
-    # 3.
+    # 3. the token is mounted
     if _mounts(spec, account):
         _mount(spec, suffix)
-    # 4.
+    # 4. the account's pull secrets
     pull = jsonpath.mappings(account, "imagePullSecrets")
     if pull and not jsonpath.sequence(spec, "imagePullSecrets"):
         spec["imagePullSecrets"] = [{"name": jsonpath.text(secret, "name")} for secret in pull]
-    # 5.
+    # 5. only the Secrets that the account lists
     if jsonpath.text(account, "metadata", "annotations", _ENFORCE) in _TRUE:
         return next((_refuse(sentence) for sentence in _not_mountable(spec, account)), None)
     return None

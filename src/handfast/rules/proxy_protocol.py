@@ -17,7 +17,7 @@ It says what is written there. Whether the sender may say so is decided by who a
 | whoever is named | a connection | half a header, for ever | 1: none yet, and a deadline elsewhere | test_half_a_header_is_none_yet |
 | whoever is named | a connection | a header without end | 2 | test_too_long |
 | whoever is named | a connection | to be this machine | 3 | test_addresses_that_no_client_has |
-| whoever is named | a connection | an address that two readers read differently | 3 | test_malformed |
+| whoever is named | a connection | an address that two readers read differently | 3 | test_a_malformed_header_is_refused |
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _line(data: bytes) -> Header | None:
         )
     if not all(_PORT.fullmatch(port) and int(port) <= 0xFFFF for port in words[4:]):
         raise _refused(MALFORMED, "a port is not a number up to 65535")
-    found = [_address(family, text) for text in words[2:4]]
-    return Header(size, _client(found[0]))
+    addresses = [_address(family, text) for text in words[2:4]]
+    return Header(size, _client(addresses[0]))
 
 
 def _address(
@@ -136,9 +136,9 @@ def _binary(data: bytes) -> Header | None:
     return Header(size, _client(ipaddress.ip_address(packed)))
 
 
-def _client(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    plain = found if mapped is None else mapped
+def _client(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    plain = address if mapped is None else mapped
     # 3. of somebody else than this machine
     if plain.is_loopback or plain.is_unspecified or plain.is_multicast:
         raise _refused(BAD_ADDRESS, f"no client of a balancer has the address {plain}")

@@ -64,38 +64,38 @@ def explain(
     item: signing_requests.Request,
     now: datetime.datetime,
     *,
-    asked: Mapping[str, Answer],
+    answers: Mapping[str, Answer],
     node_addresses: Sequence[str] | None,
     reserved: frozenset[str] = kubelet.NONE,
     more: Sequence[kubelet.Check] = (),
 ) -> Explanation:
-    """Explain one request; `asked` holds the authorisers' answer for each permission that they were asked for.
+    """Explain one request; `answers` has what the authorisers said of each permission that they were asked for.
 
     `more` are checks by `nodes.claim` and `revocation`.
     """
     due = request_age.due(item, now)
-    verdict, checks, flip = _settled(item) or _open(item, asked, node_addresses, reserved, more)
+    verdict, checks, flip = _settled(item) or _open(item, answers, node_addresses, reserved, more)
     if verdict == ISSUED:
-        checks = _as_pending(item, asked, node_addresses, reserved, more)
+        checks = _as_pending(item, answers, node_addresses, reserved, more)
     return Explanation(verdict, checks, flip, due)
 
 
 def _as_pending(
     item: signing_requests.Request,
-    asked: Mapping[str, Answer],
+    answers: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
     more: Sequence[kubelet.Check],
 ) -> tuple[kubelet.Check, ...]:
-    """1. The checks of an issued request, where it is of a kind that has any."""
+    """The checks of an issued request, where it is of a kind that has any (1.)."""
     try:
         facts = kubelet.read(item.document())
     except errors.Refused:
         return ()
     # 5. its own node may be the one that lives
     others = [check for check in more if check.name != claim.CHECK]
-    found = _closest(facts, asked, addresses, reserved, others)
-    return () if found is None else found[1]
+    closest = _closest(facts, answers, addresses, reserved, others)
+    return () if closest is None else closest[1]
 
 
 _Answer = tuple[str, tuple[kubelet.Check, ...], str]
@@ -115,7 +115,7 @@ def _settled(item: signing_requests.Request) -> _Answer | None:
 
 def _open(
     item: signing_requests.Request,
-    asked: Mapping[str, Answer],
+    answers: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
     more: Sequence[kubelet.Check],
@@ -127,39 +127,39 @@ def _open(
         return PENDING, (check,), "create a new request that can be read"
     if item.condition(signing_requests.APPROVED) is not None:
         return _approved(facts, more)
-    found = _closest(facts, asked, addresses, reserved, more)
-    if found is None:
+    closest = _closest(facts, answers, addresses, reserved, more)
+    if closest is None:
         compared = f"no approver decides requests for the signer {facts.signer_name}"
         check = kubelet.Check(kubelet.SIGNER, False, compared)
         return PENDING, (check,), f"approve or deny it by hand: handfast csr approve {shlex.quote(facts.name)}"
-    permission, checks = found
+    permission, checks = closest
     failed = [check.name for check in checks if not check.passed]
     if not failed:
         lost = f"it would stay pending if {facts.username} lost the permission {_words(permission)}"
         return APPROVING, checks, f"{lost}; if it does all the same, see whether the approving controller runs"
-    # 4.
-    if permission not in asked and len(failed) > 1:
+    # 4. nobody is told to grant what may long be granted
+    if permission not in answers and len(failed) > 1:
         failed.remove(PERMISSION)
     return PENDING, checks, "; and ".join(_change(name, facts, permission) for name in failed)
 
 
 def _closest(
     facts: kubelet.Facts,
-    asked: Mapping[str, Answer],
+    answers: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
     more: Sequence[kubelet.Check],
 ) -> tuple[str, tuple[kubelet.Check, ...]] | None:
-    """3. The permission of the kind with the fewest failed checks, and these; None: no approver decides such requests."""
+    """The permission of the kind with the fewest failed checks, and these (3.); None: no approver decides such requests."""
     runs = [
-        (name, (*kubelet.checks(facts, name, addresses, reserved), _permission(name, asked), *more))
+        (name, (*kubelet.checks(facts, name, addresses, reserved), _permission(name, answers), *more))
         for name in kubelet.permissions(facts.signer_name)
     ]
     return min(runs, key=lambda run: sum(not check.passed for check in run[1]), default=None)
 
 
 def _approved(facts: kubelet.Facts, more: Sequence[kubelet.Check]) -> _Answer:
-    # 2. 5. A living node's name is no matter once somebody has approved.
+    # 2. the signer's rules, and 5. what other rules say but for a living node's name, which is no matter now
     revoked = tuple(check for check in more if check.name == revocation.CHECK and not check.passed)
     if revoked:
         return FAILING, revoked, _CHANGES[revocation.CHECK]
@@ -174,9 +174,9 @@ def _approved(facts: kubelet.Facts, more: Sequence[kubelet.Check]) -> _Answer:
     return SIGNING, (check,), "nothing is missing; if it stays so, see whether the signing controller runs"
 
 
-def _permission(permission: str, asked: Mapping[str, Answer]) -> kubelet.Check:
-    # 4.
-    answer = asked.get(permission)
+def _permission(permission: str, answers: Mapping[str, Answer]) -> kubelet.Check:
+    # 4. a check like the others
+    answer = answers.get(permission)
     if answer is None:
         return kubelet.Check(PERMISSION, False, f"{_words(permission)}: not asked")
     if isinstance(answer, bool):

@@ -152,10 +152,14 @@ class Index:
         if not self._by_name:
             return _NOBODY
         targets = (
-            ("user", user),  # 1. 2.
-            ("node", node_of_token),  # 3.
-            ("serial number", normal_serial(serial)),  # 4.
-            ("key", key_fingerprint),  # 5.
+            # 1. the user, and 2. the node
+            ("user", user),
+            # 3. the node of a token
+            ("node", node_of_token),
+            # 4. the serial number
+            ("serial number", normal_serial(serial)),
+            # 5. the key
+            ("key", key_fingerprint),
         )
         found = self._first(targets, now)
         if found is None:

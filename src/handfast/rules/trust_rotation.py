@@ -38,12 +38,12 @@ from handfast.api import objects
 from handfast.rules import user_names
 from handfast.rules.ledger import entries as ledger_entries
 
-# 1.
+# 1. how long clients take to learn of a new one
 SETTLING: Final = dt.timedelta(hours=2)
-# 2.
+# 2. how long a node takes to receive what was issued
 RECEIVED: Final = dt.timedelta(hours=1)
 _NODE: Final = f"CN={user_names.NODE_PREFIX}"
-# 5: how far the instants in the ledger and that of the switch may be apart.
+# 5. how far the instants in the ledger and that of the switch may be apart
 _AROUND: Final = dt.timedelta(minutes=1)
 _VERSION: Final = 1
 _HINT: Final = "restore it from a backup; without it nobody knows which keys are in use"
@@ -117,24 +117,24 @@ class State:
 
 
 def begin(state: State, step: Step, now: dt.datetime) -> State:
-    """3: what is written before a step begins."""
+    """What is written before a step begins (3)."""
     begun = dataclasses.replace(state, doing=step)
     if step is not Step.SWITCH:
         return begun
-    # 5. A switch that is done again counts from now: nobody knows when the first attempt ended.
+    # 5. a switch that is done again counts from now: nobody knows when the first attempt ended
     again = bool(state.signed) and state.signed[-1][0] == state.staying
     before = state.signed[:-1] if again else state.signed
     return dataclasses.replace(begun, signed=(*(before or ((state.leaving, None),)), (state.staying, now)))
 
 
 def finish(state: State, step: Step, now: dt.datetime) -> State:
-    """3: what is written when a step is done."""
+    """What is written when a step is done (3)."""
     others = tuple(pair for pair in state.done if pair[0] is not step)
     return dataclasses.replace(state, doing=None, done=(*others, (step, now)))
 
 
 def turn(state: State) -> State:
-    """4: the way back; Refused where there is none."""
+    """The way back (4); Refused where there is none."""
     if state.doing is Step.RETIRE:
         raise errors.Refused(
             f"there is no way back: retiring {state.leaving[:16]} has begun",
@@ -180,7 +180,7 @@ def waits(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
 
 
 def _settling(state: State, now: dt.datetime) -> tuple[Wait, ...]:
-    # 1. On the way back both have been known all along.
+    # 1. clients have had time to learn of it; on the way back both have been known all along
     published = state.at(Step.PUBLISH)
     if state.turned or state.signed or published is None or now >= published + SETTLING:
         return ()
@@ -189,7 +189,7 @@ def _settling(state: State, now: dt.datetime) -> tuple[Wait, ...]:
 
 
 def _renewals(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
-    # 2.
+    # 2. every holder has a newer certificate
     if seen.entries is None:
         return _lifetime(state, seen, now, "there is no ledger that tells who holds its certificates")
     held, unsure = outstanding(state, seen.entries, seen.running, now)
@@ -197,7 +197,7 @@ def _renewals(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
         (held, "in use and not renewed yet"),
         (unsure, "renewed, but the node may lack the new one: that is not an hour old, or the node does not run"),
     )
-    return tuple(_held(found, why) for found, why in reasons if found)
+    return tuple(_held(entries, why) for entries, why in reasons if entries)
 
 
 def _held(held: Sequence[ledger_entries.Entry], why: str) -> Wait:
@@ -209,8 +209,8 @@ def _held(held: Sequence[ledger_entries.Entry], why: str) -> Wait:
 
 
 def _tokens(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
-    # 2.
-    found = list(_lifetime(state, seen, now, "tokens that the old key signed may live that long"))
+    # 2. no token of the old key is in use
+    waiting = list(_lifetime(state, seen, now, "tokens that the old key signed may live that long"))
     if seen.old_tokens:
         shown = ", ".join(seen.old_tokens[:10])
         more = f" and {len(seen.old_tokens) - 10} more" if len(seen.old_tokens) > 10 else ""
@@ -218,8 +218,8 @@ def _tokens(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
             f"tokens in Secrets do not expire, and these are signed by the old key: {shown}{more}; remove data.token from "
             "each, and it is filled in anew"
         )
-        found.append(Wait(sentence=sentence))
-    return tuple(found)
+        waiting.append(Wait(sentence=sentence))
+    return tuple(waiting)
 
 
 def _lifetime(state: State, seen: Seen, now: dt.datetime, why: str) -> tuple[Wait, ...]:
@@ -232,13 +232,13 @@ def _lifetime(state: State, seen: Seen, now: dt.datetime, why: str) -> tuple[Wai
 
 def signers_at(state: State, instant: dt.datetime) -> frozenset[str]:
     """Who may have signed at this instant: one, or two around a switch (5)."""
-    found: set[str] = set()
+    signers: set[str] = set()
     spans = state.signed or ((state.leaving, None),)
     for index, (signer, since) in enumerate(spans):
         ends = spans[index + 1][1] if index + 1 < len(spans) else None
         if (since is None or since - _AROUND <= instant) and (ends is None or instant <= ends + _AROUND):
-            found.add(signer)
-    return frozenset(found)
+            signers.add(signer)
+    return frozenset(signers)
 
 
 def outstanding(
@@ -267,7 +267,7 @@ def outstanding(
 
 
 def _received(entry: ledger_entries.Entry, at: dt.datetime, running: frozenset[str], now: dt.datetime) -> bool:
-    # 2. People who ask for a certificate look at what they get.
+    # 2. a node that has received it; people who ask for a certificate look at what they get
     name = entry.names[0] if entry.names else ""
     if not name.startswith(_NODE):
         return True
@@ -319,7 +319,7 @@ def _text(value: Any) -> str:
 
 
 def _instant(value: Any) -> dt.datetime:
-    found = dt.datetime.fromisoformat(_text(value))
-    if found.tzinfo is None:
+    instant = dt.datetime.fromisoformat(_text(value))
+    if instant.tzinfo is None:
         raise ValueError
-    return found
+    return instant

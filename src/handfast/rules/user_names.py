@@ -32,7 +32,7 @@ CONTROLLERS: Final = "system:kube-controller-manager"
 
 def node(user: str, groups: tuple[str, ...]) -> str | None:
     """The node a caller is: None if it is no node, empty if it is one that does not say which."""
-    # 1.
+    # 1. both the name and the group
     if not user.startswith(NODE_PREFIX) or NODES not in groups:
         return None
     return user.removeprefix(NODE_PREFIX)
@@ -55,7 +55,7 @@ def node_subject(name: str) -> names.Subject:
 
 def service_account(user: str) -> tuple[str, str] | None:
     """Namespace and name, if a user name is a service account's."""
-    # 2.
+    # 2. namespace and name, and nothing more
     if not user.startswith(SERVICE_ACCOUNT_PREFIX):
         return None
     namespace, colon, name = user.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")

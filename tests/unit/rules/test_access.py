@@ -105,7 +105,7 @@ class TestUsers:
 
 class TestMasters:
     @pytest.mark.parametrize("verb", VERBS)
-    def test_everything(self, verb: str) -> None:
+    def test_administrators_may_do_everything(self, verb: str) -> None:
         for asked in (resource(verb, "secrets", **ADMIN), path("/metrics", verb, **ADMIN)):
             verdict = NOBODY_DECIDES.decide(asked)
             assert isinstance(verdict, decision.Approve)

@@ -29,7 +29,9 @@ BOOTSTRAP = ("system:bootstrap:abcdef", ("system:bootstrappers", KNOWN))
         ("system:node:n1", ("system:nodes", "system:bootstrappers", KNOWN), flow.JOIN),
     ],
 )
-def test_callers(name: str, groups: tuple[str, ...], expected: str) -> None:
+def test_every_caller_has_the_flow_of_the_first_row_that_applies(
+    name: str, groups: tuple[str, ...], expected: str
+) -> None:
     assert flow.of_caller(name, groups) == expected
 
 
@@ -43,7 +45,7 @@ def test_a_node_that_recovers_has_the_budget_of_renewals() -> None:
     assert flow.of_resource(caller, "create", "certificates.k8s.io", "certificatesigningrequests", "") == flow.RENEWAL
 
 
-def test_anonymous() -> None:
+def test_only_who_has_not_logged_in_is_anonymous() -> None:
     assert flow.of_caller("system:anonymous", ("system:unauthenticated",)) == flow.ANONYMOUS
     # A certificate may say what it likes; whoever has presented one is counted as somebody.
     assert flow.of_caller("system:anonymous", ("system:unauthenticated", KNOWN)) == flow.USER
@@ -63,7 +65,9 @@ def test_anonymous() -> None:
         ("get", "", "pods", "", flow.NODE),
     ],
 )
-def test_renewals(verb: str, group: str, plural: str, subresource: str, expected: str) -> None:
+def test_only_a_nodes_certificate_requests_are_renewals(
+    verb: str, group: str, plural: str, subresource: str, expected: str
+) -> None:
     assert flow.of_resource(flow.of_caller(*NODE), verb, group, plural, subresource) == expected
 
 
@@ -89,5 +93,5 @@ def test_joins_and_renewals_are_apart() -> None:
         (flow.USER, "/apis", flow.USER),
     ],
 )
-def test_paths(caller: str, path: str, expected: str) -> None:
+def test_health_is_exempt_for_who_has_logged_in(caller: str, path: str, expected: str) -> None:
     assert flow.of_path(caller, path) == expected

@@ -44,7 +44,7 @@ def allowed(text: str, address: str) -> bool:
         ("0.0.0.0", False),
     ],
 )
-def test_private(address: str, expected: bool) -> None:
+def test_private_is_rfc_1918_unique_local_and_loopback_only(address: str, expected: bool) -> None:
     assert allowed("private", address) is expected
 
 
@@ -158,7 +158,7 @@ def test_bad_lists(text: str, message: str) -> None:
         ("unix", "unix"),
     ],
 )
-def test_neighbourhood(address: str, expected: str) -> None:
+def test_a_neighbourhood_is_one_ipv4_address_or_an_ipv6_64(address: str, expected: str) -> None:
     assert networks.neighbourhood(address) == expected
 
 

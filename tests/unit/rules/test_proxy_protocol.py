@@ -46,7 +46,7 @@ GOOD: list[tuple[bytes, str | None]] = [
 
 
 @pytest.mark.parametrize(("data", "client"), GOOD)
-def test_good(data: bytes, client: str | None) -> None:
+def test_a_whole_header_gives_its_size_and_client(data: bytes, client: str | None) -> None:
     assert proxy_protocol.read(data) == Header(len(data), client)
     assert proxy_protocol.looks_like(data)
 
@@ -120,7 +120,7 @@ def test_no_header(data: bytes) -> None:
         binary(family=0x21, body=addresses("192.0.2.7")),
     ],
 )
-def test_malformed(data: bytes) -> None:
+def test_a_malformed_header_is_refused(data: bytes) -> None:
     assert refusal(data).reason == proxy_protocol.MALFORMED
 
 

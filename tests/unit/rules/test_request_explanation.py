@@ -25,10 +25,12 @@ def typed(document: dict[str, Any]) -> signing_requests.Request:
 
 
 def explain(
-    document: dict[str, Any], asked: dict[str, Any] | None = None, addresses: tuple[str, ...] | None = ADDRESSES
+    document: dict[str, Any], answers: dict[str, Any] | None = None, addresses: tuple[str, ...] | None = ADDRESSES
 ) -> request_explanation.Explanation:
-    answers = ALL if asked is None else asked
-    return request_explanation.explain(typed(document), NOW, asked=answers, node_addresses=addresses, reserved=RESERVED)
+    answers = ALL if answers is None else answers
+    return request_explanation.explain(
+        typed(document), NOW, answers=answers, node_addresses=addresses, reserved=RESERVED
+    )
 
 
 def failed(explanation: request_explanation.Explanation) -> list[str]:
@@ -41,7 +43,7 @@ REVOKED = kubelet.Check("revocation", False, 'user "system:node:a" is refused by
 
 def test_what_other_rules_say():
     def said(document: dict[str, Any], *more: kubelet.Check) -> request_explanation.Explanation:
-        return request_explanation.explain(typed(document), NOW, asked=ALL, node_addresses=None, more=more)
+        return request_explanation.explain(typed(document), NOW, answers=ALL, node_addresses=None, more=more)
 
     joining = csr(user="system:bootstrap:abcdef")
     waiting = said(joining, LIVING)
@@ -81,13 +83,13 @@ def test_an_issued_one_has_the_checks_of_a_pending_one():
     issued = explain({**csr(), "status": ISSUED})
     assert issued.checks == pending.checks != ()
     # As they come out now: what was approved by hand, or lost its permission since, is issued all the same.
-    lost = explain({**csr(), "status": ISSUED}, asked={})
+    lost = explain({**csr(), "status": ISSUED}, answers={})
     assert failed(lost) == ["permission"]
     assert (lost.verdict, lost.sentence) == ("Issued", "Issued")
     # Of what other rules say, all but that a node of this name lives: it may be the one whose certificate this is.
     more = (LIVING, REVOKED)
     known = request_explanation.explain(
-        typed({**csr(), "status": ISSUED}), NOW, asked=ALL, node_addresses=ADDRESSES, reserved=RESERVED, more=more
+        typed({**csr(), "status": ISSUED}), NOW, answers=ALL, node_addresses=ADDRESSES, reserved=RESERVED, more=more
     )
     assert known.checks == (*pending.checks, REVOKED)
 
@@ -99,7 +101,7 @@ def test_an_issued_one_that_no_approver_decides_has_none(spec: dict[str, Any]):
 
 
 @pytest.mark.parametrize(("status", "verdict", "flip"), SETTLED)
-def test_settled(status: dict[str, Any], verdict: str, flip: str):
+def test_a_settled_request_says_that_only_a_new_one_helps(status: dict[str, Any], verdict: str, flip: str):
     explanation = explain({**csr(), "status": status})
     assert explanation.verdict == verdict
     assert flip in explanation.flip
@@ -128,7 +130,7 @@ APPROVED = {"conditions": [condition("Approved")]}
         pytest.param({"signer": "example.com/own"}, "WaitingForSigner", "run the signer example.com/own", id="foreign"),
     ],
 )
-def test_approved(change: dict[str, Any], verdict: str, flip: str):
+def test_an_approved_request_is_explained_by_its_signer(change: dict[str, Any], verdict: str, flip: str):
     explanation = explain({**csr(**change), "status": APPROVED})
     assert (explanation.verdict, flip in explanation.flip) == (verdict, True)
 
@@ -179,7 +181,9 @@ PENDING = [
 
 
 @pytest.mark.parametrize(("document", "checks", "flip"), PENDING)
-def test_pending(document: dict[str, Any], checks: list[str], flip: str):
+def test_a_pending_request_names_its_failed_checks_and_the_change(
+    document: dict[str, Any], checks: list[str], flip: str
+):
     explanation = explain(document)
     assert explanation.verdict == "Pending"
     assert failed(explanation) == checks

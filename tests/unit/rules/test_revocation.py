@@ -211,7 +211,7 @@ def test_the_revocation_of_a_node():
     assert index(ended, now).of_node("b", NOW) is None
 
 
-def test_reading():
+def test_a_revocation_is_read_with_all_its_targets():
     spec = {
         "node": "a",
         "user": "jane",

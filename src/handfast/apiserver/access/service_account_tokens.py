@@ -96,15 +96,15 @@ class Lookups:
     def __init__(self, replica: replica_module.Replica) -> None:
         self._replica = replica
 
-    def find(self, kind: str, namespace: str, name: str) -> rules.Found | None:
+    def find(self, kind: str, namespace: str, name: str) -> rules.Stored | None:
         body = self._body(kind, namespace, name)
         try:
             meta = None if body is None else _objects.decode(body).metadata
         except msgspec.DecodeError:
             return None
-        return None if meta is None else rules.Found(meta.uid, meta.deletion_timestamp)
+        return None if meta is None else rules.Stored(meta.uid, meta.deletion_timestamp)
 
-    def pod(self, namespace: str, name: str) -> rules.FoundPod | None:
+    def pod(self, namespace: str, name: str) -> rules.StoredPod | None:
         body = self._body("Pod", namespace, name)
         try:
             pod = None if body is None else _pods.decode(body)
@@ -112,9 +112,9 @@ class Lookups:
             return None
         if pod is None:
             return None
-        return rules.FoundPod(pod.metadata.uid, pod.spec.service_account_name, pod.spec.node_name)
+        return rules.StoredPod(pod.metadata.uid, pod.spec.service_account_name, pod.spec.node_name)
 
-    def token_secret(self, namespace: str, name: str) -> tuple[rules.FoundSecret, str] | None:
+    def token_secret(self, namespace: str, name: str) -> tuple[rules.StoredSecret, str] | None:
         """The Secret of a legacy token, and the day on which it was last used."""
         body = self._body("Secret", namespace, name)
         try:
@@ -127,7 +127,7 @@ class Lookups:
             return None
         labels = secret.metadata.labels or {}
         deleting = secret.metadata.deletion_timestamp is not None
-        found = rules.FoundSecret(held, deleting, labels.get(rules.INVALID_SINCE) or "")
+        found = rules.StoredSecret(held, deleting, labels.get(rules.INVALID_SINCE) or "")
         return found, labels.get(rules.LAST_USED) or ""
 
     def _body(self, kind: str, namespace: str, name: str) -> bytes | None:

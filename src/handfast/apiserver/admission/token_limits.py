@@ -149,7 +149,7 @@ def _judged(
     for place in batch:
         use = place.item
         verdict = token_use.decide(
-            token_use.Asked(
+            token_use.Attempt(
                 user=use.attributes.user.name,
                 source=use.attributes.user.source,
                 request=use.request,

@@ -251,7 +251,7 @@ class CsrApprover:
         explanation = request_explanation.explain(
             item,
             self._clock.now(),
-            asked=findings.answers,
+            answers=findings.answers,
             node_addresses=findings.addresses,
             reserved=findings.reserved,
             more=findings.more,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may approve and sign certificate requests for a signer, and which subject no request may have.
 
-May the caller write the object at all is the authoriser's question, asked before; which requests a signer honours is
-the signer's.
+Whether the caller may write the object at all was decided by the authorisers. Which requests a signer honours is the
+signer's own question.
 
 1. Approving or denying needs the verb `approve`, and a change of the certificate or the conditions of the status the
    verb `sign`, on the resource `signers` of certificates.k8s.io: named as the signer, or `<its domain>/*`. The signer
@@ -12,11 +12,11 @@ the signer's.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/certificates/test_admission.py |
 |---|---|---|---|---|
-| an approver of one signer | `approve` for it | approve for another signer | 1 | test_approval |
+| an approver of one signer | `approve` for it | approve for another signer | 1 | test_approving_needs_the_verb_for_the_signer_or_its_domain |
 | … | … | send another signerName along | 1 reads the stored one | test_the_stored_signer_counts |
-| a writer of status | update of /status | put in a certificate | 1 | test_signing |
-| a writer of status | … | put in a Failed condition | 1 | test_signing |
-| an approver of client certificates | kubectl | become an administrator | 2 | test_subject |
+| a writer of status | update of /status | put in a certificate | 1 | test_signing_needs_the_verb_for_the_signer_or_its_domain |
+| a writer of status | … | put in a Failed condition | 1 | test_signing_needs_the_verb_for_the_signer_or_its_domain |
+| an approver of client certificates | kubectl | become an administrator | 2 | test_no_client_certificate_names_the_group_of_administrators |
 | … | a request that only some parsers read | … | 2 refuses what does not parse | test_unreadable_requests |
 """
 
@@ -43,7 +43,7 @@ _SUBJECT = decision.Approve("Subject", "the subject is not one of administrators
 
 
 def approval(old: objects.Document | None, user: str, groups: tuple[str, ...], ask: access.Ask) -> decision.Decision:
-    """Check 1, of a write to /approval."""
+    """Whether the caller may approve or deny: a write to /approval (1)."""
     return for_signer("approve", jsonpath.text(old, "spec", "signerName"), user, groups, ask)
 
 
@@ -54,14 +54,14 @@ def signing(
     groups: tuple[str, ...],
     ask: access.Ask,
 ) -> decision.Decision:
-    """Check 1, of a write to /status."""
+    """Whether the caller may sign: a write to /status that changes certificate or conditions (1)."""
     if _signed(document) == _signed(old):
         return _UNCHANGED
     return for_signer("sign", jsonpath.text(old, "spec", "signerName"), user, groups, ask)
 
 
 def subject(document: objects.Document | None) -> decision.Decision:
-    """Check 2, of a new request."""
+    """Whether a new request names administrators (2)."""
     if jsonpath.text(document, "spec", "signerName") != signer_names.KUBE_APISERVER_CLIENT:
         return _OTHER_SIGNER
     try:
@@ -102,7 +102,7 @@ def _signed(document: objects.Document | None) -> tuple[str, list[Any]]:
 
 def for_signer(verb: str, signer: str, user: str, groups: tuple[str, ...], ask: access.Ask) -> decision.Decision:
     """Whether somebody may `approve` or `sign` for a signer."""
-    # 1.
+    # 1. by the signer's own name, or by that of its whole domain
     for name in (signer, signer.partition("/")[0] + "/*"):
         verdict = ask(
             access.Attributes(

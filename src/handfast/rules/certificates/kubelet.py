@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this the request of a node: for its client certificate, the renewal of that, or its serving certificate?
 
-Whether the requester may have it approved is asked afterwards, of the authorisers, under the permission named here; a
-request that is not recognised is nobody's to decide and stays pending.
+Whether the requester may have it approved is decided afterwards, by the authorisers, under the permission named here. A
+request that is not recognised stays pending: nobody decides it.
 
 A node client request (`nodeclient`):
 1. It is for the signer kubernetes.io/kube-apiserver-client-kubelet.
@@ -19,9 +19,9 @@ A node serving request (`selfnodeserver`) is for the signer kubernetes.io/kubele
 10. None of them is of every machine (loopback, unspecified, link-local, multicast, `localhost`), of a Service in the
     cluster, such as the API server's `kubernetes.default.svc`, or `reserved`: what the caller knows to be another's.
 
-Node addresses are the node's own report. Check 9 keeps a node from names it never claimed in public, 10 from claiming what
-is known to be another's, and nothing from claiming the rest: who opens `selfnodeserver` by a role decides that this is
-enough.
+A node reports its addresses itself. Check 9 keeps a node from names that it never claimed in public, and 10 from claiming
+what is known to be another's. Nothing keeps it from claiming the rest: whoever grants `selfnodeserver` by a role decides
+that this is enough.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/certificates/test_kubelet.py |
 |---|---|---|---|---|
@@ -31,11 +31,11 @@ enough.
 | … | … | the name of a person or service account | 3 | test_node_client |
 | … | … | a name of no node, or one that fills the ledger or a terminal | 3 | test_node_client |
 | … | … | serve as the API server with its client certificate | 4, 5 | test_node_client |
-| a node | its client certificate | renew as another node | 6; `nodeclient` is not its to use | test_renewal |
-| a node | its client certificate | a serving certificate for another's name | 9 | test_serving |
-| … | … | a wildcard, an e-mail address or a SPIFFE id | 7, 9 | test_serving |
+| a node | its client certificate | renew as another node | 6; `nodeclient` is not its to use | test_a_renewal_is_sent_by_the_user_that_it_names |
+| a node | its client certificate | a serving certificate for another's name | 9 | test_a_serving_request_fails_at_the_one_check_that_it_breaks |
+| … | … | a wildcard, an e-mail address or a SPIFFE id | 7, 9 | test_a_serving_request_fails_at_the_one_check_that_it_breaks |
 | … | and its own Node's status | to serve as the API server, another node or `localhost` | 10 | test_never_a_nodes |
-| a joining machine | a bootstrap token | a serving certificate in a node's name | 6 | test_serving |
+| a joining machine | a bootstrap token | a serving certificate in a node's name | 6 | test_a_serving_request_fails_at_the_one_check_that_it_breaks |
 | a node that is not registered | its client certificate | any serving certificate | 9 | test_serving_without_a_node |
 """
 
@@ -68,7 +68,7 @@ REQUESTER = "requester"
 ADDRESSES = "node addresses"
 RESERVED = "reserved names"
 
-# 10. Names below a dot are those of Services, and of this machine by RFC 6761.
+# 10. names below a dot are those of Services, and of this machine by RFC 6761
 _NEVER = frozenset({"localhost", "kubernetes", "kubernetes.default"})
 _NEVER_BELOW = (".localhost", ".svc", ".svc.cluster.local")
 NONE: frozenset[str] = frozenset()
@@ -136,15 +136,15 @@ def candidates(
 
     A renewal is also a node client request: whoever may not renew itself may still be one who brings nodes in.
     """
-    found = []
+    recognised = []
     for permission, message in _MESSAGES.items():
-        # Checks 1 and 6 tell the kinds apart; of a request that is of another kind no account is given here.
+        # 1. and 6. tell the kinds apart; a request of another kind is not looked at any further
         if _SIGNERS[permission] != facts.signer_name or not _is_requesters(facts, permission):
             continue
-        made = checks(facts, permission, addresses, reserved)
-        if all(check.passed for check in made):
-            found.append(Recognised(permission, message, made))
-    return tuple(found)
+        run = checks(facts, permission, addresses, reserved)
+        if all(check.passed for check in run):
+            recognised.append(Recognised(permission, message, run))
+    return tuple(recognised)
 
 
 def closest(signer_name: str) -> str | None:
@@ -165,49 +165,49 @@ def checks(
         raise errors.Misuse(f"{permission!r} is no permission of the approver; one of: {', '.join(_SIGNERS)}")
     subject = facts.request.subject
     wanted = _SIGNERS[permission]
-    made = [
-        # 1.
+    run = [
+        # 1. for the signer of this kind
         Check(SIGNER, facts.signer_name == wanted, f"{facts.signer_name} is to be {wanted}"),
-        # 2.
+        # 2. the one organization, and no other attribute
         _organization(facts),
-        # 3.
+        # 3. the name of a node
         _common_name(facts),
     ]
-    made += _serving(facts, addresses, reserved) if permission == SELF_NODE_SERVER else _client(facts)
+    run += _serving(facts, addresses, reserved) if permission == SELF_NODE_SERVER else _client(facts)
     if permission != NODE_CLIENT:
-        # 6.
+        # 6. sent by the node itself
         compared = f"{facts.username!r} is to be the common name {subject.common_name!r}"
-        made.append(Check(REQUESTER, _is_requesters(facts, permission), compared))
-    return tuple(made)
+        run.append(Check(REQUESTER, _is_requesters(facts, permission), compared))
+    return tuple(run)
 
 
 def _is_requesters(facts: Facts, permission: str) -> bool:
-    """Check 6, of the kinds that have it."""
+    """Whether the node itself sent the request, for the kinds that need it (6)."""
     return permission == NODE_CLIENT or facts.username == facts.request.subject.common_name
 
 
 def is_nodes(facts: Facts) -> bool:
-    """The first half of check 2."""
+    """Whether the organizations are exactly those of a node (2)."""
     return facts.request.subject.organizations == (user_names.NODES,)
 
 
 def foreign_attributes(facts: Facts) -> tuple[str, ...]:
-    """What breaks the other half: the kinds of attribute beside common name and organization."""
+    """The kinds of attribute beside common name and organization, of which there may be none (2)."""
     return facts.request.subject.other_types
 
 
 def is_node(facts: Facts) -> bool:
-    """The first half of check 3."""
+    """Whether the common name begins as that of a node (3)."""
     return facts.request.subject.common_name.startswith(user_names.NODE_PREFIX)
 
 
 def wrong_node_name(facts: Facts) -> str | None:
-    """The other half: None if the common name goes on with the name of a node, else what is wrong with it."""
+    """None if the common name goes on with the name of a node, else what is wrong with it (3)."""
     return objects.dns_subdomain(facts.node_name)
 
 
 def has_usages(facts: Facts, wanted: frozenset[str]) -> bool:
-    """Checks 5 and 8."""
+    """Whether the usages are exactly those wanted, with or without key encipherment (5, 8)."""
     return facts.usages in (wanted, wanted | {usages.KEY_ENCIPHERMENT})
 
 
@@ -220,8 +220,8 @@ def outside(sans: names.Sans, addresses: Sequence[str]) -> list[str]:
 def withheld(sans: names.Sans, reserved: frozenset[str]) -> list[str]:
     """Those DNS names and IP addresses that no Node is given (10)."""
     others = {_canonical(text) for text in reserved}
-    found = ((text, _canonical(text)) for text in (*sans.dns, *map(str, sans.ip)))
-    return [text for text, name in found if name in others or _is_nobodys(name)]
+    canonical = ((text, _canonical(text)) for text in (*sans.dns, *map(str, sans.ip)))
+    return [text for text, name in canonical if name in others or _is_nobodys(name)]
 
 
 def _is_nobodys(name: names.IP | str) -> bool:
@@ -238,7 +238,7 @@ def _organization(facts: Facts) -> Check:
 
 
 def _common_name(facts: Facts) -> Check:
-    # 3.
+    # 3. the prefix, then the name of a node
     wrong = wrong_node_name(facts) if is_node(facts) else None
     compared = f"{facts.request.subject.common_name!r} is to begin with {user_names.NODE_PREFIX}"
     if wrong is not None:
@@ -250,23 +250,25 @@ def _common_name(facts: Facts) -> Check:
 def _client(facts: Facts) -> list[Check]:
     sans = facts.request.sans
     return [
-        # 4.
+        # 4. no alternative names
         Check(NO_SANS, not sans, f"{_list(sans.texts())} is to be []"),
-        # 5.
+        # 5. the usages of a client
         _usages(facts, CLIENT_USAGES),
     ]
 
 
 def _serving(facts: Facts, addresses: Sequence[str] | None, reserved: frozenset[str]) -> list[Check]:
     sans = facts.request.sans
-    # 7.
+    # 7. a DNS name or an address, and nothing else
     good = bool(sans.dns or sans.ip) and not (sans.email or sans.uri)
     compared = f"{_list(sans.texts())} is to hold a DNS name or an address, and neither e-mail address nor URI"
     return [
         Check(HAS_SANS, good, compared),
-        # 8.
+        # 8. the usages of a server
         _usages(facts, SERVING_USAGES),
+        # 9. addresses of the Node
         _addresses(sans, addresses),
+        # 10. nobody else's
         _reserved(sans, reserved),
     ]
 
@@ -277,7 +279,7 @@ def _usages(facts: Facts, wanted: frozenset[str]) -> Check:
 
 
 def _addresses(sans: names.Sans, addresses: Sequence[str] | None) -> Check:
-    # 9.
+    # 9. addresses of the Node
     if addresses is None:
         return Check(ADDRESSES, False, "the Node is not registered, so that none of its addresses is known")
     foreign = outside(sans, addresses)
@@ -287,11 +289,11 @@ def _addresses(sans: names.Sans, addresses: Sequence[str] | None) -> Check:
 
 
 def _reserved(sans: names.Sans, reserved: frozenset[str]) -> Check:
-    # 10.
-    found = withheld(sans, reserved)
-    if found:
+    # 10. nobody else's
+    taken = withheld(sans, reserved)
+    if taken:
         return Check(
-            RESERVED, False, f"{_list(found)} is of every machine, of a Service, of the API server or another Node"
+            RESERVED, False, f"{_list(taken)} is of every machine, of a Service, of the API server or another Node"
         )
     return Check(RESERVED, True, "none is known to be another's")
 

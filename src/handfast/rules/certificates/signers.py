@@ -30,9 +30,9 @@ certificate itself is made by `pki.authority`, from the profile given here.
 | … | … | a client certificate from the serving signer | 1, usages | test_kubelet_serving |
 | … | … | a SPIFFE identity from the serving signer | 1, names | test_kubelet_serving |
 | an approver of client certificates | `approve` for it | a certificate that serves | 1, usages | test_apiserver_client |
-| an approver of legacy requests | `approve` for it | a certificate that signs others | 1, usages | test_legacy |
-| a requester | an approved request | a certificate that outlives the signer's limit | 4 | test_durations |
-| … | … | an OU or another attribute that some program trusts | 3 | test_subject |
+| an approver of legacy requests | `approve` for it | a certificate that signs others | 1, usages | test_the_legacy_signer_signs_any_usage_but_cert_sign |
+| a requester | an approved request | a certificate that outlives the signer's limit | 4 | test_a_lifetime_lies_between_ten_minutes_and_the_signers |
+| … | … | an OU or another attribute that some program trusts | 3 | test_only_common_name_and_organizations_are_signed |
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def judge(facts: Facts) -> decision.Approve | decision.Deny:
     rows = _SIGNERS.get(facts.signer_name)
     if rows is None:
         raise errors.Misuse(f"{facts.signer_name!r} is no signer of this control plane; ask `SIGNERS` first")
-    # 1.
+    # 1. the first row that does not hold is the reason
     for row in rows:
         wrong = row(facts)
         if wrong is not None:
@@ -69,13 +69,16 @@ def judge(facts: Facts) -> decision.Approve | decision.Deny:
 
 def profile(facts: Facts, longest: datetime.timedelta) -> tuple[profiles.Profile, datetime.timedelta | None]:
     """The profile of a request that `judge` accepted (2), and the lifetime that was asked for, None if none was (4)."""
-    asked = facts.expiration_seconds
-    made = profiles.for_usages(facts.signer_name.rpartition("/")[2], facts.usages, longest)
-    return made, None if asked is None else datetime.timedelta(seconds=asked)
+    # 2. the usages of the request
+    chosen = profiles.for_usages(facts.signer_name.rpartition("/")[2], facts.usages, longest)
+    # 4. the lifetime that was asked for
+    seconds = facts.expiration_seconds
+    return chosen, None if seconds is None else datetime.timedelta(seconds=seconds)
 
 
 def subject(facts: Facts) -> names.Subject:
     """The subject that is signed (3)."""
+    # 3. common name and organizations only
     return facts.request.subject.plain
 
 

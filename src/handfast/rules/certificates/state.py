@@ -18,14 +18,14 @@ What was stored before and stays as it was is not judged anew: finalizers must a
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/certificates/test_state.py |
 |---|---|---|---|---|
-| a signer | `sign` and update of /status | approve what it signs | 5 | test_status |
-| … | … | turn a denial into an approval | 4, 5 | test_status |
-| … | … | replace a certificate that was issued | 6 | test_certificate |
-| … | … | hand out what is no certificate | 6 | test_certificate |
-| an approver | `approve` and update of /approval | undo another's denial | 4 | test_approval |
-| … | … | approve and deny, for readers who look at one only | 3 | test_approval |
-| … | … | approve with a status that some do not read | 2 | test_conditions |
-| a requester | another's public key | a request without that key | 1 | test_create |
+| a signer | `sign` and update of /status | approve what it signs | 5 | test_a_signer_neither_adds_nor_changes_an_approval |
+| … | … | turn a denial into an approval | 4, 5 | test_a_signer_neither_adds_nor_changes_an_approval |
+| … | … | replace a certificate that was issued | 6 | test_a_certificate_can_be_read_and_stays_once_it_is_there |
+| … | … | hand out what is no certificate | 6 | test_a_certificate_can_be_read_and_stays_once_it_is_there |
+| an approver | `approve` and update of /approval | undo another's denial | 4 | test_approval_keeps_what_lasts_and_never_both_approves_and_denies |
+| … | … | approve and deny, for readers who look at one only | 3 | test_approval_keeps_what_lasts_and_never_both_approves_and_denies |
+| … | … | approve with a status that some do not read | 2 | test_a_condition_has_a_type_and_a_status_that_is_allowed |
+| a requester | another's public key | a request without that key | 1 | test_a_new_request_is_readable_and_proves_its_key |
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CERTIFICATE = "status.certificate"
 
 def create(document: objects.Document | None) -> fields.Causes:
     """Of a new request."""
-    # 1.
+    # 1. it can be read, and is signed by its own key
     try:
         admission.parse(document)
     except errors.Refused as refused:
@@ -65,8 +65,10 @@ def approval(document: objects.Document | None, old: objects.Document | None) ->
 
 def _changed(new: list[dict[str, Any]], before: list[dict[str, Any]]) -> fields.Causes:
     if fields.differ(new, before):
-        yield from _well_formed(new)  # 2. 3.
-    for kind in _LASTING:  # 4.
+        # 2. well formed, and 3. not both approved and denied
+        yield from _well_formed(new)
+    # 4. what lasts is not removed
+    for kind in _LASTING:
         if len(_of(new, kind)) < len(_of(before, kind)):
             yield fields.forbidden(_CONDITIONS, f'updates may not remove a condition of type "{kind}"')
 
@@ -76,15 +78,18 @@ def status(document: objects.Document | None, old: objects.Document | None) -> f
     new, before = _conditions(document), _conditions(old)
     # A signer sends them back as they are.
     if new != before:
-        yield from _changed(new, before)  # 2. 3. 4.
-        yield from _kept(new, before)  # 5.
+        # 2. to 4. as in a write to /approval
+        yield from _changed(new, before)
+        # 5. the approver's conditions stay as they are
+        yield from _kept(new, before)
+    # 6. the certificate
     yield from _certificate(
         jsonpath.text(document, "status", "certificate"), jsonpath.text(old, "status", "certificate")
     )
 
 
 def _kept(new: list[dict[str, Any]], before: list[dict[str, Any]]) -> fields.Causes:
-    # 5.
+    # 5. the approver's conditions stay as they are
     for kind in _APPROVAL:
         added, kept = _of(new, kind), _of(before, kind)
         if len(added) > len(kept):
@@ -105,17 +110,20 @@ def _well_formed(conditions: list[dict[str, Any]]) -> fields.Causes:
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         path, kind = f"{_CONDITIONS}[{index}]", jsonpath.text(condition, "type")
-        yield from _one(path, kind, condition)  # 2.
-        if kind in _APPROVAL and seen.intersection(_APPROVAL) - {kind}:  # 3.
+        # 2. a type and a status
+        yield from _one(path, kind, condition)
+        # 3. not both approved and denied
+        if kind in _APPROVAL and seen.intersection(_APPROVAL) - {kind}:
             detail = "Approved and Denied conditions are mutually exclusive"
             yield fields.invalid(f"{path}.type", kind, detail)
-        if kind in seen:  # 2.
+        # 2. no type twice
+        if kind in seen:
             yield fields.duplicate(f"{path}.type", kind)
         seen.add(kind)
 
 
 def _one(path: str, kind: str, condition: Mapping[str, Any]) -> fields.Causes:
-    # 2.
+    # 2. a type and a status
     if not kind:
         yield fields.required(f"{path}.type")
     allowed = ("True",) if kind in _LASTING else _STATUSES
@@ -123,7 +131,7 @@ def _one(path: str, kind: str, condition: Mapping[str, Any]) -> fields.Causes:
 
 
 def _certificate(new: str, before: str) -> fields.Causes:
-    # 6.
+    # 6. certificates in PEM, which never change
     if new == before:
         return
     if before:

@@ -18,9 +18,9 @@ A certificate is taken when all of this holds:
 | who | holding | tries | stopped by | shown in tests/unit/rules/certificates/test_wishes.py |
 |---|---|---|---|---|
 | who may file requests | the name of ours, which is no secret | have us wait for a request of theirs | 1, 2 | test_not_ours |
-| who may write certificates | one of another node, or for another key | have us run as somebody else | 4, 5 | test_wrong |
+| who may write certificates | one of another node, or for another key | have us run as somebody else | 4, 5 | test_a_certificate_that_is_not_the_one_wanted_is_refused |
 | who may write certificates | an old one of ours | have us wait for what has ended | 3 | test_not_ours |
-| who may write certificates | an old one of ours | have us fall back to what has ended | 6 | test_wrong |
+| who may write certificates | an old one of ours | have us fall back to what has ended | 6 | test_a_certificate_that_is_not_the_one_wanted_is_refused |
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ def name_of(key: keys.PublicKey, wanted: Wanted) -> str:
 def require_ours(filed: signing_requests.Request, key: keys.PublicKey, wanted: Wanted, now: datetime.datetime) -> None:
     """Return if a request with our name is ours (1 to 3), else Refused."""
     spec, certificate = filed.spec, filed.status.certificate
-    # 1. Reading it verifies its signature …
+    # 1. our key: reading the request verifies its signature …
     try:
         request = requests.parse(base64.b64decode(spec.request, validate=True))
     except (errors.Refused, binascii.Error, ValueError):
         raise _incompatible("its request cannot be read") from None
     rows = (
-        # … by this key.
+        # … by this key
         ("it is for another key", request.public_key.spki == key.spki),
-        # 2.
+        # 2. subject, names, signer and usages
         (f"its subject is {request.subject}, not {wanted.subject}", request.subject == wanted.subject),
         ("its alternative names differ", set(request.sans.texts()) == set(wanted.sans.texts())),
         (f"its signer is {spec.signer_name}, not {wanted.signer}", spec.signer_name == wanted.signer),
@@ -112,18 +112,18 @@ def require_ours(filed: signing_requests.Request, key: keys.PublicKey, wanted: W
 def granted(certificate: str, key: keys.PublicKey, wanted: Wanted, now: datetime.datetime) -> bytes:
     """The certificate in PEM if it is the one wanted (4 to 6); Refused, or Unavailable if it may yet become good."""
     data = _unpacked(certificate)
-    # 4.
+    # 4. for our key, and not too long
     if len(data) > MAX_BYTES:
         raise _wrong(f"it is longer than {MAX_BYTES} bytes")
     leaf = _leaf(data)
     if leaf.public_key.spki != key.spki:
         raise _wrong("it is for a different key than the one requested for")
-    # 5.
+    # 5. subject, names and usages
     if (why := rotation.lacking(leaf, wanted.subject, wanted.sans)) is not None:
         raise _wrong(why)
     if missing := sorted(set(wanted.usages) - leaf.usages):
         raise _wrong(f"it lacks the usages {', '.join(missing)}")
-    # 6.
+    # 6. in force now
     if now >= leaf.not_after:
         raise _wrong(
             f"it expired at {leaf.not_after:%Y-%m-%dT%H:%M:%SZ}, and it is {now:%Y-%m-%dT%H:%M:%SZ} here",

@@ -38,7 +38,7 @@ def judge_create(
     """Whether a segment may be made; `before` is the one of the sequence before it, `is_first` that there is none at all."""
     if name != new.name:
         return _deny("WrongName", f'segment {new.sequence} is to be called "{new.name}"')
-    # 1.
+    # 1. the first of all, or the next after a sealed one
     if is_first and new.sequence == 1 and new.previous == segments.GENESIS:
         return _judge_tail(segments.Segment(sequence=1, previous=segments.GENESIS), new)
     if before is None or not before.sealed:
@@ -52,20 +52,20 @@ def judge_update(old: segments.Segment, new: segments.Segment) -> decision.Appro
     """Whether a segment may become this."""
     if new == old:
         return _FINE
-    # 4.
+    # 4. a sealed segment never changes
     if old.sealed:
         return _deny("Sealed", f"segment {old.sequence} is sealed and never changes again")
-    # 3.
+    # 3. sequence and previous never change
     if (new.sequence, new.previous) != (old.sequence, old.previous):
         return _deny("SegmentMoved", "spec.sequence and spec.previous of a segment never change")
-    # 2.
+    # 2. entries are only ever added
     if new.entries[: len(old.entries)] != old.entries:
         return _deny("EntriesChanged", "entries are only ever added at the end")
     return _judge_tail(old, new)
 
 
 def _judge_tail(old: segments.Segment, new: segments.Segment) -> decision.Approve | decision.Deny:
-    # 2.
+    # 2. numbered on, linked, in their one encoding
     added = new.entries[len(old.entries) :]
     lines = [entries.line_of(stored) for stored in added]
     for line in lines:
@@ -75,7 +75,7 @@ def _judge_tail(old: segments.Segment, new: segments.Segment) -> decision.Approv
             return _deny(refused.reason, refused.message)
     if segments.stored_lines(old, lines) != added:
         return _deny("BrokenChain", "an entry's number or link does not continue the chain")
-    # 4.
+    # 4. sealed with the link of the last entry
     if new.sealed and (not new.entries or new.hash != new.last_link):
         return _deny("WrongHash", "a sealed segment has entries, and the link of the last as spec.hash")
     if not new.sealed and new.hash:
@@ -87,7 +87,7 @@ def judge_delete(
     gone: segments.Segment, now: datetime.datetime, *, is_oldest: bool, is_newest: bool
 ) -> decision.Approve | decision.Deny:
     """Whether a segment may be deleted."""
-    # 5.
+    # 5. only the oldest, sealed, and all expired
     if not is_oldest:
         return _deny("NotOldest", "only the oldest segment of the ledger may be deleted")
     if is_newest or not gone.sealed:

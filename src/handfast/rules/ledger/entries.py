@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An entry of the issuance ledger: what is written down of one certificate, in the one encoding there is.
 
-How entries are chained is `ledger`'s. It says nothing of whether a certificate should have been issued.
+How entries are chained is `ledger.segments`'. It says nothing of whether a certificate should have been issued.
 
-An entry is JSON on one line, with `MAX_LINE` at most: of one with more, the texts that are too long are stored as their
+An entry is JSON on one line of `MAX_LINE` at most. Where it would be longer, texts that are too long are stored as their
 SHA-256.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/ledger/test_entries.py |
@@ -79,14 +79,14 @@ def names_of(subject: names.Subject, sans: names.Sans) -> tuple[str, ...]:
 def authenticated_by(username: str, groups: Sequence[str], extra: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     """How the author of a request had authenticated, and the id of the token or certificate; from the request itself.
 
-    A name may be anybody's choice, of who signs certificates. So the credential that the server saw is asked first.
+    Whoever signs certificates chooses the names in them. So the credential that the server saw counts before the name.
     """
-    kind, _, found = next(iter(extra.get(_CREDENTIAL, ())), "").partition("=")
+    kind, _, credential = next(iter(extra.get(_CREDENTIAL, ())), "").partition("=")
     if kind == "X509SHA256":
         recovers = username.startswith(user_names.NODE_RECOVERY_PREFIX) and user_names.NODE_RECOVERY in groups
-        return "node-recovery" if recovers else "x509", found
+        return "node-recovery" if recovers else "x509", credential
     if kind == "JTI":
-        return "service-account", found
+        return "service-account", credential
     if username.startswith(tokens.USER_PREFIX):
         return "bootstrap-token", username.removeprefix(tokens.USER_PREFIX)
     return ("service-account" if user_names.service_account(username) is not None else "unknown"), ""
@@ -108,16 +108,16 @@ def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool) -> str:
 
 def bounded(entry: Entry) -> Entry:
     """An entry with MAX_LINE at most: texts that are too long are their SHA-256, and so is the rest of too many names."""
-    found = {field: getattr(entry, field) for field in _FIELDS}
+    values = {field: getattr(entry, field) for field in _FIELDS}
     for field in _FIELDS.difference(_INSTANTS, {"names"}):
-        if _size(found[field]) > _LONGER.get(field, _MAX_TEXT):
-            found[field] = _digest(found[field])
+        if _size(values[field]) > _LONGER.get(field, _MAX_TEXT):
+            values[field] = _digest(values[field])
     if _size(entry.names) > _MAX_NAMES:
         kept, size = 0, _size([_digest("")])
         while (size := size + _size(entry.names[kept]) + 1) <= _MAX_NAMES:
             kept += 1
-        found["names"] = (*entry.names[:kept], _digest(entry.names[kept:]))
-    return Entry(**found)
+        values["names"] = (*entry.names[:kept], _digest(entry.names[kept:]))
+    return Entry(**values)
 
 
 def _size(value: object) -> int:
@@ -135,10 +135,10 @@ def encode(entry: Entry) -> str:
 
 
 def _json(entry: Entry) -> str:
-    found: dict[str, Any] = {field: getattr(entry, field) for field in _FIELDS}
+    values: dict[str, Any] = {field: getattr(entry, field) for field in _FIELDS}
     for field in _INSTANTS:
-        found[field] = objects.timestamp(found[field])
-    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+        values[field] = objects.timestamp(values[field])
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 # Several rules look at the same new entry, one after the other; of what is refused nothing is kept.
@@ -146,12 +146,12 @@ def _json(entry: Entry) -> str:
 def decode(line: str) -> Entry:
     """The inverse of `encode`, but for what was too long; Refused for anything that `encode` would not have written."""
     try:
-        found = json.loads(line)
-        if not isinstance(found, dict) or found.keys() != _FIELDS:
+        values = json.loads(line)
+        if not isinstance(values, dict) or values.keys() != _FIELDS:
             raise _malformed(f"an entry has exactly the fields {', '.join(sorted(_FIELDS))}")
         for field in _INSTANTS:
-            found[field] = objects.parse_timestamp(found[field])
-        entry = Entry(**{**found, "names": tuple(found["names"])})
+            values[field] = objects.parse_timestamp(values[field])
+        entry = Entry(**{**values, "names": tuple(values["names"])})
         if encode(entry) != line or not all(isinstance(text, str) for text in _texts(entry)):
             raise _malformed("an entry is written in another way than the one there is")
     except (ValueError, TypeError, RecursionError, OverflowError):
@@ -165,13 +165,13 @@ def _texts(entry: Entry) -> Iterable[object]:
 
 def signers_of(stored: Iterable[str]) -> list[str]:
     """The signers that stored lines name, each once; of those that can be read."""
-    found = set()
+    signers = set()
     for line in stored:
         try:
-            found.add(decode_stored(line).signer)
+            signers.add(decode_stored(line).signer)
         except errors.Refused:
             continue
-    return sorted(found)
+    return sorted(signers)
 
 
 def line_of(stored: str) -> str:

@@ -2,7 +2,7 @@
 """The issuance ledger: entries in segments, chained so that a changed past shows.
 
 It writes nothing (`controllers.certificates.issuance` does). What an entry says is `ledger.entries`', what may be written
-`ledger_admission`'s, and what was done to a ledger all the same `ledger.verification` finds.
+`ledger.admission`'s, and what was done to a ledger all the same `ledger.verification` finds.
 
 A segment is one object of the API, and each of its entries one line, `LINK NUMBER JSON`: NUMBER counts from 1 within its
 segment, and LINK is the SHA-256 of the link before it, a newline, NUMBER, a blank and JSON. What stands for the link before
@@ -66,11 +66,11 @@ def chained(previous: str, lines: Iterable[str]) -> str:
 
 def stored_lines(segment: Segment, lines: Iterable[str]) -> tuple[str, ...]:
     """Encoded entries as they are stored at the end of this segment."""
-    found, link = [], segment.last_link if segment.entries else segment.start
+    stored, link = [], segment.last_link if segment.entries else segment.start
     for number, line in enumerate(lines, len(segment.entries) + 1):
         link = chained(link, (f"{number} {line}",))
-        found.append(f"{link} {number} {line}")
-    return tuple(found)
+        stored.append(f"{link} {number} {line}")
+    return tuple(stored)
 
 
 def extended(segment: Segment, lines: Iterable[str]) -> Segment:

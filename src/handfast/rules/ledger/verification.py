@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was done to an issuance ledger that is not what was written: every finding, named.
 
-It finds what went round `ledger_admission`, by the store's file; it prevents nothing and reads nothing itself.
+It finds what went round `ledger.admission`, by the store's file; it prevents nothing and reads nothing itself.
 
 Where somebody computed every link anew, up to the newest, only a hash noted elsewhere shows it: `verify` takes one, too.
 Without one that fits, a ledger that does not begin with segment 1 is a finding: it may have been shortened because all in
@@ -39,22 +39,22 @@ class Finding:
 
 def verify(segments: Iterable[ledger.Segment], noted: str = "") -> tuple[Finding, ...]:
     """Everything that is wrong with a ledger, oldest segment first; `noted` is a hash or link that must be in it."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     known = not noted
     before: ledger.Segment | None = None
     ordered = sorted(segments, key=lambda segment: segment.sequence)
     for segment in ordered:
         if before is not None:
-            found += _between(before, segment)
-        found += _within(segment)
+            findings += _between(before, segment)
+        findings += _within(segment)
         known = known or noted == segment.previous or any(line.startswith(f"{noted} ") for line in segment.entries)
         before = segment
     if not known:
         text = (
             f"the hash {noted} that was noted before is not in the ledger: its end was cut off, or it was written anew"
         )
-        found.append(Finding("" if before is None else before.name, 0, "Rewritten", text))
-    return (*_beginning(ordered[:1], is_noted=bool(noted) and known), *found)
+        findings.append(Finding("" if before is None else before.name, 0, "Rewritten", text))
+    return (*_beginning(ordered[:1], is_noted=bool(noted) and known), *findings)
 
 
 def _beginning(first: Sequence[ledger.Segment], *, is_noted: bool) -> Iterable[Finding]:

@@ -102,7 +102,7 @@ class NodeAuthorizer:
 
     def decide(self, attributes: access.Attributes) -> Verdict:
         """Allow, or no opinion with the words of Kubernetes."""
-        # 1
+        # 1. a node, with a name
         node = user_names.node(attributes.user, attributes.groups)
         if node is None:
             return _NOT_A_NODE
@@ -110,11 +110,11 @@ class NodeAuthorizer:
             return _no("UnknownNode", f'unknown node for user "{attributes.user}"')
         if not attributes.is_resource:
             return _NO_RULE
-        # 2
+        # 2. its row alone decides
         row = _RULES.get((attributes.group, attributes.plural))
         if row is not None:
             return row(self, node, attributes)
-        # 3
+        # 3. what every node may
         if not attributes.subresource and attributes.verb in STATIC.get((attributes.group, attributes.plural), ()):
             return _EVERY_NODE
         return _NO_RULE
@@ -126,7 +126,7 @@ class NodeAuthorizer:
             return _RELATED
         return _no("NodeUnrelated", f"no relationship found between node '{node}' and this object")
 
-    # 2a
+    # 2a. Secrets and ConfigMaps
     def _read(self, node: str, attributes: access.Attributes) -> Verdict:
         if attributes.verb not in _READ:
             return _ONLY_READ
@@ -136,7 +136,7 @@ class NodeAuthorizer:
             return _ONLY_NAMESPACED
         return self._related(node, attributes)
 
-    # 2b
+    # 2b. claims, volumes and their attachments
     def _get(self, node: str, attributes: access.Attributes) -> Verdict:
         if attributes.verb != "get":
             return _ONLY_GET
@@ -151,7 +151,7 @@ class NodeAuthorizer:
             return _ONLY_STATUS
         return self._related(node, attributes)
 
-    # 2c
+    # 2c. ServiceAccounts, and tokens for them
     def _service_account(self, node: str, attributes: access.Attributes) -> Verdict:
         if attributes.verb == "get" and not attributes.subresource:
             return self._get(node, attributes)
@@ -161,7 +161,7 @@ class NodeAuthorizer:
             return _ONLY_TOKEN_SUBRESOURCE
         return self._related(node, attributes)
 
-    # 2d
+    # 2d. its own Lease and CSINode
     def _lease(self, node: str, attributes: access.Attributes) -> Verdict:
         if attributes.verb not in _OWN:
             return _LEASE_VERB
@@ -180,7 +180,7 @@ class NodeAuthorizer:
             return _ADMISSION
         return _OWN_OBJECT if attributes.name == node else _CSINODE_NAME
 
-    # 2e
+    # 2e. Nodes
     def _node(self, node: str, attributes: access.Attributes) -> Verdict:
         if attributes.verb in _CHANGE and attributes.subresource in {"", "status"}:
             return _ADMISSION
@@ -196,7 +196,7 @@ class NodeAuthorizer:
         which = f"'{attributes.name}'" if attributes.name else "all nodes"
         return _no("NodeForeignNode", f"node '{node}' cannot read {which}, only its own Node object")
 
-    # 2f
+    # 2f. Pods
     def _pod(self, node: str, attributes: access.Attributes) -> Verdict:
         if attributes.verb in _POD_WRITES.get(attributes.subresource, ()):
             return _ADMISSION

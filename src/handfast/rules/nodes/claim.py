@@ -5,7 +5,7 @@ Whether the requester may bring nodes in at all is asked before (`certificates.k
 It never refuses for good: a machine that lost its certificate comes back under its name when its Lease has ended.
 
 1. It is about requests for a node's client certificate by others than the node: not about its renewals, which show its own
-   certificate, nor about its recovery, which is let in only while no Lease is renewed (`node_recovery`).
+   certificate, nor about its recovery, which is let in only while no Lease is renewed (`nodes.recovery`).
 2. As long as somebody renews the Lease of that name, the request waits, with the reason `NODE_IS_ALIVE` and the instant at
    which it is judged again. The Lease alone counts: who deletes a Node while its agent runs still has that agent.
 3. A person's approval is not judged here: administrators may replace a node that runs.
@@ -41,7 +41,7 @@ _READY: Final = "Ready"
 
 
 def concerns(facts: kubelet.Facts) -> bool:
-    """1."""
+    """Whether somebody else than the node asks for its client certificate (1.)."""
     node = facts.node_name
     return (
         facts.signer_name == signer_names.KUBELET_CLIENT
@@ -54,7 +54,7 @@ def concerns(facts: kubelet.Facts) -> bool:
 def check(
     facts: kubelet.Facts, pulse: liveness.Pulse | None, now: datetime.datetime, monotonic: float
 ) -> kubelet.Check:
-    """2, of a request that this `concerns`."""
+    """Whether the Lease of that name has ended (2.), for a request that this `concerns`."""
     left = 0.0 if pulse is None else pulse.left(now, monotonic)
     node = facts.node_name
     if pulse is None or left <= 0:

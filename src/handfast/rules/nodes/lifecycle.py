@@ -65,8 +65,8 @@ def ready(node: Any) -> Condition | None:
 
 def heartbeat(node: Any) -> str:
     """When the node last posted, as it says; empty: never."""
-    found = ready(node)
-    return "" if found is None else jsonpath.text(found, "lastHeartbeatTime")
+    condition = ready(node)
+    return "" if condition is None else jsonpath.text(condition, "lastHeartbeatTime")
 
 
 def judge(node: Any, revoked: revocation.Revocation | None, now: datetime.datetime, *, silent: bool) -> Change:
@@ -120,17 +120,17 @@ def _tainted(node: Any, after: Condition | None, now: datetime.datetime) -> tupl
     # 5. of others nothing is touched
     if after is None:
         return None
-    found: Sequence[dict[str, Any]] = jsonpath.mappings(node, "spec", "taints")
+    taints: Sequence[dict[str, Any]] = jsonpath.mappings(node, "spec", "taints")
     key = _TAINTS.get(jsonpath.text(after, "status"), "")
     wanted = {(key, effect) for effect in _EFFECTS} if key else set()
-    kept = [row for row in found if row.get("key") not in _TAINTS.values() or _pair(row) in wanted]
+    kept = [row for row in taints if row.get("key") not in _TAINTS.values() or _pair(row) in wanted]
     there = {_pair(row) for row in kept}
     added = [
         {"key": key, "effect": effect, "timeAdded": objects.timestamp(now)}
         for effect in _EFFECTS
         if (key, effect) in wanted - there
     ]
-    return (*kept, *added) if added or len(kept) != len(found) else None
+    return (*kept, *added) if added or len(kept) != len(taints) else None
 
 
 def _pair(taint: Mapping[str, Any]) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 """Is a node alive: does somebody renew its Lease?
 
 It reads no store and knows no clock: whoever follows Leases says when it saw what. What follows from the answer is decided
-elsewhere: who may have the node's name (`nodes.claim`), what its Node says (`node_lifecycle`), who may recover
-(`node_recovery`).
+elsewhere: who may have the node's name (`nodes.claim`), what its Node says (`nodes.lifecycle`), who may recover
+(`nodes.recovery`).
 
 1. A Lease counts for as long as its holder wrote, from 40 seconds to five minutes: nodes write it themselves.
 2. A renewal that was seen to happen counts from when it was seen, by the monotonic clock. What the node's clock or ours

@@ -63,7 +63,7 @@ _READS: Final = frozenset({"get", "list", "watch"})
 # What a recovering node can ask at all; for anything else an expired certificate is just that.
 VERBS: Final = _READS | {"create"}
 _DONE: Final = frozenset({"Denied", "Failed"})
-# 5.
+# 5. how long an answer may be lost
 _ANSWER: Final = datetime.timedelta(minutes=10)
 
 _NOT_MINE: Final = decision.NotMine("", "", _RULE)
@@ -109,21 +109,21 @@ def judge(
 ) -> decision.Approve | decision.Deny:
     """Whether the holder is a node on its way back."""
     node = shown.node
-    # 1.
+    # 1. expired, and not too long ago
     if now <= shown.not_after:
         return _deny("Expired", "the certificate is in force, and a CA has expired")
     if now - shown.not_after > window:
         return _deny("Expired", f"the certificate expired at {objects.timestamp(shown.not_after)}, too long ago")
-    # 2.
+    # 2. the subject of a node
     if not node:
         return _deny("Expired", f"the certificate expired, and {shown.subject} is not the subject of a node")
-    # 3.
-    made = records.registered_at(node)
-    if made is None:
+    # 3. of a Node that exists, and is no younger
+    registered = records.registered_at(node)
+    if registered is None:
         return _deny("NodeGone", f'there is no Node "{node}"')
-    if made > shown.not_after:
+    if registered > shown.not_after:
         return _deny("NodeReplaced", f'the Node "{node}" was made after the certificate had expired')
-    # 4.
+    # 4. which does not run
     if records.is_running(node, now):
         return _deny("NodeRunning", f'the Node "{node}" renews its Lease: it has a certificate')
     return _judge_key(shown, records.issued(node), now)
@@ -132,7 +132,7 @@ def judge(
 def _judge_key(
     shown: Shown, issued: Sequence[entries.Entry], now: datetime.datetime
 ) -> decision.Approve | decision.Deny:
-    # 5.
+    # 5. with the newest key on record
     node, newer = shown.node, []
     for entry in reversed(issued):
         if entry.key_fingerprint == shown.key_fingerprint:
@@ -153,8 +153,8 @@ def _may_be_lost(entry: entries.Entry, shown: Shown, now: datetime.datetime) -> 
 def is_of(entry: entries.Entry, node: str) -> bool:
     """Whether an entry of the ledger is a kubelet's client certificate of this node (5.)."""
     subject = user_names.node_subject(node)
-    found = entries.names_of(subject, names.Sans())
-    return (entry.signer, entry.names) == (signer_names.KUBELET_CLIENT, found)
+    wanted = entries.names_of(subject, names.Sans())
+    return (entry.signer, entry.names) == (signer_names.KUBELET_CLIENT, wanted)
 
 
 def user(node: str) -> str:
@@ -180,15 +180,15 @@ class Authorizer:
             return _NOT_MINE
         if not attributes.is_resource or (attributes.group, attributes.plural) != (signing_requests.GROUP, _REQUESTS):
             return _ONLY_THAT
-        # 8.
+        # 8. RBAC decides the approval
         if attributes.verb == "create" and attributes.subresource == "nodeclient":
             return _NOT_MINE
         if attributes.subresource:
             return _ONLY_THAT
-        # 6.
+        # 6. it may ask for a certificate
         if attributes.verb == "create":
             return _MAY_CREATE
-        # 7.
+        # 7. and read its own request, by name
         if attributes.verb in _READS and attributes.name:
             owner = self._owner(attributes.name)
             if owner == attributes.user or (owner is None and attributes.verb == "get"):
@@ -198,7 +198,7 @@ class Authorizer:
 
 def judge_request(node: str, document: Any, waiting: str | None) -> decision.Approve | decision.Deny:
     """Whether a recovering node may make this request; `waiting` is another of its that is not done."""
-    # 6.
+    # 6. for its own certificate, one at a time
     wanted = user_names.node_subject(node)
     if jsonpath.text(document, "spec", "signerName") != signer_names.KUBELET_CLIENT:
         return _deny("WrongSigner", f"a node that recovers may only ask {signer_names.KUBELET_CLIENT}")

@@ -93,22 +93,26 @@ def pod(namespace: str, name: str, document: Any) -> Pod:
     """The facts of a Pod's document; its place is given, as the document is one that may have any shape."""
     spec = jsonpath.mapping(document, "spec")
     node = jsonpath.text(spec, "nodeName")
-    # 1, 2
+    # 1. no node, or 2. a mirror Pod: it refers to nothing
     if not node or MIRROR in jsonpath.mapping(document, "metadata", "annotations"):
         return Pod(namespace, name, node)
-    found: set[Reference] = set()
-    # 3
-    found.add((SERVICE_ACCOUNTS, jsonpath.text(spec, "serviceAccountName")))
-    found.update((SECRETS, jsonpath.text(secret, "name")) for secret in jsonpath.mappings(spec, "imagePullSecrets"))
+    references: set[Reference] = set()
+    # 3. account, pull secrets, environments
+    references.add((SERVICE_ACCOUNTS, jsonpath.text(spec, "serviceAccountName")))
+    references.update(
+        (SECRETS, jsonpath.text(secret, "name")) for secret in jsonpath.mappings(spec, "imagePullSecrets")
+    )
     for kind in _CONTAINERS:
         for container in jsonpath.mappings(spec, kind):
-            found.update(_environment(container))
-    # 4
+            references.update(_environment(container))
+    # 4. volumes
     for volume in jsonpath.mappings(spec, "volumes"):
-        found.update(_volume(name, volume))
-    # 5
-    found.update((RESOURCE_CLAIMS, claim) for claim in _resource_claims(spec, jsonpath.mapping(document, "status")))
-    return Pod(namespace, name, node, frozenset(reference for reference in found if reference[1]))
+        references.update(_volume(name, volume))
+    # 5. resource claims
+    references.update(
+        (RESOURCE_CLAIMS, claim) for claim in _resource_claims(spec, jsonpath.mapping(document, "status"))
+    )
+    return Pod(namespace, name, node, frozenset(reference for reference in references if reference[1]))
 
 
 def _environment(container: dict[str, Any]) -> Iterator[Reference]:
@@ -136,14 +140,14 @@ def _volume(pod_name: str, volume: dict[str, Any]) -> Iterator[Reference]:
 
 
 def _resource_claims(spec: dict[str, Any], status: dict[str, Any]) -> Iterator[str]:
-    made = {
+    generated = {
         jsonpath.text(claim, "name"): jsonpath.text(claim, "resourceClaimName")
         for claim in jsonpath.mappings(status, "resourceClaimStatuses")
     }
     for claim in jsonpath.mappings(spec, "resourceClaims"):
         # The status counts only where the spec asks for a claim to be made: it cannot add what was not asked for.
         if jsonpath.text(claim, "resourceClaimTemplateName"):
-            yield made.get(jsonpath.text(claim, "name"), "")
+            yield generated.get(jsonpath.text(claim, "name"), "")
         else:
             yield jsonpath.text(claim, "resourceClaimName")
     yield jsonpath.text(status, "extendedResourceClaimStatus", "resourceClaimName")
@@ -153,17 +157,17 @@ def volume(name: str, document: Any) -> Volume:
     """The facts of a PersistentVolume's document."""
     spec = jsonpath.mapping(document, "spec")
     claim = jsonpath.text(spec, "claimRef", "namespace"), jsonpath.text(spec, "claimRef", "name")
-    # 6
+    # 6. only when it is claimed
     if not all(claim):
         return Volume(name)
-    found = set()
+    secrets = set()
     for source, field, of_claim in _VOLUME_SECRETS:
         if source in spec:
             namespace = jsonpath.text(spec[source], field, "namespace") or (claim[0] if of_claim else "")
-            found.add((namespace, jsonpath.text(spec[source], field, "name")))
+            secrets.add((namespace, jsonpath.text(spec[source], field, "name")))
     azure = jsonpath.mapping(spec, "azureFile")
-    found.add((jsonpath.text(azure, "secretNamespace") or claim[0], jsonpath.text(azure, "secretName")))
-    return Volume(name, claim, tuple(sorted(secret for secret in found if all(secret))))
+    secrets.add((jsonpath.text(azure, "secretNamespace") or claim[0], jsonpath.text(azure, "secretName")))
+    return Volume(name, claim, tuple(sorted(secret for secret in secrets if all(secret))))
 
 
 def attachment(document: Any) -> str:

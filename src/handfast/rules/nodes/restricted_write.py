@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NodeRestriction sees of a write, what it may look up, and how its refusals are made.
 
-It decides nothing; see `node_restriction` and its parts.
+It decides nothing; see `nodes.restriction` and its parts.
 """
 
 from __future__ import annotations

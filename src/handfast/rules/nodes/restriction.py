@@ -16,22 +16,22 @@ of this rule's business.
 5. Leases: only in kube-node-lease, only that of the node's own name. CSINodes: only that of the node's own name.
 6. CertificateSigningRequests to the two kubelet signers: the common name is the node's own user name.
 
-| who | holding | tries | stopped by | shown in tests/unit/rules/test_node_restriction*.py |
+| who | holding | tries | stopped by | shown in tests/unit/rules/nodes/test_restriction*.py |
 |---|---|---|---|---|
 | a node, taken over | its certificate | a certificate for another node | 6 | test_certificate_requests |
 | … | … | the same, in a request only others can parse | 6 refuses it | test_unreadable_requests |
 | … | … | look alive, or dead, for another node | 3, 5 | test_leases_and_csi_nodes |
-| … | … | attract Pods: change its labels | 3 | test_labels |
-| … | … | attract Pods: drop its taints | 3 | test_nodes |
-| … | … | the same by deleting its Node and registering anew | 3 | test_nodes |
-| … | … | keep its Node from being deleted: finalizers | 3 | test_nodes |
+| … | … | attract Pods: change its labels | 3 | test_a_node_sets_only_the_labels_that_kubelets_set |
+| … | … | attract Pods: drop its taints | 3 | test_a_node_writes_only_its_own_node_and_not_all_of_it |
+| … | … | the same by deleting its Node and registering anew | 3 | test_a_node_writes_only_its_own_node_and_not_all_of_it |
+| … | … | keep its Node from being deleted: finalizers | 3 | test_a_node_writes_only_its_own_node_and_not_all_of_it |
 | … | … | read a Secret by creating a Pod that names it | 2 | test_mirror_pods_stand_alone |
-| … | … | have a Pod collected with, or keep, another's Node | 2 | test_owners |
-| … | … | stop or evict Pods of another node | 2 | test_pods |
+| … | … | have a Pod collected with, or keep, another's Node | 2 | test_a_mirror_pod_is_owned_by_its_own_node_alone |
+| … | … | stop or evict Pods of another node | 2 | test_a_node_touches_only_mirror_pods_and_pods_bound_to_it |
 | … | … | become a Service's backend by labelling a Pod | 2 | test_pod_status |
-| … | … | a token of a Pod elsewhere, or of one gone | 2 | test_tokens |
-| … | … | a token for an audience the Pod has no use for | 2 | test_audiences |
-| … | … | move a claim to another volume | 4 | test_claims |
+| … | … | a token of a Pod elsewhere, or of one gone | 2 | test_a_token_is_bound_to_a_pod_of_the_node |
+| … | … | a token for an audience the Pod has no use for | 2 | test_an_audience_is_one_that_the_volumes_of_the_pod_ask_for |
+| … | … | move a claim to another volume | 4 | test_of_a_claim_a_node_changes_only_what_growing_changes |
 | a holder of O=system:nodes | a certificate without a node's name | write unrestricted | 1 | test_who_is_a_node |
 """
 
@@ -88,22 +88,23 @@ def concerns(groups: tuple[str, ...]) -> bool:
 
 
 def decide(write: restricted_write.Write, known: restricted_write.Known) -> decision.Decision:
-    """Checks 1 to 6."""
+    """Whether a caller in the group of nodes may write this (1 to 6)."""
     if not concerns(write.groups):
         return _NOT_A_NODE
-    # 1.
+    # 1. it is called as a node
     node = user_names.node_named(write.user)
     if not node:
         return restricted_write.refuse(
             "UnknownNode", f"could not determine node from user {restricted_write.quoted(write.user)}"
         )
+    # 2. to 6. the row of the resource
     row = _ROWS.get(write.resource)
     refusal = None if row is None else row(node, write, known)
     return _ALLOWED if refusal is None else refusal
 
 
 def _node(node: str, write: restricted_write.Write, _known: restricted_write.Known) -> Refusal:
-    # 3.
+    # 3. only its own Node, and of that not everything
     me = restricted_write.quoted(node)
     name = write.object_name
     if name != node:
@@ -127,7 +128,7 @@ def _node(node: str, write: restricted_write.Write, _known: restricted_write.Kno
 
 
 def _node_update(me: str, new: objects.Document, old: objects.Document) -> Refusal:
-    # 3.
+    # 3. no change of what is not the node's to say
     config, before = jsonpath.at(new, "spec", "configSource"), jsonpath.at(old, "spec", "configSource")
     if config is not None and (before is None or _meaning(config) != _meaning(before)):
         sentence = f"node {me} is not allowed to update configSource to a new non-nil configSource"
@@ -167,7 +168,7 @@ def _within(domain: str, roots: tuple[str, ...]) -> bool:
 
 
 def _claim(node: str, write: restricted_write.Write, _known: restricted_write.Known) -> Refusal:
-    # 4.
+    # 4. only the status, and what growing changes
     if write.subresource != "status":
         return restricted_write.refuse("NotStatus", "may only update PVC status")
     if write.operation != restricted_write.UPDATE:
@@ -211,7 +212,7 @@ def _meaning(value: Any) -> Any:
 
 
 def _lease(node: str, write: restricted_write.Write, _known: restricted_write.Known) -> Refusal:
-    # 5.
+    # 5. only its own Lease
     if write.namespace != LEASES:
         return restricted_write.refuse(
             "OtherNamespace", f"can only access leases in the {restricted_write.quoted(LEASES)} system namespace"
@@ -224,14 +225,14 @@ def _lease(node: str, write: restricted_write.Write, _known: restricted_write.Kn
 
 
 def _csi_node(node: str, write: restricted_write.Write, _known: restricted_write.Known) -> Refusal:
-    # 5.
+    # 5. only its own CSINode
     if write.object_name != node:
         return restricted_write.refuse("OtherNode", "can only access CSINode with the same name as the requesting node")
     return None
 
 
 def _certificate_request(node: str, write: restricted_write.Write, _known: restricted_write.Known) -> Refusal:
-    # 6.
+    # 6. only a certificate of its own
     signer = jsonpath.text(write.document, "spec", "signerName")
     kubelets = {signer_names.KUBELET_CLIENT, signer_names.KUBELET_SERVING}
     if write.operation != restricted_write.CREATE or signer not in kubelets:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node may do to Pods: show those it runs from files, report on its own, end its own. Binding is not among it.
+"""What a node may do to Pods: create mirror Pods, report on its own, delete and evict its own. It may not bind any.
 
 What nodes may read is the authoriser's question.
 
-1. Creating: only mirror Pods, bound to the node itself, with one owner, which is the node's own Node under its present
-   UID as controller that blocks nothing; and the spec names no other API object, because the authoriser lets a node
-   read whatever its Pods name.
+1. Creating: only mirror Pods that are bound to the node itself. Their one owner is the node's own Node, under its present
+   UID, as a controller that blocks nothing. The spec names no other API object, because the authoriser lets a node read
+   whatever its Pods name.
 2. Deleting and evicting: only Pods bound to the node.
 3. Status: only of Pods bound to the node, without a change of labels (they select Services' backends) or of what the
    Pod holds of resource claims (that is the scheduler's word).
@@ -34,7 +34,8 @@ _CLAIM_STATUSES = (
 
 
 def judge(node: str, write: restricted_write.Write, known: restricted_write.Known) -> Refusal:
-    """Checks 1 to 4."""
+    """Why a node may not do this to a Pod, if it may not (1 to 4)."""
+    # 4. no other subresource
     row = _SUBRESOURCES.get(write.subresource)
     if row is None:
         subresource = restricted_write.quoted(write.subresource)
@@ -50,7 +51,7 @@ def _pod(node: str, write: restricted_write.Write, known: restricted_write.Known
         return _create(node, write.document or {}, known.find)
     if write.operation == restricted_write.DELETE:
         return _bound(node, write.name, write, known.find, f"node {restricted_write.quoted(node)} can only delete pods")
-    # 4.
+    # 4. nothing else
     operation = restricted_write.quoted(write.operation)
     return restricted_write.refuse(
         "UnexpectedOperation",
@@ -59,7 +60,7 @@ def _pod(node: str, write: restricted_write.Write, known: restricted_write.Known
 
 
 def _create(node: str, pod: objects.Document, find: restricted_write.Find) -> Refusal:
-    # 1.
+    # 1. only mirror Pods of its own
     me = restricted_write.quoted(node)
     if not pod_references.is_mirror(pod):
         return restricted_write.refuse(
@@ -74,7 +75,7 @@ def _create(node: str, pod: objects.Document, find: restricted_write.Find) -> Re
 
 
 def _owned(node: str, owners: list[Any], find: restricted_write.Find) -> Refusal:
-    # 1.
+    # 1. with the node's own Node as the one owner
     me = restricted_write.quoted(node)
     owner = owners[0] if owners else {}
     for wrong, sentence in (
@@ -105,7 +106,7 @@ def _owned(node: str, owners: list[Any], find: restricted_write.Find) -> Refusal
 
 
 def _alone(node: str, spec: Mapping[str, Any]) -> Refusal:
-    # 1.
+    # 1. which name no other object
     try:
         named = pod_references.api_object(spec)
     except errors.Refused as refused:
@@ -120,7 +121,7 @@ def _alone(node: str, spec: Mapping[str, Any]) -> Refusal:
 
 
 def _bound(node: str, name: str, write: restricted_write.Write, find: restricted_write.Find, only: str) -> Refusal:
-    # 2.
+    # 2. only Pods bound to the node
     pod = write.old or find("core/pods/", write.namespace, name)
     if pod is None:
         return restricted_write.missing("pod", name)
@@ -130,12 +131,12 @@ def _bound(node: str, name: str, write: restricted_write.Write, find: restricted
 
 
 def _status(node: str, write: restricted_write.Write, _known: restricted_write.Known) -> Refusal:
-    # 4.
+    # 4. nothing else
     if write.operation != restricted_write.UPDATE:
         return restricted_write.refuse(
             "UnexpectedOperation", f"unexpected operation {restricted_write.quoted(write.operation)}"
         )
-    # 3.
+    # 3. only the status of its own, without labels and claims
     me = restricted_write.quoted(node)
     old, new = write.old or {}, write.document or {}
     if jsonpath.text(old, "spec", "nodeName") != node:
@@ -149,10 +150,10 @@ def _status(node: str, write: restricted_write.Write, _known: restricted_write.K
 
 
 def _eviction(node: str, write: restricted_write.Write, known: restricted_write.Known) -> Refusal:
-    # 4.
+    # 4. nothing else
     if write.operation != restricted_write.CREATE:
         return restricted_write.refuse("UnexpectedOperation", f"unexpected operation {write.operation}")
-    # 2. The URL says which Pod is evicted; the document is asked only where the URL does not.
+    # 2. only Pods bound to the node; the URL says which, and the document only where the URL does not
     name = write.name or jsonpath.text(write.document, "metadata", "name")
     if not name:
         return restricted_write.refuse("NoPodNamed", "could not determine pod from request data")

@@ -35,17 +35,17 @@ _MIGRATED = {
 
 
 def judge(node: str, write: restricted_write.Write, known: restricted_write.Known) -> decision.Deny | None:
-    """Checks 1 to 4, of a TokenRequest; other writes of ServiceAccounts are none of this rule's business."""
+    """Why a node may not have this token, if it may not (1 to 4). Other writes of ServiceAccounts are not judged here."""
     if write.operation != restricted_write.CREATE or write.subresource != "token":
         return None
-    # 1.
+    # 1. bound to a Pod, by name and UID
     bound = jsonpath.mapping(write.document, "spec", "boundObjectRef")
     name, uid = jsonpath.text(bound, "name"), jsonpath.text(bound, "uid")
     if (bound.get("apiVersion"), bound.get("kind")) != ("v1", "Pod") or not name:
         return restricted_write.refuse("NotBound", "node requested token not bound to a pod")
     if not uid:
         return restricted_write.refuse("NoUid", "node requested token with a pod binding without a uid")
-    # 2.
+    # 2. which exists, and is bound to the node
     pod = known.find("core/pods/", write.namespace, name)
     if pod is None:
         return restricted_write.missing("pod", name)
@@ -63,7 +63,7 @@ def judge(node: str, write: restricted_write.Write, known: restricted_write.Know
 def _audience(
     pod: objects.Document, write: restricted_write.Write, known: restricted_write.Known
 ) -> decision.Deny | None:
-    # 3.
+    # 3. for an audience that the Pod asks for
     audiences = jsonpath.sequence(write.document, "spec", "audiences")
     if len(audiences) > 1:
         return restricted_write.refuse("Audiences", "node may only request 0 or 1 audiences")
@@ -81,7 +81,7 @@ def _audience(
         return restricted_write.refuse(
             "Audience", f"error validating audience {restricted_write.quoted(audience)}: {text}"
         )
-    # 4.
+    # 4. or one that the authoriser allows
     verdict = known.decide(
         access.Attributes(
             user=write.user,
@@ -107,8 +107,8 @@ def _audiences(pod: objects.Document, volume: Mapping[str, Any], find: restricte
             yield jsonpath.text(source, "serviceAccountToken", "audience")
     driver = _driver(pod, volume, find)
     if driver:
-        found = _found(find, ("storage.k8s.io", "csidriver"), "", driver)
-        for request in jsonpath.mappings(found, "spec", "tokenRequests"):
+        csi_driver = _found(find, ("storage.k8s.io", "csidriver"), "", driver)
+        for request in jsonpath.mappings(csi_driver, "spec", "tokenRequests"):
             yield jsonpath.text(request, "audience")
 
 
@@ -136,7 +136,7 @@ def _direct(volume: Mapping[str, Any]) -> str:
 
 def _found(find: restricted_write.Find, resource: tuple[str, str], namespace: str, name: str) -> objects.Document:
     group, singular = resource
-    found = find(f"{group or 'core'}/{singular}s/", namespace, name)
-    if found is None:
+    document = find(f"{group or 'core'}/{singular}s/", namespace, name)
+    if document is None:
         raise status.not_found(singular, group, name)
-    return found
+    return document

@@ -102,16 +102,16 @@ class Default:
 
 def documents() -> list[Default]:
     """Every default, roles before the bindings that name them."""
-    found = [Default("clusterroles", "", _aggregated(name)) for name in default_roles.AGGREGATED]
+    defaults = [Default("clusterroles", "", _aggregated(name)) for name in default_roles.AGGREGATED]
     for name, rules in default_roles.CLUSTER_ROLES.items():
-        found.append(Default("clusterroles", "", _role(name, rules, _goes_into(name))))
+        defaults.append(Default("clusterroles", "", _role(name, rules, _goes_into(name))))
     for (namespace, name), rules in default_roles.ROLES.items():
-        found.append(Default("roles", namespace, _role(name, rules, {})))
+        defaults.append(Default("roles", namespace, _role(name, rules, {})))
     for name, (role, subjects) in _CLUSTER_BINDINGS.items():
-        found.append(Default("clusterrolebindings", "", _binding(name, "ClusterRole", role, subjects)))
+        defaults.append(Default("clusterrolebindings", "", _binding(name, "ClusterRole", role, subjects)))
     for (namespace, name), (role, subjects) in _BINDINGS.items():
-        found.append(Default("rolebindings", namespace, _binding(name, "Role", role, subjects)))
-    return found
+        defaults.append(Default("rolebindings", namespace, _binding(name, "Role", role, subjects)))
+    return defaults
 
 
 def _metadata(name: str, labels: Mapping[str, str]) -> Document:
@@ -119,8 +119,8 @@ def _metadata(name: str, labels: Mapping[str, str]) -> Document:
 
 
 def _goes_into(name: str) -> dict[str, str]:
-    _, found, target = name.partition("system:aggregate-to-")
-    return {_AGGREGATE + target: "true"} if found else {}
+    _, is_part, target = name.partition("system:aggregate-to-")
+    return {_AGGREGATE + target: "true"} if is_part else {}
 
 
 def _role(name: str, rules: tuple[policy_rules.PolicyRule, ...], labels: Mapping[str, str]) -> Document:
@@ -149,23 +149,24 @@ def _subject(kind: str, name: str, namespace: str = "") -> dict[str, str]:
 
 
 def is_protected(document: Document) -> bool:
-    """1. Whether its owner wants it left alone."""
+    """Whether its owner wants it left alone (1)."""
     return jsonpath.text(document, "metadata", "annotations", AUTOUPDATE) == "false"
 
 
 def needs_new(document: Document, wanted: Document) -> bool:
-    """4. Whether a binding is to another role than ours."""
+    """Whether a binding is to another role than ours (4)."""
     keys = ("kind", "name")
     return any(jsonpath.at(document, "roleRef", key) != jsonpath.at(wanted, "roleRef", key) for key in keys)
 
 
 def reconciled(document: Document, wanted: Document) -> Document:
-    """2. What is there, with what is missing; the same if nothing is."""
+    """What is there, with what is missing added (2); the same if nothing is."""
     metadata = {**document["metadata"]}
     result = {**document, "metadata": metadata}
     for field in ("labels", "annotations"):
         metadata[field] = {**jsonpath.mapping(metadata, field), **wanted["metadata"][field]}
-    if "aggregationRule" in wanted:  # 3.
+    # 3. not the rules of an aggregated role
+    if "aggregationRule" in wanted:
         path = ("aggregationRule", "clusterRoleSelectors")
         selectors = _joined(jsonpath.sequence(document, *path), jsonpath.sequence(wanted, *path))
         result["aggregationRule"] = {**jsonpath.mapping(document, "aggregationRule"), path[-1]: selectors}
@@ -179,5 +180,5 @@ def reconciled(document: Document, wanted: Document) -> Document:
     return result
 
 
-def _joined(found: list[Any], wanted: list[Any]) -> list[Any]:
-    return [*found, *(item for item in wanted if item not in found)]
+def _joined(present: list[Any], wanted: list[Any]) -> list[Any]:
+    return [*present, *(item for item in wanted if item not in present)]

@@ -47,7 +47,8 @@ def uncovered(
         if (has_every_resource or not rule.resources) and (has_every_path or not rule.non_resource_urls):
             continue
         left -= rule.size
-        if left < 0:  # 4.
+        # 4. not so many that looking would stop the server
+        if left < 0:
             raise TooBroad(
                 f"the rules name more than {LIMIT} single permissions (verbs times groups times resources times names), "
                 "too many to check whether they are held",
@@ -58,7 +59,7 @@ def uncovered(
 
 
 def breakdown(rule: policy_rules.PolicyRule) -> Iterator[policy_rules.PolicyRule]:
-    """1. The single permissions of a rule, each as a rule."""
+    """The single permissions of a rule, each as a rule (1)."""
     names: tuple[tuple[str, ...], ...] = tuple((name,) for name in rule.resource_names) or ((),)
     for group in rule.api_groups:
         for resource in rule.resources:
@@ -71,7 +72,7 @@ def breakdown(rule: policy_rules.PolicyRule) -> Iterator[policy_rules.PolicyRule
 
 
 def _covered(held: grants.Grants, single: policy_rules.PolicyRule) -> bool:
-    """2. Whether a single permission is held."""
+    """Whether a single permission is held (2)."""
     verb = single.verbs[0]
     if single.non_resource_urls:
         url = single.non_resource_urls[0]
@@ -86,23 +87,23 @@ def _covered(held: grants.Grants, single: policy_rules.PolicyRule) -> bool:
 
 
 def compact(rules: Iterable[policy_rules.PolicyRule]) -> list[policy_rules.PolicyRule]:
-    """3. Permissions that differ only in the verb, as one rule."""
-    found: dict[policy_rules.PolicyRule, list[str]] = {}
+    """Permissions that differ only in the verb, as one rule (3)."""
+    by_object: dict[policy_rules.PolicyRule, list[str]] = {}
     for rule in rules:
         rest = policy_rules.PolicyRule((), rule.api_groups, rule.resources, rule.resource_names, rule.non_resource_urls)
         # Kubernetes leaves paths as they are, one line for each verb.
         key = rule if rule.non_resource_urls else rest
-        found.setdefault(key, []).extend(rule.verbs)
+        by_object.setdefault(key, []).extend(rule.verbs)
     return [
         policy_rules.PolicyRule(
             tuple(dict.fromkeys(verbs)), rest.api_groups, rest.resources, rest.resource_names, rest.non_resource_urls
         )
-        for rest, verbs in found.items()
+        for rest, verbs in by_object.items()
     ]
 
 
 def refusal(user: str, groups: Sequence[str], missing: Iterable[policy_rules.PolicyRule]) -> str:
-    """3. Why someone may not grant."""
+    """Why someone may not grant (3)."""
     lines = sorted({_compact_text(rule) for rule in compact(missing)})
     if len(lines) > SHOWN:
         lines = [*lines[:SHOWN], f"… and {len(lines) - SHOWN} more"]

@@ -2,7 +2,7 @@
 """Which roles allow this: the rules of many roles, turned around, so that a question costs a few dictionary lookups.
 
 A rule is taken apart into single permissions (verb, group, resource, name), and each remembers the roles that give it.
-What a permission means is `rbac`'s. It does not know who is bound to a role.
+What a permission means is `rbac.policy_rules`'. It does not know who is bound to a role.
 
 Taking apart multiplies: a few hundred words in each list of one rule would be millions of permissions, and whoever may
 write a role could fill the memory. Above a budget for each role, rules stay whole and are read when asked for.
@@ -119,14 +119,14 @@ class Grants:
     def on_path(self, verb: str, path: str) -> Iterator[Collection[str]]:
         """The roles that allow a verb on a path, set by set."""
         for a_verb in (verb, policy_rules.ALL):
-            found = self._paths.get((a_verb, path))
-            if found is not None:
-                yield found
+            roles = self._paths.get((a_verb, path))
+            if roles is not None:
+                yield roles
             for length in self._lengths:
                 if length <= len(path):
-                    found = self._prefixes.get((a_verb, path[:length]))
-                    if found is not None:
-                        yield found
+                    roles = self._prefixes.get((a_verb, path[:length]))
+                    if roles is not None:
+                        yield roles
 
 
 def size(rules: Collection[policy_rules.PolicyRule]) -> int:
@@ -162,11 +162,11 @@ def _sets(rule: policy_rules.PolicyRule) -> policy_rules.Sets:
 
 def _discard(index: dict[_K, set[str]], key: _K, role: str) -> bool:
     """Whether the entry went with its last role."""
-    found = index.get(key)
-    if found is None:
+    roles = index.get(key)
+    if roles is None:
         return False
-    found.discard(role)
-    if found:
+    roles.discard(role)
+    if roles:
         return False
     del index[key]
     return True

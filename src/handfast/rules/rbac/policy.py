@@ -18,8 +18,8 @@ changes touches its own subjects only. A yes is remembered until anything change
 | a user | a RoleBinding in one namespace | act in another, or cluster-wide | 2 | test_role_bindings_count_in_their_namespace_only |
 | a namespace's admin | RoleBinding to a role with paths | read /metrics | 2 | test_paths_are_given_by_cluster_role_bindings_only |
 | a user | the name of a group, or a group named as a user | be taken for the other | 1 | test_subjects_are_not_confused |
-| a writer of odd objects | lists with holes, subjects without names | be given more than was said | `rbac.parse`, 1 | test_malformed_objects_give_nothing |
-| a writer of a role | a rule of a million permissions | fill the memory | `rbac_grants.BUDGET` | test_huge_rules_are_kept_whole |
+| a writer of odd objects | lists with holes, subjects without names | be given more than was said | `policy_rules.parse`, 1 | test_malformed_objects_give_nothing |
+| a writer of a role | a rule of a million permissions | fill the memory | `grants.BUDGET` | test_huge_rules_are_kept_whole |
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class Policy:
 
     def role_rules(self, kind: str, namespace: str, name: str) -> tuple[policy_rules.PolicyRule, ...] | None:
         """The rules of the role that a binding in this namespace names; None if there is no such role."""
-        if kind == ROLE and not namespace:  # 3.
+        # 3. only ClusterRoles are without a namespace
+        if kind == ROLE and not namespace:
             return None
         return self._roles.get(_role_key(namespace if kind == ROLE else "", name))
 
@@ -117,14 +118,15 @@ class Policy:
         """A RoleBinding or ClusterRoleBinding is there, and says this."""
         self.remove_binding(namespace, name)
         kind, target = jsonpath.text(document, "roleRef", "kind"), jsonpath.text(document, "roleRef", "name")
-        if not target or not (kind == CLUSTER_ROLE or (kind == ROLE and namespace)):  # 3.
+        # 3. a role that such a binding may name
+        if not target or not (kind == CLUSTER_ROLE or (kind == ROLE and namespace)):
             return
         role, binding = _role_key(namespace if kind == ROLE else "", target), f"{namespace}/{name}"
         subjects: dict[tuple[bool, str], decision.Approve] = {}
         for subject in jsonpath.mappings(document, "subjects"):
-            found = _subject(subject, namespace)
-            if found is not None:
-                is_group, who, said = found
+            parsed = _subject(subject, namespace)
+            if parsed is not None:
+                is_group, who, said = parsed
                 place = f'RoleBinding "{name}/{namespace}"' if namespace else f'ClusterRoleBinding "{name}"'
                 sentence = f'RBAC: allowed by {place} of {kind} "{target}" to {said}'
                 subjects.setdefault((is_group, who), decision.Approve("Allowed", sentence, _RULE))
@@ -229,42 +231,45 @@ class Policy:
 
     def _held(self, user: str, groups: Sequence[str], namespace: str) -> list[rbac_holders.Held]:
         """What a caller holds: cluster-wide first, then in the namespace."""
-        found = []
-        for space in ("", namespace) if namespace else ("",):  # 2.
+        holders = []
+        # 2. everywhere, then in the namespace
+        for space in ("", namespace) if namespace else ("",):
             scope = self._scopes.get(space)
             if scope is None:
                 continue
             held = scope.users.get(user)
             if held is not None:
-                found.append(held)
+                holders.append(held)
             by_group = scope.groups
             for group in groups:
                 held = by_group.get(group)
                 if held is not None:
-                    found.append(held)
-        return found
+                    holders.append(held)
+        return holders
 
     def _refusal(self, held: list[rbac_holders.Held]) -> decision.NotMine:
         missing = self._missing
         if not missing or all(one.roles.keys().isdisjoint(missing) for one in held):
             return _NOTHING
         lost = (role for one in held for role in _both(one.roles, missing))
-        texts = sorted({missing[role] for _, role in zip(range(_NAMED_MISSING), lost, strict=False)})  # 4.
+        # 4. roles that are not there are named
+        texts = sorted({missing[role] for _, role in zip(range(_NAMED_MISSING), lost, strict=False)})
         said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         return decision.NotMine("RoleNotFound", f"RBAC: {said}", _RULE)
 
     def rules_for(self, user: str, groups: Sequence[str], namespace: str) -> list[policy_rules.PolicyRule]:
         """Every rule a caller holds cluster-wide and, if one is given, in the namespace; each once."""
-        found: dict[policy_rules.PolicyRule, None] = {}
+        rules: dict[policy_rules.PolicyRule, None] = {}
         everywhere = {role for one in self._held(user, groups, "") for role in one.roles}
         for role in sorted(everywhere):
-            found.update(dict.fromkeys(self._roles.get(role, ())))
+            rules.update(dict.fromkeys(self._roles.get(role, ())))
         local = {role for one in self._held(user, groups, namespace) for role in one.roles} - everywhere
         for role in sorted(local):
             for rule in self._roles.get(role, ()):
-                if rule.resources:  # 2.
-                    found[msgspec.structs.replace(rule, non_resource_urls=())] = None
-        return list(found)
+                # 2. never for paths
+                if rule.resources:
+                    rules[msgspec.structs.replace(rule, non_resource_urls=())] = None
+        return list(rules)
 
 
 def _is_small(attributes: access.Attributes) -> bool:
@@ -311,7 +316,8 @@ def _subject(subject: dict[str, Any], namespace: str) -> tuple[bool, str, str] |
     if kind in {"User", "Group"}:
         return kind == "Group", name, f'{kind} "{name}"'
     space = jsonpath.text(subject, "namespace") or namespace
-    if kind == "ServiceAccount" and space:  # 1.
+    # 1. a ServiceAccount is a user
+    if kind == "ServiceAccount" and space:
         return False, user_names.service_account_user(space, name), f'ServiceAccount "{name}/{space}"'
     return None
 

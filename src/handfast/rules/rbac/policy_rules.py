@@ -75,26 +75,30 @@ def parse(rules: Any) -> tuple[PolicyRule, ...]:
 def _parse(document: Any) -> PolicyRule | None:
     if not isinstance(document, Mapping):
         return None
-    found = []
+    lists = []
     for field in _FIELDS:
         values = document.get(field)
         if values is None:
             values = []
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             return None
-        found.append(tuple(dict.fromkeys(values)))
-    return PolicyRule(*found)
+        lists.append(tuple(dict.fromkeys(values)))
+    return PolicyRule(*lists)
 
 
 def allows_resource(rule: PolicyRule | Sets, verb: str, group: str, words: tuple[str, ...], name: str | None) -> bool:
     """Whether the rule allows this; `words` mean the resource (`resource_words`), a name of None asks for every name."""
-    if verb not in rule.verbs and ALL not in rule.verbs:  # 1.
+    # 1. the verb
+    if verb not in rule.verbs and ALL not in rule.verbs:
         return False
-    if group not in rule.api_groups and ALL not in rule.api_groups:  # 2.
+    # 2. the group
+    if group not in rule.api_groups and ALL not in rule.api_groups:
         return False
-    if not any(word in rule.resources for word in words):  # 3.
+    # 3. the resource
+    if not any(word in rule.resources for word in words):
         return False
-    return not rule.resource_names or name in rule.resource_names  # 4.
+    # 4. the name
+    return not rule.resource_names or name in rule.resource_names
 
 
 def resource_words(resource: str, subresource: str) -> tuple[str, ...]:
@@ -110,9 +114,11 @@ def covering_words(word: str) -> tuple[str, ...]:
 
 def allows_path(rule: PolicyRule | Sets, verb: str, path: str) -> bool:
     """Whether the rule allows this verb on a path that is no resource."""
-    if verb not in rule.verbs and ALL not in rule.verbs:  # 1.
+    # 1. the verb
+    if verb not in rule.verbs and ALL not in rule.verbs:
         return False
-    return any(covers_path(url, path) for url in rule.non_resource_urls)  # 5.
+    # 5. the path
+    return any(covers_path(url, path) for url in rule.non_resource_urls)
 
 
 def covers_path(url: str, path: str) -> bool:
@@ -144,5 +150,5 @@ def aggregate(role: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> l
         and any(selector.match(jsonpath.mapping(other, "metadata", "labels")) for selector in chosen)
     ]
     matching.sort(key=lambda other: jsonpath.text(other, "metadata", "name"))
-    found = dict.fromkeys(rule for other in matching for rule in parse(other.get("rules")))
-    return [rule.document() for rule in found]
+    rules = dict.fromkeys(rule for other in matching for rule in parse(other.get("rules")))
+    return [rule.document() for rule in rules]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The claims of a service account's token: as they are signed, and read from a token whose signature is good.
 
-It verifies no signatures (`pki.jwt`), and whether what the claims say still holds is for `service_account_tokens`.
+It verifies no signatures (`pki.jwt`), and whether what the claims say still holds is for `tokens.service_accounts`.
 
 Claims are read only if they have their shape:
 
@@ -10,7 +10,7 @@ Claims are read only if they have their shape:
 3. Times are whole numbers of seconds, and `exp` is there; a legacy token has no times.
 4. `aud` is a text or a list of texts, and `jti` a text.
 
-| who | holding | tries | check | shown by (test_token_claims.py) |
+| who | holding | tries | check | shown by (test_claims.py) |
 |---|---|---|---|---|
 | a thief | a token, broken claims | `exp` as NaN, true, a text, 10^300 | 3 | test_times_of_another_shape |
 """
@@ -117,19 +117,19 @@ def read(claims: Mapping[str, Any]) -> Claims:
 
 def read_bound(claims: Mapping[str, Any]) -> Bound:
     """The claims of a bound token."""
-    # 1.
+    # 1. the account, by name and UID
     private = _mapping(claims, _PRIVATE)
     namespace = _text(private, "namespace", f"{_PRIVATE}.namespace")
     account = _reference(private, "serviceaccount")
     if account is None:
         raise _bad_claim(f"{_PRIVATE}.serviceaccount is missing")
-    # 2.
+    # 2. its user name
     _require_subject(claims, namespace, account.name)
-    # 3.
+    # 3. times in whole seconds, and an end
     expires = _seconds(claims, "exp")
     if expires is None:
         raise _bad_claim("exp is missing")
-    # 4.
+    # 4. texts where texts belong
     identity = claims.get("jti", "")
     if not isinstance(identity, str):
         raise _bad_claim("jti is not a text")
@@ -150,12 +150,12 @@ def read_bound(claims: Mapping[str, Any]) -> Bound:
 
 def read_legacy(claims: Mapping[str, Any]) -> Legacy:
     """The claims of a legacy token."""
-    # 1.
+    # 1. the account and its Secret, by name
     namespace = _text(claims, f"{_LEGACY}namespace", "namespace")
     secret = _text(claims, f"{_LEGACY}secret.name", "secretName")
     name = _text(claims, f"{_LEGACY}service-account.name", "serviceAccountName")
     uid = _text(claims, f"{_LEGACY}service-account.uid", "serviceAccountUID")
-    # 2.
+    # 2. its user name
     _require_subject(claims, namespace, name)
     return Legacy(namespace=namespace, account=Reference(name, uid), secret_name=secret)
 
@@ -166,41 +166,41 @@ def _require_subject(claims: Mapping[str, Any], namespace: str, name: str) -> No
 
 
 def _mapping(claims: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = claims.get(key)
-    if not isinstance(found, dict):
+    value = claims.get(key)
+    if not isinstance(value, dict):
         raise _bad_claim(f"{key} claim is missing")
-    return found
+    return value
 
 
 def _text(claims: Mapping[str, Any], key: str, name: str) -> str:
-    found = claims.get(key)
-    if not isinstance(found, str) or not found:
+    value = claims.get(key)
+    if not isinstance(value, str) or not value:
         raise _bad_claim(f"{name} claim is missing")
-    return found
+    return value
 
 
 def _reference(private: Mapping[str, Any], key: str, *, needs_uid: bool = True) -> Reference | None:
     if private.get(key) is None:
         return None
-    found = _mapping(private, key)
-    name = _text(found, "name", f"{_PRIVATE}.{key}.name")
-    if not needs_uid and "uid" not in found:
+    reference = _mapping(private, key)
+    name = _text(reference, "name", f"{_PRIVATE}.{key}.name")
+    if not needs_uid and "uid" not in reference:
         return Reference(name, "")
-    return Reference(name, _text(found, "uid", f"{_PRIVATE}.{key}.uid"))
+    return Reference(name, _text(reference, "uid", f"{_PRIVATE}.{key}.uid"))
 
 
 def _seconds(claims: Mapping[str, Any], key: str) -> int | None:
-    found = claims.get(key)
+    value = claims.get(key)
     # Not isinstance: true is an int.
-    if found is not None and (type(found) is not int or not 0 <= found <= _LAST_SECOND):
+    if value is not None and (type(value) is not int or not 0 <= value <= _LAST_SECOND):
         raise _bad_claim(f"{key} is not a whole number of seconds from 0 to {_LAST_SECOND}")
-    return found
+    return value
 
 
 def _audiences(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    found = claims.get("aud")
+    value = claims.get("aud")
     # RFC 7519, 4.1.3: one audience may stand alone.
-    several = [found] if isinstance(found, str) else found
+    several = [value] if isinstance(value, str) else value
     if not isinstance(several, list) or not several or not all(isinstance(one, str) for one in several):
         raise _bad_claim("aud is not a text or a list of texts")
     return tuple(several)

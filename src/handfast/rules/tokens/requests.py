@@ -10,7 +10,7 @@ A TokenRequest is granted when
 3. the object to bind to is a Pod that runs as this ServiceAccount, a Secret or a Node; it exists, with the UID if one
    is given.
 
-| who                | holding               | tries                             | check | shown by (test_token_requests.py) |
+| who                | holding               | tries                             | check | shown by (test_requests.py)       |
 | ------------------ | --------------------- | --------------------------------- | ----- | --------------------------------- |
 | a holder of create | serviceaccounts/token | a token that never ends           | 2     | test_lifetimes_asked_for          |
 | a node             | serviceaccounts/token | binds to a Pod of another account | 3     | test_pods_of_another_account      |
@@ -71,11 +71,11 @@ def read_request(
     document: objects.Document,
     namespace: str,
     name: str,
-    account: service_accounts.Found | None,
+    account: service_accounts.Stored | None,
     api_audiences: Sequence[str],
 ) -> Request:
     """What the document asks for. Its fields have the types of a TokenRequest; any may be missing."""
-    # 1.
+    # 1. for the account of the URL, which exists
     meta = objects.metadata(document)
     for key, wanted in (("name", name), ("namespace", namespace)):
         if meta.get(key) and meta[key] != wanted:
@@ -87,7 +87,7 @@ def read_request(
     if uid and uid != account.uid:
         why = f"the UID in the token request ({uid}) does not match the UID of the service account ({account.uid})"
         raise status.conflict("TokenRequest", _AUTHENTICATION, name, why)
-    # 2.
+    # 2. for 10 minutes to 2^32 seconds
     spec = document.get("spec") or {}
     seconds = spec.get("expirationSeconds")
     seconds = DEFAULT_SECONDS if seconds is None else seconds
@@ -102,7 +102,7 @@ def read_request(
 
 
 def _bound_object(reference: Mapping[str, Any] | None) -> BoundObject | None:
-    # 3., the kind.
+    # 3. bound to a Pod, a Secret or a Node
     if reference is None:
         return None
     kind, api_version = reference.get("kind") or "", reference.get("apiVersion") or ""
@@ -112,35 +112,37 @@ def _bound_object(reference: Mapping[str, Any] | None) -> BoundObject | None:
     return BoundObject(kind, reference.get("name") or "", reference.get("uid") or "")
 
 
-def judge_binding(asked: BoundObject, uid: str | None) -> claims.Reference:
-    """The object to bind to, of which `uid` is what there is (None: nothing)."""
-    # 3., that it is there and the same.
+def judge_binding(wanted: BoundObject, uid: str | None) -> claims.Reference:
+    """The object to bind to. `uid` is that of the object that is there; None: there is none."""
+    # 3. which is there, and the same
     if uid is None:
-        raise status.not_found(_BINDABLE[asked.kind], "", asked.name)
-    if asked.uid and asked.uid != uid:
+        raise status.not_found(_BINDABLE[wanted.kind], "", wanted.name)
+    if wanted.uid and wanted.uid != uid:
         why = (
-            f"the UID in the bound object reference ({asked.uid}) does not match the UID in record. The object might "
+            f"the UID in the bound object reference ({wanted.uid}) does not match the UID in record. The object might "
             "have been deleted and then recreated"
         )
-        raise status.conflict(asked.kind, "", asked.name, why)
-    return claims.Reference(asked.name, uid)
+        raise status.conflict(wanted.kind, "", wanted.name, why)
+    return claims.Reference(wanted.name, uid)
 
 
-def judge_pod(asked: BoundObject, account: str, pod: service_accounts.FoundPod | None) -> tuple[claims.Reference, str]:
-    """… where it is a Pod: it must run as this account, too. With it the name of its Node, if it has one."""
+def judge_pod(
+    wanted: BoundObject, account: str, pod: service_accounts.StoredPod | None
+) -> tuple[claims.Reference, str]:
+    """The Pod to bind to, which must run as this account; and the name of its Node, if it has one."""
     if pod is None:
-        return judge_binding(asked, None), ""
+        return judge_binding(wanted, None), ""
     if pod.account != account:
         shown = json.dumps(account)
         raise status.bad_request(
             f"cannot bind token for serviceaccount {shown} to pod running with different serviceaccount name."
         )
-    return judge_binding(asked, pod.uid), pod.node
+    return judge_binding(wanted, pod.uid), pod.node
 
 
 def lifetime(request: Request, maximum: int | None, transition_audiences: Collection[str]) -> Lifetime:
     """How long the token lives. Empty `transition_audiences`: no token lives longer than it says."""
-    # 2.
+    # 2. shortened to the server's maximum
     seconds, warning = request.seconds, ""
     if maximum is not None and seconds > maximum:
         warning = f"requested expiration of {seconds} seconds shortened to {maximum} seconds"

@@ -2,9 +2,9 @@
 """Whether what a service account's token says still holds: its audience, its times, and the objects it was made for.
 
 It verifies no signatures (`pki.jwt`) and looks nothing up: the caller brings verified claims, and finds objects. Which
-tokens are made decides `token_requests`.
+tokens are made is decided by `tokens.requests`.
 
-A bound token counts when all of this holds; of a token that carries no signature of ours nothing here was asked:
+A bound token, whose signature is ours, counts when all of this holds:
 
 1. Its claims have their shape (`tokens.claims`).
 2. One of its audiences is wanted.
@@ -19,10 +19,10 @@ A legacy token counts when 1 holds for its claims, API audiences are wanted, and
 7. its ServiceAccount exists with the UID of the claim, and is not being deleted;
 8. the Secret is not marked as invalid.
 
-| who            | holding                    | tries                               | check | shown by (test_service_account_tokens.py) |
+| who            | holding                    | tries                               | check | shown by (test_service_accounts.py)       |
 | -------------- | -------------------------- | ----------------------------------- | ----- | ----------------------------------------- |
-| a pod's owner  | a token for another server | logs in here with it                | 2     | test_audiences                            |
-| a thief        | an old token               | uses it after its end               | 3     | test_times                                |
+| a pod's owner  | a token for another server | logs in here with it                | 2     | test_one_audience_at_least_is_wanted |
+| a thief        | an old token               | uses it after its end               | 3     | test_a_token_counts_between_its_times_give_or_take_the_leeway |
 | a former owner | a token of a deleted SA    | waits until the name is taken again | 4     | test_the_account_must_be_the_same         |
 | a former pod   | its token                  | uses it after the pod's end         | 5     | test_bound_objects_must_be_the_same       |
 | a former owner | a legacy token             | the Secret was refilled or marked   | 6, 8  | test_legacy_tokens                        |
@@ -49,7 +49,7 @@ LAST_USED = "kubernetes.io/legacy-token-last-used"
 _INVALIDATED = "service account token has been invalidated"
 
 
-class Found(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True):
     """What there is of an object now; `deleted` is its deletionTimestamp."""
 
     uid: str
@@ -57,7 +57,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSecret:
+class StoredSecret:
     """What there is of the Secret of a legacy token."""
 
     token: bytes = field(repr=False)
@@ -66,7 +66,7 @@ class FoundSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPod:
+class StoredPod:
     """What there is of a Pod that a token is to be bound to."""
 
     uid: str
@@ -75,12 +75,12 @@ class FoundPod:
 
 
 # kind, namespace, name -> what there is now
-Find = Callable[[str, str, str], Found | None]
+Find = Callable[[str, str, str], Stored | None]
 
 
 def judge_audiences(audiences: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
     """Those of the wanted audiences that the token is for: at least one."""
-    # 2.
+    # 2. an audience that is wanted
     both = tuple(audience for audience in wanted if audience in audiences)
     if not both:
         text = f"token audiences {_quoted(audiences)} is invalid for the target audiences {_quoted(wanted)}"
@@ -89,7 +89,7 @@ def judge_audiences(audiences: Sequence[str], wanted: Sequence[str]) -> tuple[st
 
 
 def judge_times(bound: claims.Bound, now: datetime.datetime) -> None:
-    # 3., in the order of go-jose, which the texts are compared with.
+    # 3. in force; in the order of go-jose, which the texts are compared with
     seconds = now.timestamp()
     if seconds + LEEWAY < bound.not_before:
         raise _refused("NotYetValid", "service account token is not valid yet")
@@ -101,16 +101,16 @@ def judge_times(bound: claims.Bound, now: datetime.datetime) -> None:
 
 def judge_bound(bound: claims.Bound, find: Find, now: datetime.datetime) -> None:
     """That what the token was made for is still there."""
-    # 4.
+    # 4. the account is there, and the same
     namespace, account = bound.namespace, bound.account
-    found = find("ServiceAccount", namespace, account.name)
-    if found is None:
+    stored = find("ServiceAccount", namespace, account.name)
+    if stored is None:
         raise _refused("AccountGone", f'serviceaccounts "{account.name}" not found')
-    if found.uid != account.uid:
-        raise _refused("AccountReplaced", f"service account UID ({found.uid}) does not match claim ({account.uid})")
-    if _is_gone(found, now):
+    if stored.uid != account.uid:
+        raise _refused("AccountReplaced", f"service account UID ({stored.uid}) does not match claim ({account.uid})")
+    if _is_gone(stored, now):
         raise _refused("AccountGone", f"service account {namespace}/{account.name} has been deleted")
-    # 5.
+    # 5. so is what the token is bound to
     if bound.secret is not None:
         _judge_object("secret", bound.secret, find("Secret", namespace, bound.secret.name), now)
     if bound.pod is not None:
@@ -119,28 +119,28 @@ def judge_bound(bound: claims.Bound, find: Find, now: datetime.datetime) -> None
         _judge_object("node", bound.node, find("Node", "", bound.node.name), now)
 
 
-def _judge_object(kind: str, claimed: claims.Reference, found: Found | None, now: datetime.datetime) -> None:
-    if found is None:
+def _judge_object(kind: str, claimed: claims.Reference, stored: Stored | None, now: datetime.datetime) -> None:
+    if stored is None:
         raise _refused("BoundObjectGone", _INVALIDATED)
-    if found.uid != claimed.uid:
-        uids = f"{kind} UID ({found.uid}) does not match service account {kind} ref claim ({claimed.uid})"
+    if stored.uid != claimed.uid:
+        uids = f"{kind} UID ({stored.uid}) does not match service account {kind} ref claim ({claimed.uid})"
         raise _refused("BoundObjectReplaced", uids)
-    if _is_gone(found, now):
+    if _is_gone(stored, now):
         raise _refused("BoundObjectGone", _INVALIDATED)
 
 
-def _is_gone(found: Found, now: datetime.datetime) -> bool:
-    return found.deleted is not None and found.deleted < now - datetime.timedelta(seconds=LEEWAY)
+def _is_gone(stored: Stored, now: datetime.datetime) -> bool:
+    return stored.deleted is not None and stored.deleted < now - datetime.timedelta(seconds=LEEWAY)
 
 
-def judge_legacy(legacy: claims.Legacy, token: str, secret: FoundSecret | None, account: Found | None) -> None:
+def judge_legacy(legacy: claims.Legacy, token: str, secret: StoredSecret | None, account: Stored | None) -> None:
     """That the Secret still holds this token, for the same account."""
-    # 6.
+    # 6. the Secret holds this very token
     if secret is None or secret.deleting:
         raise _refused("SecretGone", "Token has been invalidated")
     if not hmac.compare_digest(secret.token, token.encode()):
         raise _refused("TokenReplaced", "Token does not match server's copy")
-    # 7.
+    # 7. the account is there, and the same
     where = f"{legacy.namespace}/{legacy.account.name}"
     if account is None:
         raise _refused("AccountGone", f'serviceaccounts "{legacy.account.name}" not found')
@@ -149,7 +149,7 @@ def judge_legacy(legacy: claims.Legacy, token: str, secret: FoundSecret | None, 
     if account.uid != legacy.account.uid:
         uids = f"ServiceAccount UID ({account.uid}) does not match claim ({legacy.account.uid})"
         raise _refused("AccountReplaced", uids)
-    # 8.
+    # 8. not marked as invalid
     if secret.invalid_since:
         raise _refused(
             "MarkedInvalid",

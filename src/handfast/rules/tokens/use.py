@@ -58,8 +58,8 @@ EXPIRED: Final = "TokenExpired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Who asks for what, and the token's Secret as it is now (None: there is none)."""
+class Attempt:
+    """A token is used to ask for a certificate: who asks for what, and the token's Secret as it is now (None: there is none)."""
 
     user: str
     source: str
@@ -97,8 +97,8 @@ _HERE = decision.Approve("FromHere", "the token is accepted from this address", 
 
 def token_id(user: str) -> str | None:
     """The id of the token that a user name stands for; None: of none."""
-    found = user.removeprefix(tokens.USER_PREFIX)
-    return found if found != user and token_secrets.is_meant(tokens.secret_name(found)) else None
+    identifier = user.removeprefix(tokens.USER_PREFIX)
+    return identifier if identifier != user and token_secrets.is_meant(tokens.secret_name(identifier)) else None
 
 
 def sources(secret: object) -> networks.Networks | None:
@@ -107,35 +107,35 @@ def sources(secret: object) -> networks.Networks | None:
 
 
 def from_here(allowed: networks.Networks, address: str) -> decision.Approve | decision.Deny:
-    """Check 1."""
+    """Whether a token is accepted from this address (1)."""
     verdict = allowed.holds(address)
     if isinstance(verdict, decision.Deny):
         return decision.Deny(NOT_FROM_HERE, verdict.sentence, RULE)
     return _HERE
 
 
-def decide(asked: Asked) -> decision.Decision | Reserve:
+def decide(attempt: Attempt) -> decision.Decision | Reserve:
     """All checks, in the order in which they can be made."""
-    # 2.
-    token = token_id(asked.user)
+    # 2. a bootstrap token
+    token = token_id(attempt.user)
     if token is None:
         return _OTHER_USER
-    # 3.
-    if asked.secret is None:
+    # 3. whose Secret is still there, and has not expired
+    if attempt.secret is None:
         return _gone(token, "was deleted")
-    ended = _ended(token, asked.standing or standing(asked.secret), asked.now)
+    ended = _ended(token, attempt.standing or standing(attempt.secret), attempt.now)
     if ended is not None:
         return ended
-    # 4.
+    # 4. with limits that can be read
     try:
-        record = asked.record or token_limits.record(asked.secret)
+        record = attempt.record or token_limits.record(attempt.secret)
     except errors.Refused as refused:
         sentence = f"the limits of bootstrap token {token} cannot be read: {refused.message}; correct or delete them"
         return decision.Deny(refused.reason, sentence, RULE)
-    # 1.
+    # 1. from an address that is allowed
     allowed = _networks(record.limits.cidrs)
-    here = _HERE if allowed is None else from_here(allowed, asked.source)
-    return here if isinstance(here, decision.Deny) else _request(asked, token, record)
+    here = _HERE if allowed is None else from_here(allowed, attempt.source)
+    return here if isinstance(here, decision.Deny) else _request(attempt, token, record)
 
 
 def standing(secret: objects.Document) -> Standing:
@@ -143,15 +143,15 @@ def standing(secret: objects.Document) -> Standing:
     fault = token_secrets.fault(secret)
     if fault is not None:
         return Standing(f"is no token any more ({fault.sentence})")
-    found = tokens.read(secret)
-    return Standing("is being deleted" if found.deleting else "", tokens.parse_expiration(found.expiration))
+    token = tokens.read(secret)
+    return Standing("is being deleted" if token.deleting else "", tokens.parse_expiration(token.expiration))
 
 
-def _ended(token: str, found: Standing, now: datetime.datetime) -> decision.Deny | None:
-    # 3.
-    if found.over:
-        return _gone(token, found.over)
-    if found.until is not None and found.until <= now:
+def _ended(token: str, standing: Standing, now: datetime.datetime) -> decision.Deny | None:
+    # 3. still a token, and not expired
+    if standing.over:
+        return _gone(token, standing.over)
+    if standing.until is not None and standing.until <= now:
         return decision.Deny(EXPIRED, f"bootstrap token {token} has expired; ask for another one", RULE)
     return None
 
@@ -160,30 +160,30 @@ def _gone(token: str, what: str) -> decision.Deny:
     return decision.Deny(GONE, f"bootstrap token {token} {what}; ask for another one", RULE)
 
 
-def _request(asked: Asked, token: str, record: token_limits.Record) -> decision.Decision | Reserve:
+def _request(attempt: Attempt, token: str, record: token_limits.Record) -> decision.Decision | Reserve:
     limits = record.limits
-    # 5.
+    # 5. a request that can be read
     try:
-        request = admission.parse(asked.request)
+        request = admission.parse(attempt.request)
     except errors.Refused as refused:
         if limits.max_uses is None and not limits.nodes:
             return _UNREADABLE
         sentence = f"bootstrap token {token} is limited, and the request cannot be read: {refused.message}"
         return decision.Deny(refused.reason, sentence, RULE)
-    # 6.
+    # 6. for a node that is allowed
     name = _node(request)
     if limits.nodes and not any(token_limits.matches(pattern, name) for pattern in limits.nodes):
         return _not_for_this_node(token, limits.nodes, request.subject.common_name)
-    # 7.
+    # 7. the same key for the same node again
     key = str(pins.of_public_key(request.public_key_spki))
     counted = _asked_for(request)
     if record.lists(key, counted):
         return _KNOWN
-    # 8.
+    # 8. a use is left
     if limits.max_uses is not None and record.count >= limits.max_uses:
         return _used_up(token, limits.max_uses)
-    # 9.
-    return Reserve(token_limits.Use(time=asked.now, node=counted, key=key, source=asked.source))
+    # 9. to be written down first
+    return Reserve(token_limits.Use(time=attempt.now, node=counted, key=key, source=attempt.source))
 
 
 @functools.lru_cache(maxsize=1024)

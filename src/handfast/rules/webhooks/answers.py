@@ -109,24 +109,24 @@ class Answer:
 
 def read_answer(webhook: configurations.Webhook, body: bytes, uid: str, *, mutating: bool) -> Answer:
     """What the body of an answer says; raises `CallFailed` if it is none."""
-    # 1.
+    # 1. an AdmissionReview, not too large
     if bounds.values(body, MAX_VALUES) > MAX_VALUES:
         raise CallFailed(f"failed to call webhook: the answer has more than {MAX_VALUES} values")
     try:
-        found = _review_decoder.decode(body)
+        review = _review_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Without the decoder's words: they may quote the body, which may quote the object.
         raise CallFailed("failed to call webhook: the answer is not the JSON of an AdmissionReview") from None
-    if (found.api_version, found.kind) != (API_VERSION, "AdmissionReview"):
-        said = ", Kind=".join((found.api_version or "", found.kind or ""))[:200]
+    if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
+        said = ", Kind=".join((review.api_version or "", review.kind or ""))[:200]
         raise _invalid(f"expected webhook response of {API_VERSION}, Kind=AdmissionReview, got {said}")
-    response = found.response
+    response = review.response
     if response is None:
         raise _invalid("webhook response was absent")
-    # 2.
+    # 2. for this request
     if response.uid != uid:
         raise _invalid(f'expected response.uid="{uid}", got "{(response.uid or "")[:64]}"')
-    # 3.
+    # 3. with a patch only where one may be
     operations = _operations(response) if mutating else _no_patch(response)
     return Answer(
         None if response.allowed else _denial(webhook.name, response.status or _Result()),
@@ -168,9 +168,9 @@ def _operations(response: _Response) -> tuple[Any, ...]:
     return tuple(operations)
 
 
-def _annotations(name: str, found: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+def _annotations(name: str, annotations: Mapping[str, str]) -> Iterable[tuple[str, str]]:
     left = MAX_ANNOTATION_CHARACTERS
-    for key, value in found.items():
+    for key, value in annotations.items():
         left -= len(key) + len(value)
         if left < 0:
             return
@@ -223,17 +223,17 @@ def _internal(why: str) -> status.StatusError:
 
 def patched(name: str, document: objects.Document | None, operations: Sequence[Any]) -> objects.Document:
     """The document after a webhook's patch; shares with the old one what was not touched. Raises `BadPatch`."""
-    # 5, first for what is not there to be changed.
+    # 5. there is an object to change
     if document is None:
         raise _internal(
             f'admission webhook "{name}" attempted to modify the object, which is not supported for this operation'
         )
-    # 4.
+    # 4. the patch applies
     try:
         after = patch.apply_json_patch(document, list(operations))
     except status.StatusError as error:
         raise BadPatch(f"received a patch that does not apply: {error.message}") from None
-    # 5.
+    # 5. the object stays what it is
     for path in _IDENTITY:
         if jsonpath.at(after, *path) != jsonpath.at(document, *path):
             raise _internal(f'admission webhook "{name}" attempted to change {".".join(path)}, which is not supported')

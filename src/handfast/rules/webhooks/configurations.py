@@ -69,8 +69,8 @@ class Webhook:
 def parse(document: objects.Document) -> tuple[Webhook, ...]:
     """The webhooks of a MutatingWebhookConfiguration or ValidatingWebhookConfiguration, in their order."""
     configuration = jsonpath.text(document, "metadata", "name")
-    found = jsonpath.mappings(document, "webhooks")
-    return tuple(_webhook(configuration, index, webhook) for index, webhook in enumerate(found))
+    webhooks = jsonpath.mappings(document, "webhooks")
+    return tuple(_webhook(configuration, index, webhook) for index, webhook in enumerate(webhooks))
 
 
 def ordered(configurations: Mapping[str, Iterable[Webhook]]) -> tuple[Webhook, ...]:

@@ -45,10 +45,10 @@ def matched(
 
     `names` are the kind that the request names, and after it other kinds that show the same objects.
     """
-    # 1.
+    # 1. nobody locks webhooks against repair
     if names[0].resource in _EXEMPT:
         return None
-    # 2.
+    # 2. a rule covers it, under one of its names
     for kind in names[:1] if webhook.exact else names:
         if any(_covers(rule, operation, kind, subresource) for rule in webhook.rules):
             return kind
@@ -58,8 +58,8 @@ def matched(
 def _covers(rule: configurations.Rule, operation: str, kind: kinds.Kind, subresource: str) -> bool:
     if rule.scope not in {"*", "Namespaced" if kind.namespaced else "Cluster"}:
         return False
-    for allowed, asked in ((rule.operations, operation), (rule.groups, kind.group), (rule.versions, kind.version)):
-        if asked not in allowed and "*" not in allowed:
+    for allowed, wanted in ((rule.operations, operation), (rule.groups, kind.group), (rule.versions, kind.version)):
+        if wanted not in allowed and "*" not in allowed:
             return False
     return any(plural in {"*", kind.plural} and named in {subresource, "*"} for plural, named in rule.resources)
 
@@ -70,12 +70,12 @@ def selects(
     documents: Iterable[objects.Document | None],
 ) -> bool:
     """`namespace` is its labels, None for an object that is in none; `documents` are the new object and the old."""
-    # 3.
+    # 3. the namespace is selected
     if namespace is not None and not webhook.namespace_selector.match(namespace):
         return False
-    # 4.
+    # 4. the object is selected
     selector = webhook.object_selector
-    return selector.empty or any(selector.match(found) for found in map(labels, documents) if found is not None)
+    return selector.empty or any(selector.match(named) for named in map(labels, documents) if named is not None)
 
 
 def labels(document: objects.Document | None) -> dict[str, str] | None:

@@ -416,7 +416,7 @@ async def test_a_bug_over_one_request_fails_that_one_only(server: Server, monkey
     await server.put()
     decide = token_use.decide
 
-    def broken(asked: token_use.Asked) -> Any:
+    def broken(asked: token_use.Attempt) -> Any:
         if asked.request["metadata"]["name"] == odd["metadata"]["name"]:
             raise ZeroDivisionError
         return decide(asked)

@@ -83,8 +83,8 @@ async def test_filled():
     assert token_claims.read_legacy(claims) == token_claims.Legacy(
         namespace="ns", account=token_claims.Reference("builder", "uid-sa"), secret_name="token"
     )
-    secret = rules.FoundSecret(token.encode())
-    rules.judge_legacy(token_claims.read_legacy(claims), token, secret, rules.Found("uid-sa"))
+    secret = rules.StoredSecret(token.encode())
+    rules.judge_legacy(token_claims.read_legacy(claims), token, secret, rules.Stored("uid-sa"))
     # And then it is left alone.
     world.see()
     await world.reconcile()

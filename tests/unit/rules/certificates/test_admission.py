@@ -48,7 +48,7 @@ ALLOWANCES = [
 
 
 @pytest.mark.parametrize("verb, name, allowed", ALLOWANCES)
-def test_approval(verb: str, name: str, allowed: bool) -> None:
+def test_approving_needs_the_verb_for_the_signer_or_its_domain(verb: str, name: str, allowed: bool) -> None:
     authoriser = Authoriser(verb.format(verb="approve"), name)
     verdict = admission.approval(csr(), "jane", GROUPS, authoriser.decide)
     if allowed:
@@ -62,7 +62,9 @@ def test_approval(verb: str, name: str, allowed: bool) -> None:
 @pytest.mark.parametrize(
     "new", [csr(certificate="Zm9v"), csr(conditions=[{"type": "Failed", "status": "True"}])], ids=["cert", "condition"]
 )
-def test_signing(verb: str, name: str, allowed: bool, new: objects.Document) -> None:
+def test_signing_needs_the_verb_for_the_signer_or_its_domain(
+    verb: str, name: str, allowed: bool, new: objects.Document
+) -> None:
     authoriser = Authoriser(verb.format(verb="sign"), name)
     verdict = admission.signing(new, csr(), "jane", GROUPS, authoriser.decide)
     if allowed:
@@ -135,7 +137,9 @@ MASTERS = "use of kubernetes.io/kube-apiserver-client signer with system:masters
         pytest.param("abc.com/xyz", ("system:masters",), "", id="another domain"),
     ],
 )
-def test_subject(signer: str, organizations: tuple[str, ...], sentence: str) -> None:
+def test_no_client_certificate_names_the_group_of_administrators(
+    signer: str, organizations: tuple[str, ...], sentence: str
+) -> None:
     verdict = admission.subject(csr(signer, request(*organizations)))
     assert (verdict.sentence if isinstance(verdict, decision.Deny) else "") == sentence
 

@@ -99,7 +99,7 @@ def test_other_signers(signer: str, permission: str | None):
         pytest.param({"user": "mike", "cn": "mike"}, [], id="oneself, but no node"),
     ],
 )
-def test_renewal(change: dict[str, Any], found: list[str]):
+def test_a_renewal_is_sent_by_the_user_that_it_names(change: dict[str, Any], found: list[str]):
     assert kinds(csr(**change)) == found
     if found:
         first = kubelet.candidates(kubelet.read(csr(**change)))[0]
@@ -129,7 +129,7 @@ SERVING_CASES = [
 
 
 @pytest.mark.parametrize(("change", "sans", "check"), SERVING_CASES)
-def test_serving(change: dict[str, Any], sans: list[str], check: str):
+def test_a_serving_request_fails_at_the_one_check_that_it_breaks(change: dict[str, Any], sans: list[str], check: str):
     facts = kubelet.read(serving(*sans, **change))
     recognised = kubelet.candidates(facts, ADDRESSES)
     made = kubelet.checks(facts, "selfnodeserver", ADDRESSES)
@@ -203,7 +203,7 @@ def test_serving_without_a_node(addresses: tuple[str, ...] | None):
     assert [found.name for found in made if not found.passed] == ["node addresses"]
 
 
-def test_facts():
+def test_facts_are_read_as_the_server_wrote_them_down():
     document = csr(uid="u", extra={"key": ["a", "b"], "odd": 1}, expirationSeconds=600)
     facts = kubelet.read(document)
     assert (facts.name, facts.uid, facts.username, facts.expiration_seconds) == ("csr-1", "u", NODE, 600)
@@ -220,7 +220,7 @@ def test_a_duration_that_is_no_number_is_none(value: Any):
 
 
 @pytest.mark.parametrize("document", [None, {}, csr(request="%"), csr(request="")])
-def test_unreadable(document: dict[str, Any] | None):
+def test_a_request_that_cannot_be_read_is_refused(document: dict[str, Any] | None):
     with pytest.raises(errors.Refused):
         kubelet.read(document)
 

@@ -53,7 +53,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("item", "rule"), CASES)
-def test_rules(item: signing_requests.Request, rule: str):
+def test_each_rule_holds_past_its_age_and_not_before(item: signing_requests.Request, rule: str):
     due = request_age.due(item, NOW)
     assert due.overdue is bool(rule)
     if rule:
@@ -108,5 +108,5 @@ def test_an_unreadable_certificate_goes_by_the_age_of_its_approval(unreadable: s
     assert due == request_age.Due(NOW + HOUR + TICK, "issued", overdue=False)
 
 
-def test_nothing():
+def test_a_request_without_any_time_is_never_due():
     assert request_age.due(signing_requests.Request(signing_requests.Meta()), NOW).at is None

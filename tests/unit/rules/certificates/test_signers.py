@@ -113,12 +113,12 @@ def test_apiserver_client(usages: tuple[str, ...], failure: str):
         pytest.param(("encipher only",), "encipher only and decipher only go with key agreement", id="unwritable"),
     ],
 )
-def test_legacy(usages: tuple[str, ...], failure: str):
+def test_the_legacy_signer_signs_any_usage_but_cert_sign(usages: tuple[str, ...], failure: str):
     assert judged(csr(signer=signer_names.LEGACY_UNKNOWN, cn="anyone", o=(), usages=usages)) == failure
 
 
 @pytest.mark.parametrize("signer", [signer_names.KUBE_APISERVER_CLIENT, signer_names.LEGACY_UNKNOWN])
-def test_subject(signer: str):
+def test_only_common_name_and_organizations_are_signed(signer: str):
     others = (("2.5.4.11", "unit"), ("2.5.4.11", "another"), ("1.2.3.4", "x"))
     document = csr(cn="jane", o=("dev", "ops"), others=others, signer=signer)
     assert judged(document) == ""
@@ -173,7 +173,9 @@ def test_usages_are_those_of_the_request(usages: tuple[str, ...], written: set[s
         pytest.param(None, HOUR, id="nothing asked for"),
     ],
 )
-def test_durations(asked: datetime.timedelta | None, given: datetime.timedelta):
+def test_a_lifetime_lies_between_ten_minutes_and_the_signers(
+    asked: datetime.timedelta | None, given: datetime.timedelta
+):
     seconds = None if asked is None else int(asked.total_seconds())
     made, ttl = signers.profile(kubelet.read(csr(expirationSeconds=seconds)), HOUR)
     assert ttl == asked
@@ -188,7 +190,9 @@ def test_durations(asked: datetime.timedelta | None, given: datetime.timedelta):
         pytest.param(48 * HOUR, 24 * HOUR, 24 * HOUR - 5 * MINUTE, id="48h of a CA with 24h"),
     ],
 )
-def test_windows(longest: datetime.timedelta, ca: datetime.timedelta, ends: datetime.timedelta):
+def test_a_certificate_ends_with_its_ca_at_the_latest(
+    longest: datetime.timedelta, ca: datetime.timedelta, ends: datetime.timedelta
+):
     facts = kubelet.read(serving("DNS:a"))
     made, ttl = signers.profile(facts, longest)
     root = authority.self_signed_ca(names.Subject(common_name="root"), keys.generate(), NOW, profiles.ROOT_CA, ca)

@@ -69,7 +69,7 @@ def forged() -> bytes:
         pytest.param(lambda: encoded(forged()), "not signed by the key it carries", id="another's key"),
     ],
 )
-def test_create(content: Any, why: str) -> None:
+def test_a_new_request_is_readable_and_proves_its_key(content: Any, why: str) -> None:
     found = said(state.create({"spec": {"request": content()}}))
     assert len(found) == bool(why)
     assert all(text.startswith('spec.request: Invalid value: "<request data>": ') and why in text for text in found)
@@ -140,12 +140,16 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("before, after, approval, status", CHANGES)
-def test_approval(before: Any, after: Any, approval: list[str], status: list[str]) -> None:
+def test_approval_keeps_what_lasts_and_never_both_approves_and_denies(
+    before: Any, after: Any, approval: list[str], status: list[str]
+) -> None:
     assert said(state.approval(csr(*after), csr(*before))) == approval
 
 
 @pytest.mark.parametrize("before, after, approval, status", CHANGES)
-def test_status(before: Any, after: Any, approval: list[str], status: list[str]) -> None:
+def test_a_signer_neither_adds_nor_changes_an_approval(
+    before: Any, after: Any, approval: list[str], status: list[str]
+) -> None:
     assert said(state.status(csr(*after), csr(*before))) == status
 
 
@@ -181,7 +185,7 @@ ANY = 'Unsupported value: "{}": supported values: "False", "True", "Unknown"'
         pytest.param("", "", ["type: Required value", "status: Required value"], id="empty"),
     ],
 )
-def test_conditions(kind: str, value: Any, causes: list[str]) -> None:
+def test_a_condition_has_a_type_and_a_status_that_is_allowed(kind: str, value: Any, causes: list[str]) -> None:
     new = {"status": {"conditions": [{"type": kind, "status": value}]}}
     expected = [f"status.conditions[0].{cause}" for cause in causes]
     assert said(state.approval(new, csr())) == expected
@@ -229,7 +233,7 @@ def key() -> bytes:
         ),
     ],
 )
-def test_certificate(before: Any, after: Any, cause: str) -> None:
+def test_a_certificate_can_be_read_and_stays_once_it_is_there(before: Any, after: Any, cause: str) -> None:
     found = said(state.status(csr(certificate=after()), csr(certificate=before())))
     assert len(found) == bool(cause)
     assert all(text.startswith("status.certificate: ") and cause in text for text in found), found

@@ -132,7 +132,7 @@ class TestGranted:
         ],
         ids=["key", "subject", "usages", "no certificate", "no base64", "long", "expired"],
     )
-    def test_wrong(self, certificate: str, says: str) -> None:
+    def test_a_certificate_that_is_not_the_one_wanted_is_refused(self, certificate: str, says: str) -> None:
         with pytest.raises(errors.Refused) as caught:
             wishes.granted(certificate, KEY.public, CLIENT, NOW)
         assert caught.value.reason == "WrongCertificate"

@@ -133,7 +133,7 @@ def test_taints_follow_the_condition(word: str, before: Any, after: Any):
     assert (change.conditions, change.taints) == ((), after)
 
 
-def test_heartbeats():
+def test_a_heartbeat_is_that_of_the_ready_condition():
     assert lifecycle.heartbeat(node(condition("True"))) == BEAT
     assert lifecycle.heartbeat(node(condition("True", "DiskPressure"))) == ""
     assert lifecycle.heartbeat({}) == ""

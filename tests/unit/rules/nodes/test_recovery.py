@@ -168,7 +168,7 @@ def test_which_entries_are_of_a_node():
         assert not recovery.is_of(entry(**{**good, **wrong}), "a")
 
 
-def test_names():
+def test_a_recovering_node_is_known_by_name_and_group():
     assert recovery.user("a") == USER
     assert recovery.node_of(USER, GROUPS) == "a"
     assert recovery.node_of(USER, ("system:authenticated",)) == ""

@@ -52,11 +52,15 @@ class TestPod:
             ({"envFrom": [{"configMapRef": {"name": "s"}}]}, CONFIG_MAPS),
         ],
     )
-    def test_environments(self, kind: str, container: dict[str, Any], expected: str) -> None:
+    def test_environments_of_every_kind_of_container_are_followed(
+        self, kind: str, container: dict[str, Any], expected: str
+    ) -> None:
         assert references({kind: [{"name": "first"}, container]}) == {(expected, "s")}
 
     @pytest.mark.parametrize(("kind", "source", "expected"), VOLUMES)
-    def test_volumes(self, kind: str, source: dict[str, Any], expected: tuple[str, str]) -> None:
+    def test_every_kind_of_volume_gives_the_object_that_it_names(
+        self, kind: str, source: dict[str, Any], expected: tuple[str, str]
+    ) -> None:
         other = {"name": "other", "emptyDir": {}}
         assert references({"volumes": [other, {"name": "vol", kind: source}]}) == {expected}
 
@@ -186,5 +190,5 @@ class TestVolume:
     ("document", "node"),
     [({"spec": {"nodeName": "a"}}, "a"), ({"spec": {}}, ""), ({"spec": {"nodeName": 7}}, ""), (None, ""), ([], "")],
 )
-def test_attachment(document: Any, node: str) -> None:
+def test_an_attachment_is_for_the_node_in_its_spec(document: Any, node: str) -> None:
     assert node_references.attachment(document) == node

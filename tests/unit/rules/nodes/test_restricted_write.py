@@ -32,7 +32,7 @@ def test_the_name_that_will_be_written(
     assert asked.object_name == name
 
 
-def test_refusals() -> None:
+def test_refusals_name_the_rule_and_quote_what_is_missing() -> None:
     assert restricted_write.refuse("Why", "because") == decision.Deny("Why", "because", restricted_write.RULE)
     assert restricted_write.missing("pod", 'bücher"') == decision.Missing(
         "NotFound", 'pod "bücher\\"" not found', restricted_write.RULE, "pod", 'bücher"'

@@ -171,7 +171,9 @@ FINALIZERS = f"{ME} is not allowed to modify finalizers"
         pytest.param(UPDATE, "mynode", None, node(taints=TAINT_A), TAINTS, id="nothing sent"),
     ],
 )
-def test_nodes(operation: str, name: str, new: Any, old: Any, sentence: str) -> None:
+def test_a_node_writes_only_its_own_node_and_not_all_of_it(
+    operation: str, name: str, new: Any, old: Any, sentence: str
+) -> None:
     asked = node_cases.write(operation, NODES, name=name, document=new, old=old)
     assert node_cases.said(node_cases.decide(asked)) == sentence
 
@@ -282,7 +284,7 @@ MODIFIES = f"is not allowed to modify labels: {FORBIDDEN}"
         ),
     ],
 )
-def test_labels(operation: str, new: Any, old: Any, sentence: str) -> None:
+def test_a_node_sets_only_the_labels_that_kubelets_set(operation: str, new: Any, old: Any, sentence: str) -> None:
     before = None if old is None else node(labels=old)
     asked = node_cases.write(operation, NODES, name="mynode", document=node(labels=new), old=before)
     assert node_cases.said(node_cases.decide(asked)) == sentence
@@ -390,7 +392,7 @@ FIELDS = f"{ME} is not allowed to update fields other than status.quantity and s
         pytest.param({"metadata": {"name": "foo"}}, None, "metadata", id="nothing stored"),
     ],
 )
-def test_claims(new: Any, old: Any, changed: str) -> None:
+def test_of_a_claim_a_node_changes_only_what_growing_changes(new: Any, old: Any, changed: str) -> None:
     asked = node_cases.write(
         UPDATE, CLAIMS, subresource="status", namespace="default", name="foo", document=new, old=old
     )

@@ -56,7 +56,9 @@ BINDING = "unexpected pod subresource \"binding\", only 'status' and 'eviction' 
 
 
 @pytest.mark.parametrize("name, subresource, operation, document, old, sentence", matrix())
-def test_pods(name: str, subresource: str, operation: str, document: Any, old: Any, sentence: str) -> None:
+def test_a_node_touches_only_mirror_pods_and_pods_bound_to_it(
+    name: str, subresource: str, operation: str, document: Any, old: Any, sentence: str
+) -> None:
     asked = node_cases.write(
         operation, PODS, subresource=subresource, namespace="ns", name=name, document=document, old=old
     )
@@ -196,7 +198,7 @@ CONTROLS = "can only create pods with a controller owner reference set to itself
         pytest.param([node_cases.owner(uid=None)], "node mynode UID mismatch: expected  got mynode-uid", id="no UID"),
     ],
 )
-def test_owners(owners: Any, sentence: str) -> None:
+def test_a_mirror_pod_is_owned_by_its_own_node_alone(owners: Any, sentence: str) -> None:
     document = node_cases.pod("test", "mynode", mirror=True)
     document["metadata"]["ownerReferences"] = owners
     asked = node_cases.write(CREATE, PODS, namespace="ns", name="test", document=document)

@@ -89,7 +89,7 @@ def wants(*audiences: str | None) -> objects.Document:
         pytest.param(token("a", "b"), "node may only request 0 or 1 audiences", id="two audiences"),
     ],
 )
-def test_tokens(document: Any, sentence: str) -> None:
+def test_a_token_is_bound_to_a_pod_of_the_node(document: Any, sentence: str) -> None:
     assert node_cases.said(node_cases.decide(asks(document))) == sentence
 
 
@@ -179,7 +179,9 @@ NO_DRIVER = f'error validating audience "foo": csidriver.storage.k8s.io "{DRIVER
         ),
     ],
 )
-def test_audiences(volumes: Any, audiences: Any, more: Any, sentence: str) -> None:
+def test_an_audience_is_one_that_the_volumes_of_the_pod_ask_for(
+    volumes: Any, audiences: Any, more: Any, sentence: str
+) -> None:
     document = a_pod("myephemeralpod", *volumes)
     found = node_cases.cluster(document, more=more)
     verdict = node_cases.decide(asks(token(*audiences, name="myephemeralpod")), found, no)

@@ -58,7 +58,7 @@ def rule(
         ("every name", rule("get", "core", "pods"), ("get", "", "pods", "", None), True),
     ],
 )
-def test_resources(
+def test_a_rule_allows_the_resources_that_it_names(
     case: str, held: policy_rules.PolicyRule, asked: tuple[str, str, str, str, str | None], allowed: bool
 ):
     verb, group, resource, subresource, name = asked
@@ -84,7 +84,9 @@ def test_resources(
         ("resources are no paths", rule("*", "*", "*"), "get", "/healthz", False),
     ],
 )
-def test_paths(case: str, held: policy_rules.PolicyRule, verb: str, path: str, allowed: bool):
+def test_a_rule_allows_the_paths_that_it_names(
+    case: str, held: policy_rules.PolicyRule, verb: str, path: str, allowed: bool
+):
     assert policy_rules.allows_path(held, verb, path) is allowed, case
 
 
@@ -126,7 +128,7 @@ def test_what_cannot_be_read_is_no_rule(rules: Any):
     assert policy_rules.parse(rules) == ()
 
 
-def test_size():
+def test_the_size_of_a_rule_is_its_number_of_single_permissions():
     assert rule("a b", "x y", "r s t").size == 12
     assert rule("a b", "x y", "r s t", "n m").size == 24
     assert rule("a b", urls="/x /y /z").size == 6
@@ -169,7 +171,7 @@ OTHERS = [
         ("a broken one takes none", [{"matchLabels": {"into": 5}}, "x", None], []),
     ],
 )
-def test_aggregation(case: str, selectors: list[Any], verbs: list[str]):
+def test_an_aggregated_role_has_the_rules_of_those_it_selects(case: str, selectors: list[Any], verbs: list[str]):
     found = policy_rules.aggregate(aggregated(*selectors), OTHERS)
     assert [rule["verbs"] for rule in found] == [[verb] for verb in verbs], case
 

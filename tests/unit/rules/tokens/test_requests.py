@@ -13,14 +13,14 @@ from handfast.rules.tokens import claims, requests, service_accounts
 from tests.unit.rules.token_cases import ACCOUNT
 
 API = ("api",)
-FOUND = service_accounts.Found("uid-sa")
+FOUND = service_accounts.Stored("uid-sa")
 
 
 def wanted(audiences: tuple[str, ...], seconds: int, bound: requests.BoundObject | None) -> requests.Request:
     return requests.Request(ACCOUNT, audiences, seconds, bound)
 
 
-def read(document: dict[str, Any], account: service_accounts.Found | None = FOUND) -> requests.Request:
+def read(document: dict[str, Any], account: service_accounts.Stored | None = FOUND) -> requests.Request:
     before = copy.deepcopy(document)
     try:
         return requests.read_request(document, "ns", "builder", account, API)
@@ -28,13 +28,13 @@ def read(document: dict[str, Any], account: service_accounts.Found | None = FOUN
         assert document == before
 
 
-def read_refused(document: dict[str, Any], account: service_accounts.Found | None = FOUND) -> status.StatusError:
+def read_refused(document: dict[str, Any], account: service_accounts.Stored | None = FOUND) -> status.StatusError:
     with pytest.raises(status.StatusError) as caught:
         read(document, account)
     return caught.value
 
 
-def test_defaults():
+def test_a_request_without_fields_gets_the_defaults():
     default = wanted(("api",), 3600, None)
     documents: tuple[dict[str, Any], ...] = (
         {},
@@ -133,14 +133,14 @@ def test_the_object_must_be_there():
 
 def test_pods_of_another_account():
     asked = requests.BoundObject("Pod", "p", "")
-    assert requests.judge_pod(asked, "builder", service_accounts.FoundPod("u", "builder")) == (
+    assert requests.judge_pod(asked, "builder", service_accounts.StoredPod("u", "builder")) == (
         claims.Reference("p", "u"),
         "",
     )
-    on_node = service_accounts.FoundPod("u", "builder", "node-1")
+    on_node = service_accounts.StoredPod("u", "builder", "node-1")
     assert requests.judge_pod(asked, "builder", on_node) == (claims.Reference("p", "u"), "node-1")
     with pytest.raises(status.StatusError) as caught:
-        requests.judge_pod(asked, "builder", service_accounts.FoundPod("u", "default"))
+        requests.judge_pod(asked, "builder", service_accounts.StoredPod("u", "default"))
     assert caught.value.code == 400
     assert caught.value.message == (
         'cannot bind token for serviceaccount "builder" to pod running with different serviceaccount name.'
@@ -172,7 +172,9 @@ SHORTENED = "requested expiration of 8000 seconds shortened to 7200 seconds"
         (wanted(("api", "vault"), 3607, TO_POD), None, API, requests.Lifetime(3607, 3607)),
     ],
 )
-def test_lifetimes(request_: requests.Request, maximum: int | None, transition: tuple[str, ...], expected: Any):
+def test_a_lifetime_is_shortened_to_the_maximum_with_a_warning(
+    request_: requests.Request, maximum: int | None, transition: tuple[str, ...], expected: Any
+):
     assert requests.lifetime(request_, maximum, transition) == expected
 
 

@@ -15,7 +15,7 @@ from tests.unit.rules.token_cases import AT, BOUND, LEGACY, NODE, NOW, POD, SECR
 SECOND = datetime.timedelta(seconds=1)
 
 
-def test_audiences():
+def test_one_audience_at_least_is_wanted():
     assert service_accounts.judge_audiences(("a", "b", "c"), ("c", "x", "a")) == ("c", "a")
     message = 'token audiences ["a" "b"] is invalid for the target audiences ["c"]'
     assert refused(service_accounts.judge_audiences, ("a", "b"), ("c",)) == ("WrongAudience", message)
@@ -41,7 +41,9 @@ def test_audiences():
         ),
     ],
 )
-def test_times(change: dict[str, int], seconds: float, expected: tuple[str, str] | None):
+def test_a_token_counts_between_its_times_give_or_take_the_leeway(
+    change: dict[str, int], seconds: float, expected: tuple[str, str] | None
+):
     bound = structs.replace(BOUND, **change)
     now = NOW + datetime.timedelta(seconds=seconds)
     if expected is None:
@@ -55,14 +57,14 @@ class World:
 
     def __init__(self) -> None:
         self.objects = {
-            ("ServiceAccount", "ns", "builder"): service_accounts.Found("uid-sa"),
-            ("Pod", "ns", "pod-1"): service_accounts.Found("uid-pod"),
-            ("Secret", "ns", "secret-1"): service_accounts.Found("uid-secret"),
-            ("Node", "", "node-1"): service_accounts.Found("uid-node"),
+            ("ServiceAccount", "ns", "builder"): service_accounts.Stored("uid-sa"),
+            ("Pod", "ns", "pod-1"): service_accounts.Stored("uid-pod"),
+            ("Secret", "ns", "secret-1"): service_accounts.Stored("uid-secret"),
+            ("Node", "", "node-1"): service_accounts.Stored("uid-node"),
         }
         self.asked: list[str] = []
 
-    def find(self, kind: str, namespace: str, name: str) -> service_accounts.Found | None:
+    def find(self, kind: str, namespace: str, name: str) -> service_accounts.Stored | None:
         self.asked.append(kind)
         return self.objects.get((kind, namespace, name))
 
@@ -71,14 +73,14 @@ def test_the_account_must_be_the_same():
     world = World()
     service_accounts.judge_bound(BOUND, world.find, NOW)
     key = ("ServiceAccount", "ns", "builder")
-    world.objects[key] = service_accounts.Found("uid-sa", NOW - 60 * SECOND)
+    world.objects[key] = service_accounts.Stored("uid-sa", NOW - 60 * SECOND)
     service_accounts.judge_bound(BOUND, world.find, NOW)
-    world.objects[key] = service_accounts.Found("uid-sa", NOW - 61 * SECOND)
+    world.objects[key] = service_accounts.Stored("uid-sa", NOW - 61 * SECOND)
     assert refused(service_accounts.judge_bound, BOUND, world.find, NOW) == (
         "AccountGone",
         "service account ns/builder has been deleted",
     )
-    world.objects[key] = service_accounts.Found("uid-new")
+    world.objects[key] = service_accounts.Stored("uid-new")
     assert refused(service_accounts.judge_bound, BOUND, world.find, NOW) == (
         "AccountReplaced",
         "service account UID (uid-new) does not match claim (uid-sa)",
@@ -104,16 +106,16 @@ def test_bound_objects_must_be_the_same(kind: str, reference: claims.Reference, 
     world = World()
     service_accounts.judge_bound(bound, world.find, NOW)
     assert world.asked == ["ServiceAccount", kind]
-    world.objects[place] = service_accounts.Found(reference.uid, NOW - 60 * SECOND)
+    world.objects[place] = service_accounts.Stored(reference.uid, NOW - 60 * SECOND)
     service_accounts.judge_bound(bound, world.find, NOW)
     # A Pod that is still given its time to end.
-    world.objects[place] = service_accounts.Found(reference.uid, NOW + 30 * SECOND)
+    world.objects[place] = service_accounts.Stored(reference.uid, NOW + 30 * SECOND)
     service_accounts.judge_bound(bound, world.find, NOW)
     invalidated = ("BoundObjectGone", "service account token has been invalidated")
-    world.objects[place] = service_accounts.Found(reference.uid, NOW - 61 * SECOND)
+    world.objects[place] = service_accounts.Stored(reference.uid, NOW - 61 * SECOND)
     assert refused(service_accounts.judge_bound, bound, world.find, NOW) == invalidated
     word = kind.lower()
-    world.objects[place] = service_accounts.Found("uid-new")
+    world.objects[place] = service_accounts.Stored("uid-new")
     assert refused(service_accounts.judge_bound, bound, world.find, NOW) == (
         "BoundObjectReplaced",
         f"{word} UID (uid-new) does not match service account {word} ref claim ({reference.uid})",
@@ -129,7 +131,7 @@ def test_the_node_of_a_pod_only_tells():
     assert world.asked == ["ServiceAccount", "Pod"]
 
 
-HELD = service_accounts.FoundSecret(b"the.token.itself")
+HELD = service_accounts.StoredSecret(b"the.token.itself")
 MARKED = (
     "the token in secret ns/builder-token for service account ns/builder has been marked invalid. Use tokens from the "
     "TokenRequest API or manually created secret-based tokens, or remove the "
@@ -140,44 +142,44 @@ MARKED = (
 @pytest.mark.parametrize(
     ("secret", "account", "expected"),
     [
-        (HELD, service_accounts.Found("uid-sa"), None),
-        (None, service_accounts.Found("uid-sa"), ("SecretGone", "Token has been invalidated")),
+        (HELD, service_accounts.Stored("uid-sa"), None),
+        (None, service_accounts.Stored("uid-sa"), ("SecretGone", "Token has been invalidated")),
         (
             dataclasses.replace(HELD, deleting=True),
-            service_accounts.Found("uid-sa"),
+            service_accounts.Stored("uid-sa"),
             ("SecretGone", "Token has been invalidated"),
         ),
         (
             dataclasses.replace(HELD, token=b"the.token.refilled"),
-            service_accounts.Found("uid-sa"),
+            service_accounts.Stored("uid-sa"),
             ("TokenReplaced", "Token does not match server's copy"),
         ),
         (
             dataclasses.replace(HELD, token=b""),
-            service_accounts.Found("uid-sa"),
+            service_accounts.Stored("uid-sa"),
             ("TokenReplaced", "Token does not match server's copy"),
         ),
         (HELD, None, ("AccountGone", 'serviceaccounts "builder" not found')),
         (
             HELD,
-            service_accounts.Found("uid-sa", NOW),
+            service_accounts.Stored("uid-sa", NOW),
             ("AccountGone", "ServiceAccount ns/builder has been deleted"),
         ),
         (
             HELD,
-            service_accounts.Found("uid-new"),
+            service_accounts.Stored("uid-new"),
             ("AccountReplaced", "ServiceAccount UID (uid-new) does not match claim (uid-sa)"),
         ),
         (
             dataclasses.replace(HELD, invalid_since="2026-05-01"),
-            service_accounts.Found("uid-sa"),
+            service_accounts.Stored("uid-sa"),
             ("MarkedInvalid", MARKED),
         ),
     ],
 )
 def test_legacy_tokens(
-    secret: service_accounts.FoundSecret | None,
-    account: service_accounts.Found | None,
+    secret: service_accounts.StoredSecret | None,
+    account: service_accounts.Stored | None,
     expected: tuple[str, str] | None,
 ):
     if expected is None:

@@ -44,7 +44,7 @@ def fingerprint(key: keys.PrivateKey) -> str:
 def decide(
     made: dict[str, Any] | None, request: dict[str, Any], *, user: str = USER, source: str = "192.0.2.7"
 ) -> decision.Decision | use.Reserve:
-    return use.decide(use.Asked(user=user, source=source, request=request, secret=made, now=NOW))
+    return use.decide(use.Attempt(user=user, source=source, request=request, secret=made, now=NOW))
 
 
 def used(made: dict[str, Any], request: dict[str, Any], **more: str) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_a_token_that_is_being_deleted() -> None:
 
 
 def test_what_was_read_of_a_secret_is_not_read_again() -> None:
-    asked = use.Asked(
+    asked = use.Attempt(
         user="system:bootstrap:foobar",
         source="10.0.0.7",
         request=csr(),
@@ -271,7 +271,7 @@ def test_from_elsewhere(cidrs: str, address: str, allowed: bool) -> None:
         refused(judged, "TokenNotFromHere")
 
 
-def test_sources() -> None:
+def test_only_networks_that_cannot_be_read_are_refused_at_the_door() -> None:
     assert use.sources(secret()) is None
     # Only the networks matter at the door: what else is wrong is told where it can be explained.
     assert use.sources(secret(max_uses="none", allowed_nodes="")) is None

@@ -34,7 +34,7 @@ def encoded(patch: Any) -> str:
     return base64.b64encode(patch if isinstance(patch, bytes) else json.dumps(patch).encode()).decode()
 
 
-def test_yes():
+def test_a_yes_has_no_refusal():
     assert read(body()) == answers.Answer(None)
     assert read(body(), mutating=False) == answers.Answer(None)
 
@@ -141,7 +141,7 @@ def test_a_validating_webhook_may_not_patch(response, why):
     ],
 )
 @pytest.mark.parametrize("allowed", [False, None])
-def test_no(said, code, reason, message, allowed):
+def test_a_no_has_the_code_and_reason_of_the_webhook(said, code, reason, message, allowed):
     refusal = read(body(allowed=allowed, status=said)).refusal
     assert refusal is not None
     assert (refusal.code, refusal.reason, refusal.retry_after) == (code, reason, 0)

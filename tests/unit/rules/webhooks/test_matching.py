@@ -60,7 +60,7 @@ NEW_EVENTS = kind("events.k8s.io", "events")
         (rule(resources="*", scope="Galaxy"), "CREATE", PODS, "", False),
     ],
 )
-def test_rules(found, operation, asked, subresource, matches):
+def test_a_rule_covers_operation_group_version_resource_and_scope(found, operation, asked, subresource, matches):
     assert matching.matched(webhook(found), operation, [asked], subresource) is (asked if matches else None)
 
 
@@ -127,7 +127,7 @@ def labelled(**labels: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_selectors(more, namespace, documents, selected):
+def test_both_selectors_must_select(more, namespace, documents, selected):
     assert matching.selects(webhook(**more), namespace, documents) is selected
 
 
