@@ -65,7 +65,7 @@ _LAYERS = 4
 
 _SECRET: Final = re.compile(
     r"(?<![A-Za-z0-9])[a-z0-9]{6}\.[a-z0-9]{16}(?![A-Za-z0-9])"
-    # Begun at the start of a run of such letters only, and not gone back on: or a run of them would take its square.
+    # Only from the start of a run of such letters, and without backtracking: else the time would grow with its square.
     r"|(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]*eyJ)[A-Za-z0-9_-]{11,}+\.[A-Za-z0-9_.-]*"
     r"|(?i:bearer)[\s+]+[\w.~+/=-]{16,}"
 )
@@ -172,7 +172,7 @@ class AuditLog:
         stage: str = RESPONSE_COMPLETE,
     ) -> None:
         """The line of a request that has been answered with `code` after `seconds`; 0: with nothing."""
-        # 6.
+        # 6. at most ten lines a second for requests over their rate limit
         if code == 429 and self._limited.wait("", self._clock.monotonic()) > 0.0:
             self.unwritten += 1
             return
@@ -245,17 +245,17 @@ class AuditLog:
         )
         return _encode(event)
 
-    def _annotate(self, made: _Annotations, call: calls.Call, error: status.StatusError | None) -> None:
+    def _annotate(self, annotations: _Annotations, call: calls.Call, error: status.StatusError | None) -> None:
         if isinstance(error, authz.Refusal):
-            made.decision, made.reason = "forbid", clean(error.sentence, _TEXT_LENGTH)
-            made.refused_because = clean(error.why, _TEXT_LENGTH)
+            annotations.decision, annotations.reason = "forbid", clean(error.sentence, _TEXT_LENGTH)
+            annotations.refused_because = clean(error.why, _TEXT_LENGTH)
         elif isinstance(error, plugin.Refusal):
-            made.refused_because = clean(error.why, _TEXT_LENGTH)
+            annotations.refused_because = clean(error.why, _TEXT_LENGTH)
         elif isinstance(error, identity.Unauthorized):
-            made.refused_because = clean(f"{error.why}: {error.detail}", _TEXT_LENGTH)
-        made.noted = clean(call.noted, _TEXT_LENGTH)
+            annotations.refused_because = clean(f"{error.why}: {error.detail}", _TEXT_LENGTH)
+        annotations.noted = clean(call.noted, _TEXT_LENGTH)
         if self.unwritten:
-            made.unwritten, self.unwritten = str(self.unwritten), 0
+            annotations.unwritten, self.unwritten = str(self.unwritten), 0
 
     def _user(self, user: identity.User) -> msgspec.Raw:
         known = self._users.get(id(user))
@@ -331,7 +331,7 @@ def clean(text: str, length: int) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _clean(text: str, length: int) -> str:
-    # 4. Escapes hide a token from the eye, and not from whoever decodes the line.
+    # 4. tokens, also behind escapes: whoever decodes the line would see them
     plain = text
     for _ in range(_LAYERS):
         if _looks_secret(plain) and _SECRET.search(plain):
@@ -339,7 +339,7 @@ def _clean(text: str, length: int) -> str:
         if "%" not in plain:
             break
         plain = urllib.parse.unquote(plain, errors="replace")
-    # 5.
+    # 5. no control or invisible characters, and a length
     if not text.isprintable():
         text = "".join(character if character.isprintable() else " " for character in text)
     return text if len(text) <= length else text[: length - 1] + "…"
@@ -352,7 +352,7 @@ def _looks_secret(text: str) -> bool:
 def request_uri(target: str) -> str:
     """Path and query of a request as they may be written down."""
     path, mark, query = target[: 2 * _URI_LENGTH].partition("?")
-    # 3.
+    # 3. only harmless parameters keep their values
     if mark:
         path = f"{path}?{'&'.join(_parameter(part) for part in query.split('&', _PARAMETERS)[:_PARAMETERS])}"
     return clean(path, _URI_LENGTH)

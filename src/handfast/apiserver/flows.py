@@ -10,8 +10,8 @@ are in `limits`; connections have their own (`serving.gate`). Which budget a req
 4. Joins are counted by token and source, and all of them together: one token may bring a thousand machines, and a
    flood of joins takes nothing from anyone else.
 5. A source is what one machine can take addresses from: an IPv4 address, or the /64 of an IPv6 one.
-6. A request that is over its rate costs nothing from any budget. One that is over a budget in bytes has been a
-   request, and costs that: it was looked at, up to the point where its size was known. What was refused it costs not.
+6. A request over its rate takes nothing from any budget. One over a budget in bytes still counts as a request, because it
+   was read until its size was known; the bytes that were refused do not count.
 7. What a join or a node *sends* has a budget in bytes beside that of requests: the body, or what is written to the
    store for it where that is more, since a short patch can write a long object.
 8. What it *adds* to the store has another, which comes back slowly: by token and of all joins together, by node, and
@@ -88,7 +88,7 @@ class Charge:
 
     def _take(self, budgets: Sequence[Budget], before: int, size: int) -> None:
         for place, (buckets, key, what) in enumerate(budgets):
-            # 9. never
+            # 9. more than the budget ever holds
             refusal = _never(what, buckets, before + size) if before + size > buckets.burst else None
             if refusal is None:
                 seconds = buckets.wait(key, self._now, size)
@@ -158,7 +158,7 @@ class Flows:
 
     def stranger(self, source: str, target: str, now: float) -> float:
         """A request without any credential; `target` is its path, perhaps with a query."""
-        # 1.
+        # 1. by source, and health paths apart
         if self._lifted:
             return 0.0
         probe = flow.of_path(flow.ANONYMOUS, target) == flow.HEALTH
@@ -170,28 +170,29 @@ class Flows:
 
     def failed(self, source: str, now: float) -> float:
         """A request whose credential was refused."""
-        # 1.
+        # 1. by source
         return 0.0 if self._lifted else self._failures.wait(networks.neighbourhood(source), now)
 
     def wait(self, user: identity.User, info: request.RequestInfo, source: str, now: float) -> float:
-        """A request of somebody known. Strangers have been counted already: see `stranger`."""
+        """A request of an authenticated user. Strangers have been counted already: see `stranger`."""
         if self._lifted:
             return 0.0
         flow_ = self.flow(user, info)
-        # 2.
+        # 2. users, nodes and renewals by name
         by_name = self._by_name.get(flow_)
         if by_name is not None:
             return by_name.wait(user.name, now)
-        # 3. 4. 5.
+        # 3. service accounts, and 4. joins, by name and source
         by_source = self._by_source.get(flow_)
         if by_source is None:
             return 0.0
         key = (user.name, networks.neighbourhood(source))
         seconds = by_source.wait(key, now)
-        # 4.
+        # 4. and all joins together
         if seconds == 0.0 and flow_ == flow.JOIN:
             seconds = self._joins.wait(flow.JOIN, now)
-            if seconds > 0.0:  # 6.
+            # 6. what is refused costs nothing
+            if seconds > 0.0:
                 by_source.give_back(key)
         return seconds
 

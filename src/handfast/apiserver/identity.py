@@ -44,21 +44,21 @@ ANONYMOUS = User(access.ANONYMOUS, (UNAUTHENTICATED,), method="anonymous")
 
 
 class TokenVerdict(msgspec.Struct, frozen=True):
-    """What a good token says: the user (without `system:authenticated`), and for which of the audiences it is good."""
+    """What a good token says: its user (without `system:authenticated`), and the audiences it is good for."""
 
     user: User
     audiences: tuple[str, ...]
-    # From where it is accepted; None: from anywhere. The judge does not know from where it came; `authn` does.
+    # From where it is accepted; None: from anywhere. `authn` compares: only that knows the source of the request.
     sources: networks.Networks | None = None
-    # Whether the bearer may be told that it is the address: who can check the token without the server may know.
-    told_elsewhere: bool = False
+    # Whether a bearer at another address is told so. That is safe where anyone can check the token without the server.
+    tells_bearer: bool = False
 
 
 class TokenAuthenticator(Protocol):
     """Judges one kind of bearer token."""
 
     def authenticate(self, token: str, audiences: tuple[str, ...], now: datetime.datetime) -> TokenVerdict | None:
-        """The verdict; None: this is not my kind of token (ask the next); raises Unauthorized: mine, and refused."""
+        """The verdict. None: not a token of this kind, so the next is asked. Unauthorized: of this kind, and refused."""
 
     def remembers(self, token: str) -> bool:
         """Whether it was found good before, so that judging it again costs little."""
@@ -71,7 +71,7 @@ class Unauthorized(status.StatusError):
         super().__init__("Unauthorized", "Unauthorized")
         self.why = why
         self.detail = detail
-        # Whether whoever asks about somebody else's token (TokenReview) may be told the detail.
+        # Whether a TokenReview of this token says the detail.
         self.explained = False
-        # A word that the caller may know, because only who holds the secret gets this far; it goes into a header.
-        self.told = ""
+        # A reason for the caller, in the header of the answer. Set only where the caller is known to hold the secret.
+        self.public_reason = ""

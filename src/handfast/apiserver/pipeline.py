@@ -248,9 +248,9 @@ def error_response(error: status.StatusError) -> answers.Answer:
     answer = answers.Answer(_encode(error.document()) + b"\n", status=error.code)
     if error.retry_after:
         answer.add("Retry-After", str(error.retry_after))
-    if isinstance(error, identity.Unauthorized) and error.told:
+    if isinstance(error, identity.Unauthorized) and error.public_reason:
         # RFC 6750, 3.1. The body stays the same for every 401.
-        answer.add("WWW-Authenticate", f'Bearer error="invalid_token", error_description="{error.told}"')
+        answer.add("WWW-Authenticate", f'Bearer error="invalid_token", error_description="{error.public_reason}"')
     return answer
 
 

@@ -139,7 +139,7 @@ class TestShape:
         assert "objectRef" not in line
         assert line["requestURI"] == "/readyz?verbose"
 
-    def test_forbidden(self, book: Book) -> None:
+    def test_a_forbidden_request_has_the_decision_and_its_reason(self, book: Book) -> None:
         asked = asking("/api/v1/namespaces/web/secrets/s")
         error = refusal(ALICE, asked.info)
         line = book.write(asked, 403, error=error)
@@ -182,12 +182,12 @@ class TestShape:
         }
         assert line["responseStatus"]["message"] == "Unauthorized"
 
-    def test_anonymous(self, book: Book) -> None:
+    def test_an_anonymous_request_names_the_anonymous_user(self, book: Book) -> None:
         line = book.write(asking("/version", user=identity.ANONYMOUS))
         assert line["user"] == {"username": "system:anonymous", "groups": ["system:unauthenticated"]}
         assert line["annotations"]["handfast.dev/authenticated-by"] == "anonymous"
 
-    def test_impersonation(self, book: Book) -> None:
+    def test_an_impersonated_request_names_both_users(self, book: Book) -> None:
         line = book.write(asking("/version", user=ROBOT, impersonator=ALICE))
         assert line["user"]["username"] == "alice"
         assert line["impersonatedUser"] == {"username": ROBOT.name, "groups": ["system:serviceaccounts"]}

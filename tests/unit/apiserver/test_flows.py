@@ -124,7 +124,7 @@ class TestFlows:
         assert flows.wait(JOIN, CSR, "2001:db8::ffff", 0.0) > 0.0
         assert flows.stranger("2001:db8:0:1::", "/version", 0.0) == 0.0
 
-    def test_lifted(self) -> None:
+    def test_lifted_limits_bound_nothing(self) -> None:
         flows = flows_module.Flows(limits.Limits(lifted=True, user_burst=1, anonymous_burst=1))
         for _ in range(3):
             assert flows.wait(ALICE, PODS, HERE, 0.0) == 0.0
@@ -296,7 +296,7 @@ class TestBytes:
     def test_users_have_no_budget_in_bytes(self, user: identity.User) -> None:
         assert flows_module.Flows(limits.Limits()).charge(user, EVENTS, HERE, 0.0) is None
 
-    def test_lifted(self) -> None:
+    def test_lifted_limits_bound_nothing(self) -> None:
         assert flows_module.Flows(limits.Limits(lifted=True)).charge(NODE, EVENTS, HERE, 0.0) is None
 
 

@@ -58,14 +58,14 @@ class DenyList(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """One kind of bearer token; `explains`: whoever asks by TokenReview may be told why it was refused."""
+    """One kind of bearer token. With `explains`, a TokenReview of such a token says why it was refused."""
 
     judge: identity.TokenAuthenticator
     explains: bool = False
 
 
 class Authenticator:
-    """Judges callers against a client-CA bundle that may be replaced at any time, and kinds of tokens."""
+    """Judges callers by their certificate or token. The client-CA bundle may be replaced at any time."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Authenticator:
             hook()
 
     def remembers(self, peer: peer_module.Peer, authorization: str | None) -> bool:
-        """Whether judging these costs little: what was good before, or nothing at all."""
+        """Whether judging these costs little: they were good before, or nothing was presented."""
         if peer.chain_hash in self._verified:
             return True
         if authorization is None:
@@ -112,18 +112,18 @@ class Authenticator:
     ) -> identity.User:
         """The user, or 401. The refusal does not tell the caller which check failed; `why` tells the log.
 
-        `info` is what is asked; without it, an expired certificate is good for nothing.
+        `info` is what the request is about. Without it, an expired certificate is good for nothing.
         """
-        # 1.
+        # 1. a certificate, whose times count on every request
         known = self._verified.get(peer.chain_hash) if peer.chain else None
         if known is not None and known[0].valid_from <= now <= known[0].valid_until:
             user = known[1]
         elif peer.chain or authorization is not None:
             user = self._credential(peer, authorization, now, info)
         else:
-            # 4.
+            # 4. nothing was presented
             return self._nobody(peer.address)
-        # 5.
+        # 5. the deny list, on every request
         self.require_not_denied(user, now)
         return user
 
@@ -132,16 +132,18 @@ class Authenticator:
     ) -> tuple[identity.User, tuple[str, ...]]:
         """The user of a bearer token, and for which of the audiences it is good; or Unauthorized.
 
-        `source` is the address that presented it; without one, a token that is only accepted from somewhere is refused.
+        `source` is the address that presented it. Without one, a token with limits on its source is refused.
         """
         if not token or len(token) > TOKEN_BYTES:
             raise identity.Unauthorized("MalformedToken", f"a bearer token of {len(token)} characters")
         for row in self._tokens:
             try:
                 verdict = row.judge.authenticate(token, audiences, now)
-                # 2.
+                # 2. presented from where it is accepted
                 if verdict is not None and verdict.sources is not None:
-                    bootstrap_tokens.require_source(verdict.user, verdict.sources, source, told=verdict.told_elsewhere)
+                    bootstrap_tokens.require_source(
+                        verdict.user, verdict.sources, source, tell_bearer=verdict.tells_bearer
+                    )
             except identity.Unauthorized as refused:
                 refused.explained = row.explains
                 raise
@@ -152,7 +154,7 @@ class Authenticator:
     def reviewed(
         self, token: str, audiences: tuple[str, ...], now: datetime.datetime
     ) -> tuple[identity.User, tuple[str, ...]]:
-        """As `token`, with the deny list asked: what a TokenReview answers. Nobody knows from where that token came."""
+        """What a TokenReview answers: as `token`, and then the deny list. The source of that token is not known."""
         user, good_for = self.token(token, audiences, now)
         self.require_not_denied(user, now)
         return user, good_for
@@ -183,7 +185,7 @@ class Authenticator:
                 return self._certificate(peer, now)
             except identity.Unauthorized as refused:
                 refusal = refused
-        # 2.
+        # 2. a bearer token, or an expired certificate that asks for the next one
         if authorization is not None:
             try:
                 return self.token(_bearer(authorization), self.audiences, now, peer.address)[0]
@@ -191,11 +193,11 @@ class Authenticator:
                 refusal = refusal or refused
         elif self._recovery is not None and refusal is not None and _is_recovering(refusal, info):
             return self._recovery.authenticate(peer, self._bundle, now)
-        # 3.
+        # 3. something was presented, and not believed
         try:
             raise refusal or identity.Unauthorized("NoCredential", "nothing was presented")
         finally:
-            # Its traceback holds this frame, and so the request: only the collector would find the two.
+            # Its traceback holds this frame, and so the request: a cycle that only the garbage collector frees.
             refusal = None
 
     def _certificate(self, peer: peer_module.Peer, now: datetime.datetime) -> identity.User:

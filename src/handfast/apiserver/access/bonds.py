@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a token's user is bound to, so that what they watch ends with it: the Secret, the ServiceAccount, the Pod.
+"""What a token's user is bound to: the Secret, the ServiceAccount, the Pod. Their watches end with it.
 
 Requests are judged one by one; a watch is one request that goes on. When an object that its credential rests on goes, or
 the data of a bootstrap token's Secret changes, the watches of that user end, and whoever is still good comes back.
 
-It does not end what hangs on the Secret of a legacy token, or on a Secret or Node that a token is bound to: the next
-request of such a token is refused, and a watch goes on until its timeout. Nor does it judge anybody: `authn` does.
+The Secret of a legacy token, and a Secret or Node that a token is bound to, end no watch: the next request of such a
+token is refused, and a watch goes on until its timeout. It judges nobody: `authn` does.
 """
 
 from __future__ import annotations

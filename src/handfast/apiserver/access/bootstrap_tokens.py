@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authenticates bearers of bootstrap tokens by the Secrets in the server's own copy. It judges none: see `token_verdict`.
+"""Authenticates bearers of bootstrap tokens by the Secrets in the server's own copy.
+
+It judges no token itself: `bootstrap.token_verdict` does.
 
 1. A text of another shape is left to the next authenticator.
 2. A copy of the store that has stopped is not believed: refused.
@@ -7,12 +9,12 @@
    server learns that its Secret was changed or deleted, and at its expiration. Kubernetes remembers it for ten seconds.
 4. Where there is no Secret, a decoy is decoded and judged the same way, and refused.
 5. A Secret that cannot be decoded is judged as none at all.
-6. Then the checks of `bootstrap/token_verdict.py` decide, and the first that fails is told to the log, never to the caller.
+6. Then the checks of `bootstrap.token_verdict` decide. The log says which of them failed first; the caller never learns it.
 7. A bootstrap token names no audience: it is good for those of this API, as in Kubernetes, and for no other.
 8. The Secret may say from where the token is accepted; `require_source` compares. A limit that cannot be read refuses
    everybody.
-9. Who holds the secret of a token for signing is told that it is not accepted from their address: whether such a token is
-   good can be seen from its signature of cluster-info, which is public. Of other tokens nothing is told.
+9. The bearer of a token for signing is told when it is not accepted from their address. Anyone can see whether such a token
+   is good, from its signature of cluster-info, which is public. Bearers of other tokens are told nothing.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_bootstrap_tokens.py |
 |---|---|---|---|---|
@@ -20,7 +22,7 @@
 | a holder | a token about to expire | outlive it on an open watch | `until` | test_the_user_ends_with_the_token |
 | anyone | nothing | learn which ids exist | 4 | test_an_unknown_id_takes_the_steps_of_a_wrong_secret |
 | a user of another namespace | may write Secrets there | make a token of their own | 3: only kube-system | test_other_namespaces_make_no_tokens |
-| a user | may write Secrets of kube-system under other names | two tokens of one id | 3: by name | test_authenticate |
+| a user | may write Secrets of kube-system under other names | two tokens of one id | 3: by name | test_a_bad_token_is_refused_and_only_the_log_learns_why |
 | anyone | a text of a megabyte, or in other alphabets | crash or slow the server | 1 | test_another_shape_is_not_mine |
 | who writes the store | a value that is no document | be let in by an error | 5 | test_what_is_no_document_is_refused |
 | a holder | a bootstrap token | pass for somebody at another service | 7 | test_only_the_audiences_of_the_api_are_served |
@@ -59,56 +61,56 @@ class BootstrapTokens:
     def authenticate(
         self, token: str, audiences: tuple[str, ...], now: datetime.datetime
     ) -> identity.TokenVerdict | None:
-        """Whom the token stands for; None: not a bootstrap token; raises Unauthorized: one, and refused."""
-        # 1.
+        """Whom the token stands for. None: it is no bootstrap token. Unauthorized: it is one, and refused."""
+        # 1. another shape is left to the next authenticator
         presented = tokens.presented(token)
         if presented is None:
             return None
-        # 2.
+        # 2. a copy that has stopped is not believed
         if self._replica.failed is not None:
             raise identity.Unauthorized("ReplicaStopped", "the server's copy of the store has stopped")
-        # 3., 4.
+        # 3. looked up anew each time; 4. or the decoy
         name = tokens.secret_name(presented.id)
         item = self._replica.collection(_SECRETS).get(tokens.NAMESPACE, name)
         known = item is not None
         document = _document(self._decoy if item is None else item)
-        # 6.
-        found = token_verdict.verdict(document, presented, now, known=known)
-        if isinstance(found, token_verdict.Rejected):
-            refused = identity.Unauthorized(found.reason, f"{name}: {found.sentence}")
-            # Whoever knows the secret may know that it has ended; the checks before this one told nobody anything.
-            refused.told = found.reason if found.reason == "TokenExpired" else ""
+        # 6. the verdict on the token
+        verdict = token_verdict.verdict(document, presented, now, known=known)
+        if isinstance(verdict, token_verdict.Rejected):
+            refused = identity.Unauthorized(verdict.reason, f"{name}: {verdict.sentence}")
+            # The check of the time comes after that of the secret: who gets there holds it, and may know of the end.
+            refused.public_reason = verdict.reason if verdict.reason == "TokenExpired" else ""
             raise refused
-        # 7.
+        # 7. for the audiences of this API only
         both = tuple(audience for audience in audiences or self._audiences if audience in self._audiences)
         if not both:
             raise identity.Unauthorized("WrongAudience", f"{name}: a bootstrap token is good for this API only")
-        # 8.
+        # 8. from where it is accepted
         try:
             sources = use.sources(document)
         except errors.Refused as refused:
             raise identity.Unauthorized(refused.reason, f"{name}: {refused.message}") from None
-        user = identity.User(found.user, found.groups, method=METHOD, until=found.until)
-        # 9. whose signature is public anyway is told from where it is good
+        user = identity.User(verdict.user, verdict.groups, method=METHOD, until=verdict.until)
+        # 9. a token for signing can be checked by anyone
         signs = sources is not None and tokens.SIGNING in tokens.read(document).usages
-        return identity.TokenVerdict(user, both, sources, told_elsewhere=signs)
+        return identity.TokenVerdict(user, both, sources, tells_bearer=signs)
 
 
 def _document(item: items.Item) -> object:
-    # 5. Whatever the decoder thinks of it: text that is not UTF-8, not JSON, or nested without end.
+    # 5. what cannot be decoded: text that is not UTF-8, not JSON, or nested too deep
     try:
         return item.document()
     except (ValueError, RecursionError):
         return None
 
 
-def require_source(user: identity.User, allowed: networks.Networks, address: str, *, told: bool = False) -> None:
-    """Return if a token is accepted from this address, else 401: where it is accepted is told to the log only.
+def require_source(user: identity.User, allowed: networks.Networks, address: str, *, tell_bearer: bool = False) -> None:
+    """Return if a token is accepted from this address, else 401. Only the log says from where it is accepted.
 
-    `told`: the caller gets the word, too.
+    With `tell_bearer` the answer has the reason in it.
     """
     verdict = use.from_here(allowed, address)
     if isinstance(verdict, decision.Deny):
         refused = identity.Unauthorized(verdict.reason, f"{user.name}: {verdict.sentence}")
-        refused.told = verdict.reason if told else ""
+        refused.public_reason = verdict.reason if tell_bearer else ""
         raise refused

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the server's trust in client certificates equal to a ConfigMap, live, as `extension-apiserver-authentication`.
+"""Keeps the server's trust in client certificates equal to the ConfigMap `extension-apiserver-authentication`, live.
 
 1. `client-ca-file` in ConfigMap kube-system/extension-apiserver-authentication is the bundle that client certificates
    are judged by. A change counts in the very step in which it reaches the copy of the store.
@@ -8,8 +8,8 @@
    ConfigMap that is there is not changed by it.
 3. Admission refuses what is no bundle of CA certificates. Where such a thing is stored all the same, a certificate that
    cannot be used is left out, here and in the history, and the others count. Content without a single good one changes
-   nothing: the last good bundle stays in force (at start: the CA of the data directory). `trouble` says either until it
-   is mended.
+   nothing: the last good bundle stays in force (at start: the CA of the data directory). Until it is mended, `trouble` says
+   what is wrong.
 4. Every CA that was ever trusted goes on passing the TLS handshake, so that certificates of one that was removed are
    told 401 and not a broken connection. They are kept in ConfigMap kube-system/handfast-client-ca-history, for the next
    start; the oldest are dropped when there are too many. That ConfigMap lets nobody in.
@@ -53,6 +53,7 @@ _log = structlog.get_logger("handfast.client_cas")
 MAX_REMEMBERED: Final = 256
 MAX_REMEMBERED_BYTES: Final = 512 << 10
 _PREFIX: Final = "core/configmaps/"
+_PLACE: Final = f"ConfigMap {client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}, {client_ca_bundle.KEY}"
 _KEPT: Final = ("namespace", "uid", "creationTimestamp")
 _RETRY_SECONDS: Final = 1.0
 _SYSTEM: Final = identity.User("system:apiserver", (access.MASTERS,))
@@ -85,8 +86,8 @@ def _stored(document: Mapping[str, Any], key: str) -> tuple[bundles.TrustBundle,
 
 
 def _require_usable(number: int, der: bytes) -> None:
-    """TLS is another library's: what our parser reads and it does not must never get as far as the handshake."""
-    # 5.
+    """Refuse what our parser reads and the TLS library does not: it must never get as far as the handshake."""
+    # 5. a certificate that the TLS library can use
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
     except (ssl.SSLError, ValueError):
@@ -112,8 +113,8 @@ class ClientCAs:
         self._admit = admit
         self._kind = resources.CONFIG_MAPS
         self._ever = initial
-        # Fingerprints of what was left out of the history.
-        self._told: set[str] = set()
+        # Fingerprints of what was left out of the history, once that is in the log.
+        self._logged: set[str] = set()
         self._work = asyncio.Event()
         self.bundle = initial
         # What is wrong with the ConfigMap, until it is mended.
@@ -152,19 +153,16 @@ class ClientCAs:
     async def _settle(self) -> None:
         await self._replica.fresh()
         collection = self._replica.collection(_PREFIX)
-        # 2.
+        # 2. the ConfigMap is made where it is absent
         if collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.NAME) is None:
             await self._write(None, client_ca_bundle.NAME, client_ca_bundle.KEY, self._initial)
-        # 4.
-        found = collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.HISTORY)
-        if found is not None:
-            # Other servers write here too.
-            self._remember(self._recalled(found))
+        # 4. the history, into which other servers write, too
+        history = collection.get(client_ca_bundle.NAMESPACE, client_ca_bundle.HISTORY)
+        if history is not None:
+            self._remember(self._recalled(history))
         wanted = _newest(self._ever)
-        if found is None or wanted.to_pem().decode() != jsonpath.at(
-            found.document(), "data", client_ca_bundle.HISTORY_KEY
-        ):
-            await self._write(found, client_ca_bundle.HISTORY, client_ca_bundle.HISTORY_KEY, wanted)
+        if history is None or wanted.to_pem().decode() != _history_text(history):
+            await self._write(history, client_ca_bundle.HISTORY, client_ca_bundle.HISTORY_KEY, wanted)
 
     async def run(self) -> None:
         """Do so again after every change, for ever; the caller runs it as a task."""
@@ -191,25 +189,25 @@ class ClientCAs:
     def _take(self, item: items.Item | None) -> None:
         """Judge by the bundle of this ConfigMap from now on."""
         left: Sequence[bundles.LeftOut] = ()
-        # 2.
+        # 2. deleted: the CA of the data directory counts again
         if item is None:
             bundle = self._initial
         else:
             try:
                 bundle, left = _stored(item.document(), client_ca_bundle.KEY)
-            # 3.
+            # 3. without a single good certificate nothing changes
             except errors.Refused as refused:
-                self.trouble = f"ConfigMap {client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}, {client_ca_bundle.KEY}: {refused.message}; the last good bundle is in force"
+                self.trouble = f"{_PLACE}: {refused.message}; the last good bundle is in force"
                 _log.error("the client CAs cannot be read", error=self.trouble)
                 return
         self.trouble = None
         if left:
-            self.trouble = f"ConfigMap {client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}, {client_ca_bundle.KEY}: {'; '.join(map(str, left))}; the others are in force"
+            self.trouble = f"{_PLACE}: {'; '.join(map(str, left))}; the others are in force"
             _log.error("a client CA cannot be read", error=self.trouble)
         self._remember(bundle)
         if bundle.digest == self.bundle.digest:
             return
-        # 1.
+        # 1. in the very step in which the change was applied
         self.bundle = bundle
         _log.info("the client CAs have changed", fingerprints=[anchor.fingerprint for anchor in bundle.anchors])
         self._trust(bundle)
@@ -224,15 +222,15 @@ class ClientCAs:
             self._admit(bundles.TrustBundle.of(new).to_pem().decode())
 
     def _recalled(self, item: items.Item) -> bundles.TrustBundle:
-        """What can be used of the history; each certificate that cannot is told of once."""
+        """What can be used of the history. A certificate that cannot be used has one line in the log."""
         try:
             bundle, left = _stored(item.document(), client_ca_bundle.HISTORY_KEY)
         except errors.Refused as refused:
             _log.warning("the history of client CAs cannot be read and is begun anew", error=refused.message)
             return bundles.TrustBundle.of(())
         for each in left:
-            if each.fingerprint not in self._told:
-                self._told.add(each.fingerprint)
+            if each.fingerprint not in self._logged:
+                self._logged.add(each.fingerprint)
                 _log.warning(
                     "a CA in the history of client CAs cannot be read and is left out",
                     position=each.number,
@@ -254,6 +252,10 @@ class ClientCAs:
             defaults.apply(self._kind, document)
             written = await self._storage.create(self._kind, document)
         await self._replica.reached(written.version)
+
+
+def _history_text(history: items.Item) -> Any:
+    return jsonpath.at(history.document(), "data", client_ca_bundle.HISTORY_KEY)
 
 
 def _config_map(name: str, data: Mapping[str, str]) -> objects.Document:

@@ -43,18 +43,18 @@ def apply(
     extra = _extra(headers)
     groups = tuple(headers.getall(_GROUP, ()))
     name, uid = headers.get(_USER, ""), headers.get(_UID, "")
-    # 1.
+    # 1. no such header
     if not name and not groups and not uid and not extra and _USER not in headers:
         return None
-    # 2.
+    # 2. a user, and not too many parts
     if not name:
         raise status.bad_request("impersonation needs a user: groups, uid or extra were named without Impersonate-User")
     if len(groups) + len(extra) > _LIMIT:
         raise status.bad_request(f"at most {_LIMIT} groups and extra keys can be impersonated")
-    # 3.
-    for asked in _questions(caller, name, groups, uid, extra):
-        authz.require(authorizers, asked)
-    # 4.
+    # 3. every part by itself
+    for attributes in _questions(caller, name, groups, uid, extra):
+        authz.require(authorizers, attributes)
+    # 4. the named groups only
     return identity.User(
         name,
         _groups_of(name, groups),
@@ -66,7 +66,7 @@ def apply(
 
 
 def named(headers: CIMultiDictProxy[str]) -> bool:
-    """Whether any of the headers is there: asked of every request, so it looks at first letters first."""
+    """Whether any of the headers is there. Every request asks, so first letters are looked at first."""
     for name in headers:  # noqa: SIM110  half the cost of any()
         if name[0] in "iI" and name.lower().startswith("impersonate-"):
             return True
@@ -74,12 +74,12 @@ def named(headers: CIMultiDictProxy[str]) -> bool:
 
 
 def _extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
+    extra: dict[str, list[str]] = {}
     for header, value in headers.items():
         if header.lower().startswith(_EXTRA):
             key = urllib.parse.unquote(header[len(_EXTRA) :]).lower()
-            found.setdefault(key, []).append(value)
-    return {key: tuple(values) for key, values in found.items()}
+            extra.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in extra.items()}
 
 
 def _questions(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets nodes back in whose certificate expired while they were off, for as much as asking for a new one takes.
+"""Lets nodes back in whose certificate expired while they were off. They may ask for a new one, and do nothing else.
 
-Who is such a node, and what it may do, decides `rules.nodes.recovery`; this looks up what that asks for.
+`rules.nodes.recovery` decides who is such a node, and what it may do. This looks up the facts.
 
 1. Only for requests on CertificateSigningRequests, with no other credential beside the certificate. An expired
    certificate is refused for everything else, as ever.
@@ -21,9 +21,9 @@ Which of its requests for a certificate is admitted is `admission.node_recovery`
 | anyone | an expired certificate | use it for anything else | 1 | test_only_for_certificate_requests |
 | a holder of a retired CA's key | an expired certificate of it | come back | 2 | test_a_retired_ca |
 | a node | a serving certificate that expired | log in with it | 2: purpose client | test_a_serving_certificate |
-| a revoked node | its expired pair, on record | come back | 4 | test_revoked |
+| a revoked node | its expired pair, on record | come back | 4 | test_a_revoked_node_does_not_come_back |
 | a thief of an old disk | an expired pair that the node has renewed since | come back | 5 | test_a_renewed_node |
-| … | an expired pair of a node that was made anew | come back | `rules` 3 | test_a_node_made_anew |
+| … | an expired pair of a node that was made anew | come back | `rules.nodes.recovery`: a Node younger than that | test_a_node_made_anew |
 | anyone | an expired pair that is not on record | have the ledger searched, again and again | 5 | test_the_ledger_is_read_through_once |
 | a user | a certificate with O=system:node-recovery | be taken for a recovering node | `authn` drops that group | test_the_group_is_the_servers_own |
 """
@@ -48,7 +48,7 @@ from handfast.rules import decision, user_names
 from handfast.rules.ledger import entries
 from handfast.rules.ledger import segments as ledger
 from handfast.rules.nodes import liveness, recovery
-from handfast.serving import peer
+from handfast.serving import peer as peer_module
 
 _log = structlog.get_logger("handfast.node_recovery")
 
@@ -86,14 +86,16 @@ class NodeRecovery:
         # Chains that were let in, by the bundle they were judged by.
         self._known: dict[tuple[bytes, str], tuple[certificates.Certificate, recovery.Shown]] = {}
 
-    def authenticate(self, found: peer.Peer, bundle: bundles.TrustBundle, now: datetime.datetime) -> identity.User:
+    def authenticate(
+        self, peer: peer_module.Peer, bundle: bundles.TrustBundle, now: datetime.datetime
+    ) -> identity.User:
         """The node on its way back, or Unauthorized."""
-        # 3.
+        # 3. a copy that has stopped is not believed
         if self._replica.failed is not None:
             raise identity.Unauthorized("ReplicaStopped", "the server's copy of the store has stopped")
-        key = (found.chain_hash, bundle.digest)
+        key = (peer.chain_hash, bundle.digest)
         known = self._known.get(key)
-        leaf, shown = known or _read(found, bundle, now)
+        leaf, shown = known or _read(peer, bundle, now)
         try:
             verdict = recovery.judge(shown, now, self._window, _Records(self._replica, self._index))
         except errors.Refused as refused:
@@ -106,7 +108,7 @@ class NodeRecovery:
         return _user(leaf, shown.node, shown.not_after + self._window)
 
     def _remember(self, key: tuple[bytes, str], leaf: certificates.Certificate, shown: recovery.Shown) -> None:
-        # 5.
+        # 5. the chain is remembered, within bounds
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[key] = (leaf, shown)
@@ -118,7 +120,7 @@ class NodeRecovery:
         )
 
     def _require_not_revoked(self, leaf: certificates.Certificate, now: datetime.datetime) -> None:
-        # 4.
+        # 4. revoked as the node
         as_node = identity.User(
             leaf.subject.common_name,
             (user_names.NODES,),
@@ -129,13 +131,13 @@ class NodeRecovery:
 
 
 def _read(
-    found: peer.Peer, bundle: bundles.TrustBundle, now: datetime.datetime
+    peer: peer_module.Peer, bundle: bundles.TrustBundle, now: datetime.datetime
 ) -> tuple[certificates.Certificate, recovery.Shown]:
     """The certificate of a chain that is good but for the time (2.)."""
     try:
-        leaf, *issuers = (certificates.read(der) for der in found.chain)
+        leaf, *issuers = (certificates.read(der) for der in peer.chain)
         roots = bundles.TrustBundle.of(anchor.der for anchor in bundle.in_force(now))
-        chains.verify(found.chain, roots, chains.Client(), leaf.not_after)
+        chains.verify(peer.chain, roots, chains.Client(), leaf.not_after)
     except errors.Refused as refused:
         raise identity.Unauthorized(refused.reason, refused.message) from None
     if not all(issuer.not_before <= now <= issuer.not_after for issuer in issuers):
@@ -189,8 +191,8 @@ class _Index:
         """The segments that name a node, oldest first."""
         logs = self._replica.collection(_LEDGER)
         self._follow(logs.snapshot())
-        found = (logs.get("", name) for name in self._segments.get(node, ()))
-        return [item for item in found if item is not None]
+        segments = (logs.get("", name) for name in self._segments.get(node, ()))
+        return [item for item in segments if item is not None]
 
     def _follow(self, segments: list[items.Item]) -> None:
         oldest = segments[0].name if segments else ""
@@ -216,8 +218,8 @@ class _Records:
         self._index = index
 
     def registered_at(self, node: str) -> datetime.datetime | None:
-        found = self._replica.collection(_NODES).get("", node)
-        return None if found is None else objects.parse_timestamp(_created(found.body).metadata.creation_timestamp)
+        item = self._replica.collection(_NODES).get("", node)
+        return None if item is None else objects.parse_timestamp(_created(item.body).metadata.creation_timestamp)
 
     def is_running(self, node: str, now: datetime.datetime) -> bool:
         lease = self._replica.collection(_LEASES).get(liveness.NAMESPACE, node)

@@ -6,7 +6,7 @@
 2. The key set is below the issuer, so at an https URL: whoever could change it on the way could sign tokens.
 3. Only public keys are told.
 
-Bodies are made once for each set of keys; whoever may read them is decided by authorisation before.
+Bodies are made once for each set of keys. Who may read them was decided before, by authorisation.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class OpenId:
     """The two pages, by path."""
 
     def __init__(self, issuer: str, keys: jwt.KeySet) -> None:
-        # 1.
+        # 1. an https URL without query or fragment
         parts = _https(issuer)
         if parts.query or parts.fragment or "?" in issuer or "#" in issuer:
             raise _bad_url(f"the issuer must have no query and no fragment: {issuer!r}")
         configuration = {
             "issuer": issuer,
-            # 2.
+            # 2. below the issuer, so at an https URL
             "jwks_uri": issuer.rstrip("/") + jwt.JWKS_PATH,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
@@ -58,7 +58,7 @@ class OpenId:
         configuration = {**self._configuration, "id_token_signing_alg_values_supported": keys.algorithms}
         self.pages = {
             CONFIGURATION_PATH: _page(configuration, "application/json"),
-            # 3.
+            # 3. only the public keys
             jwt.JWKS_PATH: _page(keys.jwks(), "application/jwk-set+json"),
         }
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows Revocation objects, and refuses with 401 whom one of them names. Who that is decides `rules.revocation`.
+"""Follows Revocation objects, and refuses with 401 whom one of them names. `rules.revocation` decides who that is.
 
 1. The index is brought up to date in the step in which the copy of the store is: the next request is judged by it.
 2. `check` is owed for every identity that a credential gave: that of a request after authentication, and that of a
    token under review. It is owed again for whom the caller acts as (`impersonation`).
 3. `changed` is called when a revocation was added or names more or others than before, so that what such an identity
    has open can be ended. When one ends, nothing has to be closed.
-4. A Revocation that cannot be understood in part holds in the rest; an `expires` that is no instant never comes.
+4. A part of a Revocation that cannot be understood is left out, and the rest holds. An `expires` that is no instant never
+   comes.
 
 That nothing is signed in the name of somebody who is revoked is `admission.revoked_requests`'.
 
@@ -41,13 +42,13 @@ _NODE_NAME: Final = identity.EXTRA + "node-name"
 
 def _read(document: objects.Document) -> revocation.Revocation:
     """What a Revocation says, as far as it can be understood (4.)."""
-    found = revocation.read(document)
+    revoked = revocation.read(document)
     text = jsonpath.text(document, "spec", "expires")
-    if text and found.expires is None:
+    if text and revoked.expires is None:
         _log.warning(
-            "a revocation's expiry is no instant: it holds until it is deleted", revocation=found.name, expires=text
+            "a revocation's expiry is no instant: it holds until it is deleted", revocation=revoked.name, expires=text
         )
-    return found
+    return revoked
 
 
 class Revocations:
@@ -67,12 +68,12 @@ class Revocations:
         collection = self._replica.collection(PREFIX)
         for item in collection.snapshot():
             self._index.add(_read(item.document()))
-        # 1.
+        # 1. in the step in which the copy changes
         collection.listen(self, self._note)
 
     def check(self, user: identity.User, now: datetime.datetime) -> None:
         """Return if no revocation names this user, else 401."""
-        # 2.
+        # 2. every identity that a credential gave
         if not self._index:
             return
         node = user.extra.get(_NODE_NAME)
@@ -90,13 +91,14 @@ class Revocations:
             self._index.remove(gone)
             _log.info("a revocation has ended", revocation=gone)
             return
-        found = _read(change.after.document())
-        before = self._index.get(found.name)
-        self._index.add(found)
-        # 3.
-        if before is not None and _scope(before) == _scope(found):
+        revoked = _read(change.after.document())
+        before = self._index.get(revoked.name)
+        self._index.add(revoked)
+        # 3. it names nobody new, and for no longer
+        if before is not None and _scope(before) == _scope(revoked):
             return
-        _log.info("an identity is revoked", revocation=found.name, reason=found.reason, targets=sorted(found.targets()))
+        targets = sorted(revoked.targets())
+        _log.info("an identity is revoked", revocation=revoked.name, reason=revoked.reason, targets=targets)
         for hook in self.changed:
             hook()
 

@@ -3,7 +3,7 @@
 
 It makes no tokens (`token_requests`), and the verdicts on claims are those of `rules.tokens.service_accounts`.
 
-1. Whatever does not name one of our issuers is left to the next authenticator; nothing else of it was believed.
+1. Whatever does not name one of our issuers is left to the next authenticator. Until then only its issuer was read.
 2. A copy of the store that has stopped is not believed: refused.
 3. The signature is verified by our keys. That a token has passed, and what it says, is remembered by its SHA-256.
 4. Audiences, times, and the objects that the token names are judged anew each time, remembered or not: a token ends
@@ -91,7 +91,7 @@ _secrets = msgspec.json.Decoder(_Secret)
 
 
 class Lookups:
-    """What the rules ask about objects, from the few fields it takes."""
+    """Looks up what the rules need to know of objects, from the few fields that say it."""
 
     def __init__(self, replica: replica_module.Replica) -> None:
         self._replica = replica
@@ -171,8 +171,8 @@ class ServiceAccountTokens:
     def authenticate(
         self, token: str, audiences: tuple[str, ...], now: datetime.datetime
     ) -> identity.TokenVerdict | None:
-        """Whom the token stands for, and for which of `audiences` (none given: those of the API)."""
-        # 1. A header may hold surrogates, which no encoder takes.
+        """Whom the token stands for, and for which of `audiences`. Without any, those of the API are meant."""
+        # 1. one of our issuers, or another's token (a header may hold surrogates, which no encoder takes)
         if len(token) > jwt.MAX_TOKEN or not token.isascii():
             return None
         digest = hashlib.sha256(token.encode()).digest()
@@ -180,15 +180,15 @@ class ServiceAccountTokens:
         unverified = jwt.read(token) if known is None else None
         if known is None and (unverified is None or unverified.issuer not in self._issuers):
             return None
-        # 2.
+        # 2. a copy that has stopped is not believed
         if self._replica.failed is not None:
             raise identity.Unauthorized("ReplicaStopped", "the server's copy of the store has stopped")
         try:
-            # 3.
+            # 3. the signature, unless it was verified before
             claims, user = known or (self._verify(unverified or token), None)
             user = user or (_user(claims) if isinstance(claims, token_claims.Bound) else _legacy_user(claims))
             self._remember(digest, claims, user)
-            # 4.
+            # 4. audiences, times and objects, each time
             both = self._judge(claims, token, audiences or self._api_audiences, now)
         except errors.Refused as refused:
             raise identity.Unauthorized(refused.reason, refused.message) from None
@@ -200,14 +200,14 @@ class ServiceAccountTokens:
         self._verified = {}
 
     def issued(self, token: str, bound: token_claims.Bound) -> None:
-        """This server has just signed the token: its signature need not be verified, everything else will be."""
+        """This server has just signed the token. So its signature need not be verified; everything else will be."""
         self._remember(hashlib.sha256(token.encode()).digest(), bound, None)
 
     def _verify(self, token: str | jwt.Unverified) -> token_claims.Claims:
         return token_claims.read(self._keys.verify(token))
 
     def _remember(self, digest: bytes, claims: token_claims.Claims, user: identity.User | None) -> None:
-        """Put last; the first is the one that was not seen for longest. Many tokens are never used here: no user yet."""
+        """Put it last: the first in the dictionary was not seen for longest. `user` is made at the first use of the token."""
         if len(self._verified) >= _REMEMBERED:
             del self._verified[next(iter(self._verified))]
         self._verified[digest] = (claims, user)
@@ -231,14 +231,12 @@ class ServiceAccountTokens:
 
 
 def _user(bound: token_claims.Bound) -> identity.User:
-    told = {}
-    if bound.id:
-        told["credential-id"] = f"JTI={bound.id}"
+    values = {"credential-id": f"JTI={bound.id}" if bound.id else ""}
     for key, reference in (("node", bound.node), ("pod", bound.pod)):
         if reference is not None:
-            told[f"{key}-name"] = reference.name
-            told[f"{key}-uid"] = reference.uid
-    extra: Mapping[str, tuple[str, ...]] = {identity.EXTRA + key: (value,) for key, value in told.items() if value}
+            values[f"{key}-name"] = reference.name
+            values[f"{key}-uid"] = reference.uid
+    extra: Mapping[str, tuple[str, ...]] = {identity.EXTRA + key: (value,) for key, value in values.items() if value}
     return identity.User(
         user_names.service_account_user(bound.namespace, bound.account.name),
         user_names.service_account_groups(bound.namespace),

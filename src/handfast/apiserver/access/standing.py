@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges a caller again before anything is stored, when something changed, or time passed, since the request began.
+"""Judges a caller again before anything is stored, if something changed or time passed since the request began.
 
 A request is judged when its head is there. Then it may wait: for its body, for webhooks, for the store. Whoever was good
 at the beginning need not be good at the end.
@@ -78,7 +78,7 @@ class Standing:
         call.losses, call.judged = self._losses, at
 
     def require(self, call: call_module.Call, verb: str = "") -> None:
-        """Return if the caller is still good, else 401 or 403. `verb`: what it comes to, if not what the URL says."""
+        """Return if the caller is still good, else 401 or 403. `verb` is what is really done, where the URL says another."""
         # 2. a comparison
         at = self._clock.monotonic()
         if call.losses == self._losses and at - call.judged < JUDGED_AGAIN_AFTER:

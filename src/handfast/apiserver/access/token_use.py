@@ -47,15 +47,15 @@ class TokenUse:
                 try:
                     await self._label(*place)
                 except errors.HandfastError as error:
-                    # A label is not worth more than a line, whatever is wrong with the Secret; the next use tries again.
+                    # Whatever is wrong with the Secret, one line is enough. The next use tries again.
                     _log.info("the use of a token was not noted", secret="/".join(place), error=str(error))
                 del self._waiting[place]
 
     async def _label(self, namespace: str, name: str) -> None:
-        found = await self._storage.find(self._kind, namespace, name)
-        if found is None:
+        item = await self._storage.find(self._kind, namespace, name)
+        if item is None:
             return
-        document = found.document()
+        document = item.document()
         labels = document["metadata"].setdefault("labels", {})
         labels[rules.LAST_USED] = f"{self._clock.now():%Y-%m-%d}"
-        await self._storage.replace(self._kind, document, found)
+        await self._storage.replace(self._kind, document, item)

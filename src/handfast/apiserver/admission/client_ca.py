@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: who may change whom the server believes, and to what. It follows no bundle; `client_cas` does.
+"""Admission: who may change the client CAs that the server trusts, and to what. It follows no bundle; `client_cas` does.
 
 Whoever adds a CA to ConfigMap kube-system/extension-apiserver-authentication can become anyone, and what else is in it
 tells other servers whom to believe. So a write of that one object is let through only if
@@ -44,16 +44,16 @@ def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
     # Cheap test first: nearly every ConfigMap is another one.
     if attributes.name not in _GUARDED or attributes.namespace != client_ca_bundle.NAMESPACE:
         return
-    # 1.
+    # 1. only labels and annotations
     if (
         attributes.old is not None
         and attributes.document is not None
         and _guarded(attributes.old) == _guarded(attributes.document)
     ):
         return
-    # 2.
+    # 2. the verb `trust`
     _require_trust(attributes, context)
-    # 3.
+    # 3. what it says afterwards is a bundle
     if (
         attributes.name == client_ca_bundle.NAME
         and attributes.document is not None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: the issuance ledger is only continued, whoever writes. What continues it decides `rules.ledger.admission`.
+"""Admission: the issuance ledger is only continued, whoever writes. `rules.ledger.admission` decides.
 
-1. A segment that is made continues the one before it, of which this server's copy must be current.
-2. A segment that is changed only grows at its end; metadata may change, except that nobody becomes its owner, for whom
-   the garbage collector would delete it, and that it has no finalizers, which would keep it for ever.
+1. A new segment continues the one before it. This server's copy of that one must be current.
+2. A segment that is changed only grows at its end. Its metadata may change, with two exceptions. It has no owner: the
+   garbage collector would delete it with that. It has no finalizers: they would keep it for ever.
 3. Whoever adds an entry may sign for the signer it names: the verb `sign` on that signer. An entry is a statement of
    that signer, and nodes are let back in by such statements. Whoever changes the spec without adding one, which is to
    seal it, may sign for one of the signers in it. A segment is not made without an entry.
@@ -33,7 +33,7 @@ from handfast.rules.ledger import segments as ledger
 
 _PLUGIN: Final = "IssuanceLedger"
 _PREFIX: Final = "/".join((*handfast_kinds.ISSUANCE_LOGS, ""))
-# 2.
+# 2. what metadata never has
 _NEVER: Final = (
     (
         "ownerReferences",
@@ -52,7 +52,7 @@ def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
     new = ledger.read(attributes.document)
     old = None if attributes.old is None else ledger.read(attributes.old)
     if old is None:
-        # 1.
+        # 1. a new segment continues the one before it
         before = context.find(_PREFIX, "", ledger.segment_name(new.sequence - 1))
         verdict: decision.Decision = rules.judge_create(
             attributes.name,
@@ -61,7 +61,7 @@ def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
             is_first=not context.replica.collection(_PREFIX).count(),
         )
     else:
-        # 2.
+        # 2. a segment only grows at its end
         verdict = rules.judge_update(old, new)
     plugin.require(attributes, verdict)
     for field, reason, why in _NEVER:
@@ -72,7 +72,7 @@ def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
 
 
 def _require_signer(attributes: plugin.Attributes, context: plugin.Context, new: ledger.Segment, known: int) -> None:
-    # 3.
+    # 3. who may sign for the signer that is named
     user = attributes.user
 
     def judge(signer: str) -> decision.Decision:
@@ -88,7 +88,7 @@ def _require_signer(attributes: plugin.Attributes, context: plugin.Context, new:
 
 
 def _admit_delete(attributes: plugin.Attributes, context: plugin.Context) -> None:
-    # 4.
+    # 4. only the oldest, and only when all in it has expired
     gone = ledger.read(attributes.old or {})
     segments = context.replica.collection(_PREFIX)
     verdict = rules.judge_delete(

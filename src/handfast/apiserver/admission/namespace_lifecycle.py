@@ -15,18 +15,18 @@ _TERMINATING = "NamespaceTerminating"
 
 
 def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
-    """Refuse what would outlive its namespace, or make one without it."""
+    """Refuse a new object in a namespace that is gone or going, and the deletion of a protected namespace."""
     if attributes.operation == plugin.DELETE:
         if attributes.kind.resource == _NAMESPACES and attributes.name in PROTECTED_NAMESPACES:
             raise plugin.Refusal(attributes, _PROTECTED)
         return
     if not attributes.kind.namespaced or attributes.subresource:
         return
-    found = context.replica.collection("core/namespaces/").get("", attributes.namespace)
-    if found is None:
+    namespace = context.replica.collection("core/namespaces/").get("", attributes.namespace)
+    if namespace is None:
         raise status.not_found("namespaces", "", attributes.namespace)
     # Cheap test first: only a namespace on its way out has the field at all.
-    if b'"deletionTimestamp"' in found.body and found.document()["metadata"].get("deletionTimestamp"):
+    if b'"deletionTimestamp"' in namespace.body and namespace.document()["metadata"].get("deletionTimestamp"):
         sentence = f"unable to create new content in namespace {attributes.namespace} because it is being terminated"
         cause = status.Cause(
             _TERMINATING, f"namespace {attributes.namespace} is being terminated", "metadata.namespace"

@@ -49,17 +49,17 @@ class Context:
 
     def find(self, prefix: str, namespace: str, name: str) -> objects.Document | None:
         """A fresh copy of one object, by where it is stored (`core/pods/`); None if there is none."""
-        found = self.replica.collection(prefix).get(namespace, name)
-        return None if found is None else found.document()
+        item = self.replica.collection(prefix).get(namespace, name)
+        return None if item is None else item.document()
 
 
-# Most answer at once; one that has to wait for something returns what to await.
+# Most answer at once. One that has to wait returns something to await.
 Plugin = Callable[[Attributes, Context], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One plugin; `resources` empty: every resource. `changes`: it may change the document, and does not only look."""
+    """One plugin. Without `resources` it looks at every resource; with `changes` it may change the document."""
 
     name: str
     operations: frozenset[str]
@@ -74,7 +74,7 @@ class Chain:
     def __init__(self, rows: tuple[Row, ...], context: Context) -> None:
         self._rows = rows
         self._context = context
-        self._found: dict[tuple[str, tuple[str, str]], tuple[tuple[Plugin, ...], bool]] = {}
+        self._remembered: dict[tuple[str, tuple[str, str]], tuple[tuple[Plugin, ...], bool]] = {}
 
     async def run(self, attributes: Attributes) -> None:
         """Ask every plugin that looks at this write, in order; the first refusal ends it."""
@@ -88,17 +88,19 @@ class Chain:
         return self._concerned(attributes)[1]
 
     def _concerned(self, attributes: Attributes) -> tuple[tuple[Plugin, ...], bool]:
+        """The plugins that look at such a write, and whether one of them may change the document."""
         key = (attributes.operation, attributes.kind.resource)
-        found = self._found.get(key)
-        if found is None:
+        concerned = self._remembered.get(key)
+        if concerned is None:
             rows = [
                 row
                 for row in self._rows
                 if attributes.operation in row.operations
                 and (not row.resources or attributes.kind.resource in row.resources)
             ]
-            found = self._found[key] = (tuple(row.plugin for row in rows), any(row.changes for row in rows))
-        return found
+            concerned = (tuple(row.plugin for row in rows), any(row.changes for row in rows))
+            self._remembered[key] = concerned
+        return concerned
 
 
 class Refusal(status.StatusError):
@@ -111,7 +113,7 @@ class Refusal(status.StatusError):
 
 
 def require(attributes: Attributes, verdict: decision.Decision | None) -> None:
-    """Go on unless the verdict is no: then 403 with its reason, or 404 if what the write is about is not there."""
+    """Return unless the verdict is no. Then it is a 403 with its reason, or a 404 if what the write is about is missing."""
     if isinstance(verdict, decision.Missing):
         raise status.not_found(verdict.kind, "", verdict.name)
     if isinstance(verdict, decision.Deny):

@@ -2,7 +2,7 @@
 """Admission: who writes roles and bindings may give away only what they hold. Who holds what is `rules.rbac.policy`'s.
 
 Of a Role or ClusterRole, created or updated:
-1. Who may `escalate` this role passes; to the authoriser, members of system:masters may everything.
+1. Who may `escalate` this role passes, and so do members of system:masters, who may everything.
 2. An update that leaves rules, aggregation rule and labels as they are passes. Labels count, because by them a role's
    rules are taken into aggregated roles.
 3. Every permission in the rules must be held by the caller, in the role's namespace.
@@ -12,8 +12,8 @@ Of a RoleBinding or ClusterRoleBinding, created or updated:
 5. Who may `bind` the role that is named passes.
 6. An update that leaves role and subjects as they are passes.
 7. The role must be there.
-8. Every permission of the role must be held by the caller, in the binding's namespace; of what a RoleBinding cannot
-   give, which is paths, nothing is asked.
+8. Every permission of the role must be held by the caller, in the binding's namespace. Paths in a role do not count for
+   a RoleBinding: it cannot give them.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_rbac.py |
 |---|---|---|---|---|
@@ -23,7 +23,7 @@ Of a RoleBinding or ClusterRoleBinding, created or updated:
 | who may write bindings | fewer permissions | bind themselves to cluster-admin | 8 | test_binding_with_more_than_held |
 | who may write bindings | permissions in another namespace | give them here | 8 | test_permissions_of_another_namespace_do_not_count |
 | who may write bindings | nothing else | bind a name that has no role yet | 7 | test_missing_role |
-| who may write roles | fewer permissions | stop the server with a huge rule | `rbac_escalation.LIMIT` | test_rules_too_broad_to_check |
+| who may write roles | fewer permissions | stop the server with a huge rule | `rules.rbac.escalation.LIMIT` | test_rules_too_broad_to_check |
 """
 
 from __future__ import annotations
@@ -61,14 +61,18 @@ def rows(policy: rbac_policy.Policy) -> tuple[admission.Row, ...]:
 
 def _check_role(policy: rbac_policy.Policy, attributes: admission.Attributes, context: admission.Context) -> None:
     document, old = attributes.document or {}, attributes.old
-    if _may(attributes, context, "escalate", attributes.kind.plural, attributes.name):  # 1.
+    # 1. may escalate this role
+    if _may(attributes, context, "escalate", attributes.kind.plural, attributes.name):
         return
-    if old is not None and _same(document, old, ("rules",), ("aggregationRule",), ("metadata", "labels")):  # 2.
+    # 2. nothing that counts has changed
+    if old is not None and _same(document, old, ("rules",), ("aggregationRule",), ("metadata", "labels")):
         return
     held = policy.rules_for(attributes.user.name, attributes.user.groups, attributes.namespace)
-    _require(attributes, _ROLE_PLUGIN, held, policy_rules.parse(document.get("rules")))  # 3.
+    # 3. every permission is held
+    _require(attributes, _ROLE_PLUGIN, held, policy_rules.parse(document.get("rules")))
     aggregates = document.get("aggregationRule") or (old or {}).get("aggregationRule")
-    if aggregates and escalation.uncovered(held, policy_rules.FULL):  # 4.
+    # 4. an aggregation rule needs everything
+    if aggregates and escalation.uncovered(held, policy_rules.FULL):
         raise admission.Refusal(attributes, decision.Deny("AggregationRule", _NEEDS_EVERYTHING, _ROLE_PLUGIN))
 
 
@@ -77,18 +81,23 @@ def _check_binding(policy: rbac_policy.Policy, attributes: admission.Attributes,
     kind, name = jsonpath.text(document, "roleRef", "kind"), jsonpath.text(document, "roleRef", "name")
     plural = _PLURALS.get(kind)
     if plural is None:
-        return  # names no role; validation says so, and the policy gives nothing for it
-    if _may(attributes, context, "bind", plural, name):  # 5.
+        # It names no role: validation refuses it, and the policy gives nothing for it.
         return
-    if old is not None and _same(document, old, ("roleRef",), ("subjects",)):  # 6.
+    # 5. may bind this role
+    if _may(attributes, context, "bind", plural, name):
+        return
+    # 6. role and subjects are the same
+    if old is not None and _same(document, old, ("roleRef",), ("subjects",)):
         return
     rules = policy.role_rules(kind, attributes.namespace, name)
-    if rules is None:  # 7.
+    # 7. the role must be there
+    if rules is None:
         raise status.not_found(plural, policy_rules.GROUP, name)
     if attributes.namespace:
         rules = tuple(rule for rule in rules if rule.resources)
     held = policy.rules_for(attributes.user.name, attributes.user.groups, attributes.namespace)
-    _require(attributes, _BINDING_PLUGIN, held, rules)  # 8.
+    # 8. every permission of the role is held
+    _require(attributes, _BINDING_PLUGIN, held, rules)
 
 
 def _require(

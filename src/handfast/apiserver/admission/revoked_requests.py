@@ -39,7 +39,7 @@ def row(revoked: revocations.Revocations) -> plugin.Row:
         # 1. nothing for a revoked name or key
         verdict = revoked.judge_request(facts, context.now())
         if isinstance(verdict, decision.Deny):
-            # The word is among the causes, too, for whoever joins.
+            # The reason is among the causes, too: a machine that joins reads it there.
             raise plugin.Refusal(attributes, verdict, (status.Cause(verdict.reason, verdict.sentence),))
 
     return plugin.Row(NAME, frozenset({plugin.CREATE, plugin.UPDATE}), admit, certificates.RESOURCES)
@@ -51,8 +51,9 @@ def _grants(attributes: plugin.Attributes) -> bool:
         return not attributes.subresource
     if attributes.subresource == "approval":
         return "Approved" in _conditions(attributes.document) - _conditions(attributes.old)
-    given = jsonpath.text(attributes.document, "status", "certificate")
-    return attributes.subresource == "status" and given != jsonpath.text(attributes.old, "status", "certificate")
+    certificate = jsonpath.text(attributes.document, "status", "certificate")
+    before = jsonpath.text(attributes.old, "status", "certificate")
+    return attributes.subresource == "status" and certificate != before
 
 
 def _conditions(document: objects.Document | None) -> set[str]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: a new Pod gets what its ServiceAccount gives. `rules.pod_service_account` says what; here it is looked up.
+"""Admission: a new Pod gets what its ServiceAccount gives. `rules.pod_service_account` says what; this looks the account up.
 
-A controller makes the account `default` right after its namespace. Who creates a namespace and a Pod in one breath is
-not refused for that: the plugin waits for this one account, for a moment.
+A controller makes the account `default` right after its namespace. Whoever creates a namespace and a Pod
+right after it is not refused for that: the plugin waits a moment for this one account.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ def admit(attributes: plugin.Attributes, context: plugin.Context) -> Awaitable[N
 
 async def _wait(attributes: plugin.Attributes, pod: objects.Document, accounts: collection.Collection) -> None:
     name = pod_service_account.DEFAULT
-    made = asyncio.Event()
+    exists = asyncio.Event()
 
     def changed(_change: items.Change) -> None:
         if accounts.get(attributes.namespace, name) is not None:
-            made.set()
+            exists.set()
 
     # It may have been made between the look and this moment.
     if accounts.get(attributes.namespace, name) is not None:
-        made.set()
-    accounts.listen(made, changed, collection.Index("metadata.namespace", attributes.namespace))
+        exists.set()
+    accounts.listen(exists, changed, collection.Index("metadata.namespace", attributes.namespace))
     try:
         async with tasks.deadline(WAIT_SECONDS):
-            await made.wait()
+            await exists.wait()
     finally:
-        accounts.forget(made)
+        accounts.forget(exists)
     _finish(attributes, pod, accounts.get(attributes.namespace, name), name)
 
 

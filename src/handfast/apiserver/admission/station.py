@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Station: admit. In this order: built-in plugins that change, webhooks that change, and, when the object is final, those that look.
+"""Station: admit. First plugins and webhooks that change the object, then, when it is final, those that only look.
 
     mutate     mutating rows → mutating webhooks → both once more, for those that want it, if something changed
     (defaults and validation, by the writer)
     validate   validating rows → validating webhooks
 
-The rows stand in `assembly.guard`; what each decides is in its own module, and what a row is in `admission`.
+The rows stand in `assembly.guard`; what each decides is in its own module, and what a row is in `plugin`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Admitter:
         )
 
     async def mutate(self, call: calls.Call, write: plugin.Attributes) -> bool:
-        """Let plugins and webhooks change the document; true if a webhook did, so that it must be completed anew."""
+        """Let plugins and webhooks change the document. True if a webhook did: then it must be completed anew."""
         await self._mutating.run(write)
         if not self._webhooks.has_mutating(write.operation, write.kind, write.subresource):
             return False
@@ -84,10 +84,10 @@ def attributes(
 
 def _options(call: calls.Call, write: plugin.Attributes) -> dict[str, Any]:
     operation = "PatchOptions" if call.info.verb == "patch" else _OPTIONS[write.operation]
-    found: dict[str, Any] = {"apiVersion": "meta.k8s.io/v1", "kind": operation}
+    options: dict[str, Any] = {"apiVersion": "meta.k8s.io/v1", "kind": operation}
     for key in ("fieldManager", "fieldValidation", "propagationPolicy"):
         if value := call.info.query.get(key):
-            found[key] = value
+            options[key] = value
     if write.dry_run:
-        found["dryRun"] = ["All"]
-    return found
+        options["dryRun"] = ["All"]
+    return options

@@ -8,7 +8,7 @@ A use is written on the token's Secret by compare-and-swap before the request fo
 1. of any number of machines that ask at once, at whatever server, exactly as many get in as the token allows;
 2. what fails afterwards, and an answer that is lost, cost nothing: the use belongs to the key, which may ask again;
 3. a dry run is judged and reserves nothing;
-4. who was known by something else than a token, as by impersonation, is not judged, whatever the name;
+4. who was authenticated by something else than a token, as by impersonation, is not judged, whatever the name;
 5. the row runs last of the built-in ones, so that what they refuse uses nothing up;
 6. while the uses of one token are being written, those that come meanwhile gather, and are judged one after the other
    and written together: a thousand machines that join with one token at once are a few writes (`runtime.batches`).
@@ -90,7 +90,7 @@ class TokenLimits:
 
     def admit(self, attributes: plugin.Attributes, context: plugin.Context) -> Awaitable[None] | None:
         """Let a bootstrap token ask for a certificate, and write that down; or refuse it."""
-        # 4. only who was known by a token
+        # 4. only who was authenticated by a token
         token = token_use.token_id(attributes.user.name) if attributes.user.method == bootstrap_tokens.METHOD else None
         if token is None or attributes.subresource or attributes.document is None:
             return None
@@ -105,16 +105,16 @@ class TokenLimits:
 
     async def _tried(self, batch: Sequence[_Place], name: str) -> bool:
         """Judge by the Secret as it is, and write the uses; false: somebody else has changed it since."""
-        found = await self._storage.find(resources.SECRETS, tokens.NAMESPACE, name)
-        if found is None:
+        item = await self._storage.find(resources.SECRETS, tokens.NAMESPACE, name)
+        if item is None:
             _settle(_judged(batch, None, None)[0])
             return True
-        secret = found.document()
-        known = self._read(name, found.version, secret)
+        secret = item.document()
+        known = self._read(name, item.version, secret)
         verdicts, after = _judged(batch, secret, known)
         if known is not None and after is not None and after is not known.record:
             try:
-                stored = await self._storage.replace(resources.SECRETS, bootstrap_limits.written(secret, after), found)
+                stored = await self._storage.replace(resources.SECRETS, bootstrap_limits.written(secret, after), item)
             except protocol.Mismatch:
                 return False
             # Only the uses have changed.
@@ -123,7 +123,7 @@ class TokenLimits:
         return True
 
     def _read(self, name: str, version: int, secret: objects.Document) -> _Known | None:
-        """What the Secret says; None: it cannot be read, of which the rule tells."""
+        """What the Secret says. None: it cannot be read, and the rule refuses it for that."""
         known = self._known.get(name)
         if known is not None and known.version == version:
             return known
@@ -143,7 +143,7 @@ class TokenLimits:
 def _judged(
     batch: Sequence[_Place], secret: objects.Document | None, known: _Known | None
 ) -> tuple[list[_Verdict], bootstrap_limits.Record | None]:
-    """Why each may not use the token, one judged after the other; and the record with the uses that are to be written."""
+    """The refusal of each, or None, judged one after the other; and the record with the uses that are to be written."""
     after = None if known is None else known.record
     verdicts: list[_Verdict] = []
     for place in batch:
@@ -160,7 +160,7 @@ def _judged(
             )
         )
         if isinstance(verdict, decision.Deny):
-            # The word is among the causes, too, for whoever joins.
+            # The reason is among the causes, too: a machine that joins reads it there.
             cause = status.Cause(verdict.reason, verdict.sentence)
             verdicts.append((place, plugin.Refusal(use.attributes, verdict, (cause,))))
             continue

@@ -10,8 +10,8 @@ go wrong ends in `CallFailed`.
 3. One deadline, the webhook's `timeoutSeconds`, for finding the address, connecting, sending and reading everything.
 4. Redirects are not followed, bodies not decompressed, and read up to `MAX_ANSWER` bytes.
 
-Nothing routes the addresses of Services here, so that a Service is called at one of its ready endpoints. An address
-that cannot be reached is given up for the next, and a connection that ended while it was idle for a new one.
+Addresses of Services are not routed here, so a Service is called at one of its ready endpoints. If one cannot be reached,
+the next is tried; if an idle connection has ended, a new one is made.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_webhook_client.py |
 |---|---|---|---|---|
@@ -51,7 +51,7 @@ _CONTEXTS = 128
 _SERVICES = "core/services/"
 _SLICES = "discovery.k8s.io/endpointslices/"
 _SERVICE_NAME = "kubernetes.io/service-name"
-# Content-Encoding is not ours to undo: what comes compressed is not the JSON that was asked for.
+# No compression: see 4.
 _HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",
@@ -83,19 +83,19 @@ class Client:
         if webhook.wrong:
             raise answers.CallFailed(f"failed to call webhook: {webhook.wrong}")
         shown = _shown(webhook)
-        found: list[bytes] = []
+        received: list[bytes] = []
 
         async def work() -> None:
-            found.append(await self._exchange(webhook, body, shown))
+            received.append(await self._exchange(webhook, body, shown))
 
-        # 3.
+        # 3. one deadline for everything
         try:
             in_time = await tasks.within(work(), self._clock, webhook.seconds)
         except _Broken as broken:
             raise _failed(shown, str(broken)) from None
         if not in_time:
             raise _failed(shown, "context deadline exceeded")
-        return found[0]
+        return received[0]
 
     async def _exchange(self, webhook: rules.Webhook, body: bytes, shown: yarl.URL) -> bytes:
         context = self._context(webhook.ca_bundle)
@@ -125,7 +125,7 @@ class Client:
             headers=headers,
             ssl=context,
             server_hostname=target.server_name,
-            # 4.
+            # 4. redirects are not followed
             allow_redirects=False,
         ) as answer:
             if not 200 <= answer.status < 300:
@@ -149,24 +149,24 @@ class Client:
         return self._session
 
     def _context(self, ca_bundle: bytes | None) -> ssl.SSLContext:
-        found = self._contexts.get(ca_bundle)
-        if found is None:
+        context = self._contexts.get(ca_bundle)
+        if context is None:
             try:
-                found = tls.client_context(ca_bundle)
+                context = tls.client_context(ca_bundle)
             except errors.Refused as error:
                 raise _Broken(f"clientConfig.caBundle: {error.message}") from None
             if len(self._contexts) >= _CONTEXTS:
                 # Bundles that were rotated out; whichever is still used is made again.
                 self._contexts.clear()
-            self._contexts[ca_bundle] = found
-        return found
+            self._contexts[ca_bundle] = context
+        return context
 
     # --- addresses
 
     def _targets(self, webhook: rules.Webhook, shown: yarl.URL) -> Iterator[_Target]:
         service = webhook.service
         if service is None:
-            # 1.
+            # 1. only https
             if shown.scheme != "https":
                 raise _Broken("only https URLs are called")
             yield _Target(shown, None, None)
@@ -179,10 +179,10 @@ class Client:
             yield _Target(url, server_name, f"{server_name}:{service.port}")
 
     def _addresses(self, service: rules.Service) -> list[tuple[str, int]]:
-        found = self._replica.collection(_SERVICES).get(service.namespace, service.name)
-        if found is None:
+        item = self._replica.collection(_SERVICES).get(service.namespace, service.name)
+        if item is None:
             raise _Broken(f'service "{service.name}" not found')
-        document = found.document()
+        document = item.document()
         if jsonpath.text(document, "spec", "type") == "ExternalName":
             return [(jsonpath.text(document, "spec", "externalName"), service.port)]
         port_name = _port_name(service, document)

@@ -1,28 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Station: admission by webhooks. Asks those whose configurations concern a write, and does what they answer.
 
-Which these are decides `rules.webhooks.matching`, what answers mean `rules.webhooks.answers`; how they are called is
-`webhook_client`. What a patch leaves for the server to put right (defaults, what a strategy keeps) is the writer's:
-`mutate` says if one changed something.
+`rules.webhooks.matching` decides which these are, and `rules.webhooks.answers` what their answers mean. What is sent is made in
+`webhook_review`, and `webhook_client` sends it. After a patch the writer completes the object anew (defaults, and what only
+the server sets): `mutate` says if one changed something.
 
 1. A dry run is refused by a webhook that does not promise to have no side effects then.
 2. A webhook that fails ends the request with a 500, or is passed over if its failure policy is Ignore; this is logged
    when it begins and when it ends, and counted each time.
 3. A refusal ends the request, with the webhook's own code and message. Warnings reach the caller in any case.
 4. Mutating webhooks are asked one after the other, each about what the ones before it left. If one changes the object,
-   the built-in plugins look at it again, and then those webhooks asked before that want to (IfNeeded); once.
+   the built-in plugins look at it again, and then those of the webhooks asked before that want to (IfNeeded). This
+   happens once.
 5. A patch must apply, and leave an object with the types of its kind; one that does not ends the request with a 500,
    whatever the failure policy.
 6. Validating webhooks are asked at the same time. All are waited for; the first refusal in their order counts.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_webhooks.py |
 |---|---|---|---|---|
-| a hostile webhook | its own server | turn a write into one to another object | answers 5 | test_identity_cannot_be_changed |
+| a hostile webhook | its own server | turn a write into one to another object | `answers`: who it is stays the same | test_identity_cannot_be_changed |
 | a hostile webhook | its own server | set fields that only the server sets | they are put back | test_what_only_the_server_sets_is_put_back |
 | a hostile webhook | its own server | store what no client could | 5 | test_a_patch_that_breaks_the_types_is_a_failure |
-| a hostile webhook | its own server | answer one request with the answer to another | answers 2: the uid is random | test_a_wrong_uid_is_a_failure |
-| a hostile webhook | its own server | make its refusal look like a success | answers: the code is 400 to 599 | test_denied_with_message_and_code |
-| a hostile webhook | a configuration of its own | lock configurations against removal | matching 1 | test_configurations_are_never_sent |
+| a hostile webhook | its own server | answer one request with the answer to another | `answers`: the uid is random | test_a_wrong_uid_is_a_failure |
+| a hostile webhook | its own server | make its refusal look like a success | `answers`: the code is 400 to 599 | test_denied_with_message_and_code |
+| a hostile webhook | a configuration of its own | lock configurations against removal | `matching`: they are never sent | test_configurations_are_never_sent |
 | who wants to pass a webhook | power to make it fail | have the write go through | 2: Fail is the default | test_failures_end_the_request |
 """
 
@@ -37,12 +38,11 @@ from typing import Any
 import msgspec
 import structlog
 
-from handfast.api import conversion, jsonpath, kinds, objects, status
+from handfast.api import kinds, objects, status
 from handfast.api.custom import definitions
 from handfast.api.merging import patch
-from handfast.api.schema import schema
-from handfast.apiserver import bodies, identity, uids
-from handfast.apiserver.admission import plugin, webhook_client
+from handfast.apiserver import uids
+from handfast.apiserver.admission import plugin, webhook_client, webhook_review
 from handfast.apiserver.state import items
 from handfast.apiserver.state import replica as replicas
 from handfast.rules.webhooks import answers, matching
@@ -79,8 +79,8 @@ class _Configurations:
         self._concerned: dict[tuple[str, ...], tuple[Concerned, ...]] = {}
 
     def put(self, item: items.Item) -> None:
-        found = self._by_name[item.name] = rules.parse(item.document())
-        for webhook in found:
+        webhooks = self._by_name[item.name] = rules.parse(item.document())
+        for webhook in webhooks:
             if webhook.wrong:
                 _log.warning("a webhook cannot be called", **_named(webhook), error=webhook.wrong)
             if webhook.conditional:
@@ -104,19 +104,19 @@ class _Configurations:
         if not self._ordered:
             return ()
         key = (operation, kind.group, kind.version, kind.plural, subresource)
-        found = self._concerned.get(key)
-        if found is None:
+        concerned = self._concerned.get(key)
+        if concerned is None:
             others = [row for row in self._table if row.prefix == kind.prefix and row.api_version != kind.api_version]
             pairs = [(each, matching.matched(each, operation, (kind, *others), subresource)) for each in self._ordered]
-            found = self._concerned[key] = tuple((each, row) for each, row in pairs if row is not None)
-        return found
+            concerned = self._concerned[key] = tuple((each, row) for each, row in pairs if row is not None)
+        return concerned
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
     """One write on its way past the webhooks, and what they say beside yes and no."""
 
-    asked: plugin.Attributes
+    attributes: plugin.Attributes
     options: Mapping[str, Any]
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
@@ -192,7 +192,7 @@ class Webhooks:
         """
         write = _Write(attributes, options, warnings, {} if annotations is None else annotations)
         rounds = matching.Rounds()
-        # 4.
+        # 4. one after the other; and once more, if one changed the object
         if not await self._round(write, rounds, 0):
             return False
         if between is not None:
@@ -204,10 +204,10 @@ class Webhooks:
         return True
 
     async def _round(self, write: _Write, rounds: matching.Rounds, number: int) -> bool:
-        asked, changed = write.asked, False
-        concerned = self._mutating.concerned(asked.operation, asked.kind, asked.subresource)
+        attributes, changed = write.attributes, False
+        concerned = self._mutating.concerned(attributes.operation, attributes.kind, attributes.subresource)
         for index, (webhook, kind) in enumerate(concerned):
-            if (number and not rounds.again(webhook)) or not self._selects(webhook, asked):
+            if (number and not rounds.again(webhook)) or not self._selects(webhook, attributes):
                 continue
             did = await self._mutate_one(write, webhook, kind, f"round_{number}_index_{index}")
             rounds.answered(webhook, changed=did)
@@ -215,25 +215,20 @@ class Webhooks:
         return changed
 
     async def _mutate_one(self, write: _Write, webhook: rules.Webhook, kind: kinds.Kind, where: str) -> bool:
-        asked = write.asked
+        document = write.attributes.document
         try:
             answer = await self._answer(write, webhook, kind, mutating=True)
-            if not answer.patch:
-                return False
-            sent = None if asked.document is None else _renamed(asked.kind, kind, asked.document)
-            after = answers.patched(webhook.name, sent, answer.patch)
-            if asked.document is None or patch.json_equal(after, sent):
-                self._succeeded(MUTATING, webhook)
-                return False
-            _check_types(after)
-            after = _restored(asked, kind, after)
+            after = _changed_document(write.attributes, webhook, kind, answer) if answer.patch else None
         except (answers.CallFailed, answers.BadPatch) as error:
             self._failed(MUTATING, webhook, error)
             write.annotations[f"failed-open.mutation.webhook.admission.k8s.io/{where}"] = webhook.name
             return False
-        self._succeeded(MUTATING, webhook)
-        asked.document.clear()
-        asked.document.update(after)
+        if answer.patch:
+            self._succeeded(MUTATING, webhook)
+        if document is None or after is None:
+            return False
+        document.clear()
+        document.update(after)
         return True
 
     # --- validating
@@ -252,7 +247,7 @@ class Webhooks:
         writes = [
             (_Write(attributes, options), webhook, kind) for webhook, kind in rows if self._selects(webhook, attributes)
         ]
-        # 6.
+        # 6. all at the same time
         results = await asyncio.gather(
             *(self._validate_one(*row, f"round_0_index_{index}") for index, row in enumerate(writes)),
             return_exceptions=True,
@@ -288,26 +283,28 @@ class Webhooks:
             name = attributes.name
         elif not attributes.kind.namespaced:
             return None
-        found = self._replica.collection(_NAMESPACES).get("", name)
-        if found is None:
-            # Whether the webhook wants to be asked is not known, and passing it over is not ours to choose.
+        namespace = self._replica.collection(_NAMESPACES).get("", name)
+        if namespace is None:
+            # Nobody knows whether the selector matches, and a webhook is not passed over on a guess.
             raise status.not_found("namespaces", "", name)
-        return found.labels()
+        return namespace.labels()
 
     async def _answer(
         self, write: _Write, webhook: rules.Webhook, kind: kinds.Kind, *, mutating: bool
     ) -> answers.Answer:
         """Ask one webhook; raises its refusal, or `CallFailed`."""
-        # 1.
-        if write.asked.dry_run and not webhook.dry_run:
+        # 1. a dry run only where it has no side effects
+        if write.attributes.dry_run and not webhook.dry_run:
             raise answers.dry_run_refused(webhook.name)
         uid = uids.new()
-        body = await self._client.call(webhook, _encode(review(write.asked, write.options, kind, uid)))
+        body = await self._client.call(
+            webhook, _encode(webhook_review.review(write.attributes, write.options, kind, uid))
+        )
         answer = answers.read_answer(webhook, body, uid, mutating=mutating)
-        # Whether a patch is any good is found out later.
+        # Whether a patch can be applied is seen later.
         if not answer.patch or answer.refusal is not None:
             self._succeeded(MUTATING if mutating else VALIDATING, webhook)
-        # 3.
+        # 3. warnings in any case, then the refusal
         write.warnings.extend(answer.warnings)
         write.annotations.update(answer.annotations)
         if answer.refusal is not None:
@@ -316,7 +313,7 @@ class Webhooks:
         return answer
 
     def _failed(self, prefix: str, webhook: rules.Webhook, error: answers.CallFailed | answers.BadPatch) -> None:
-        """2, 5: raises unless the webhook may be passed over."""
+        """Log and count a failure; raise it unless the webhook may be passed over (2.; a bad patch never is, 5.)."""
         passed_over = webhook.fails_open and isinstance(error, answers.CallFailed)
         self._count(webhook.name, FAILED_OPEN if passed_over else FAILED_CLOSED)
         key = (prefix, *webhook.key)
@@ -337,90 +334,14 @@ def _named(webhook: rules.Webhook) -> dict[str, str]:
     return {"configuration": webhook.configuration, "webhook": webhook.name}
 
 
-# --- the documents
-
-
-def review(attributes: plugin.Attributes, options: Mapping[str, Any], kind: kinds.Kind, uid: str) -> dict[str, Any]:
-    """The AdmissionReview to send to a webhook that sees the object as `kind`."""
-    document, old = (
-        None if each is None else _renamed(attributes.kind, kind, each)
-        for each in (attributes.document, attributes.old)
-    )
-    shown = document or old
-    # A Namespace is in itself, as far as webhooks are told.
-    space = attributes.name if attributes.kind.resource == matching.NAMESPACES else attributes.namespace
-    request: dict[str, Any] = {
-        "uid": uid,
-        "kind": _kind(kind, shown),
-        "resource": {"group": kind.group, "version": kind.version, "resource": kind.plural},
-        "subResource": attributes.subresource,
-        "requestKind": _kind(attributes.kind, shown),
-        "requestResource": {
-            "group": attributes.kind.group,
-            "version": attributes.kind.version,
-            "resource": attributes.kind.plural,
-        },
-        "requestSubResource": attributes.subresource,
-        "name": attributes.name,
-        "namespace": space if attributes.kind.namespaced or attributes.kind.resource == matching.NAMESPACES else "",
-    }
-    request = {key: value for key, value in request.items() if value}
-    request |= {
-        "operation": attributes.operation,
-        "userInfo": _user(attributes.user),
-        "object": document,
-        "oldObject": old,
-        "dryRun": attributes.dry_run,
-        "options": options or None,
-    }
-    return {"kind": "AdmissionReview", "apiVersion": answers.API_VERSION, "request": request}
-
-
-def _kind(kind: kinds.Kind, document: objects.Document | None) -> dict[str, str]:
-    own = jsonpath.text(document, "kind")
-    if own and own != kind.kind:
-        # A subresource with a document of its own, such as an Eviction.
-        group, _, version = jsonpath.text(document, "apiVersion").rpartition("/")
-        return {"group": group, "version": version, "kind": own}
-    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
-
-
-def _user(user: identity.User) -> dict[str, Any]:
-    said = {
-        "username": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {key: list(values) for key, values in user.extra.items()},
-    }
-    return {key: value for key, value in said.items() if value}
-
-
-def _renamed(asked: kinds.Kind, kind: kinds.Kind, document: objects.Document) -> objects.Document:
-    """An object of the kind `asked`, served or stored, as `kind` shows it; other documents as they are."""
-    if document.get("kind") != asked.kind:
-        return document
-    return conversion.to_served(kind, conversion.to_stored(asked, document))
-
-
-def _restored(attributes: plugin.Attributes, kind: kinds.Kind, document: objects.Document) -> objects.Document:
-    """The way back: the document under the name that `asked.document` has."""
-    had = jsonpath.text(attributes.document, "apiVersion")
-    if document.get("kind") != attributes.kind.kind or document.get("apiVersion") == had:
-        return document
-    stored = conversion.to_stored(kind, document)
-    return stored if stored.get("apiVersion") == had else conversion.to_served(attributes.kind, stored)
-
-
-@functools.cache
-def _messages() -> Mapping[tuple[str, str], str]:
-    """The schema of every built-in kind, by apiVersion and kind."""
-    return {(f"{row['group']}/{row['version']}".lstrip("/"), row["kind"]): row["message"] for row in schema.kind_rows()}
-
-
-def _check_types(document: objects.Document) -> None:
-    # 5. Of custom objects only the metadata is known here; their own schema is the writer's to ask.
-    message = _messages().get((jsonpath.text(document, "apiVersion"), jsonpath.text(document, "kind")), "")
-    try:
-        bodies.check_fields(document, message, bodies.IGNORE)
-    except status.StatusError as error:
-        raise answers.BadPatch(f"received a patch that does not leave a valid object: {error.message}") from None
+def _changed_document(
+    attributes: plugin.Attributes, webhook: rules.Webhook, kind: kinds.Kind, answer: answers.Answer
+) -> objects.Document | None:
+    """The document as the webhook's patch leaves it; None if it changes nothing."""
+    sent = webhook_review.as_kind(attributes.kind, kind, attributes.document)
+    # 5. it must apply, and leave an object with the types of its kind
+    after = answers.patched(webhook.name, sent, answer.patch)
+    if sent is None or patch.json_equal(after, sent):
+        return None
+    webhook_review.check_types(after)
+    return webhook_review.restored(attributes, kind, after)

@@ -51,7 +51,7 @@ def refusal(
 
 
 class TestNobody:
-    def test_anonymous(self) -> None:
+    def test_who_presents_nothing_is_anonymous(self) -> None:
         user = trusting(ROOT).authenticate(peer_of(), None, NOW)
         assert user is identity.ANONYMOUS
         assert (user.name, user.groups) == ("system:anonymous", ("system:unauthenticated",))
@@ -115,7 +115,7 @@ class TestToken:
     def test_unknown_token_is_401(self, header: str, why: str) -> None:
         assert refusal(trusting(ROOT), [], header=header) == why
 
-    def test_good(self) -> None:
+    def test_a_good_token_gives_its_user(self) -> None:
         judge = Tokens({"good": JOE})
         authenticator = authn.Authenticator(
             bundles.TrustBundle.of([ROOT.der]), [authn.TokenRow(judge)], audiences=("api",)
@@ -188,7 +188,7 @@ class TestDenyList:
 
 
 class TestCertificate:
-    def test_names(self) -> None:
+    def test_the_subject_gives_the_user_and_the_groups(self) -> None:
         jane = leaf(ROOT, CLIENT, subject=subject("jane", "developers", "system:masters"))
         user = trusting(ROOT).authenticate(peer_of(jane), None, NOW)
         assert (user.name, user.method) == ("jane", "x509")
@@ -210,7 +210,7 @@ class TestCertificate:
         user = trusting(ROOT).authenticate(peer_of(leaf(ROOT, CLIENT, subject="jane")), None, NOW)
         assert user.groups == ("system:authenticated",)
 
-    def test_intermediate(self) -> None:
+    def test_a_chain_needs_its_intermediates(self) -> None:
         middle = ca("team", ROOT)
         jane = leaf(middle, CLIENT, subject="jane")
         assert trusting(ROOT).authenticate(peer_of(jane, middle), None, NOW).name == "jane"
@@ -249,7 +249,7 @@ class TestCertificate:
         assert refusal(authenticator, [early]) == "NotYetValid"
         assert authenticator.authenticate(peer_of(early), None, NOW + SECOND).name == "jane"
 
-    def test_garbage(self) -> None:
+    def test_what_is_no_certificate_is_refused(self) -> None:
         for chain in ((b"garbage",), (b"",), (leaf(ROOT, CLIENT).der + b"x",)):
             with pytest.raises(identity.Unauthorized) as caught:
                 trusting(ROOT).authenticate(peer.Peer.of(chain, "192.0.2.1", "tls"), None, NOW)

@@ -52,7 +52,7 @@ def allowed(user: identity.User, method: str, target: str) -> str:
     return authz.require(NOBODY_DECIDES, authz.attributes(user, request.parse(method, target))).reason
 
 
-def test_allowed() -> None:
+def test_the_first_opinion_allows() -> None:
     assert allowed(ADMIN, "DELETE", "/api/v1/nodes") == "SystemMasters"
     assert allowed(identity.ANONYMOUS, "GET", "/livez") == "OpenPath"
 
@@ -91,7 +91,9 @@ def test_allowed() -> None:
         ),
     ],
 )
-def test_refused(user: identity.User, method: str, target: str, message: str) -> None:
+def test_a_refusal_is_a_403_in_the_words_of_kubernetes(
+    user: identity.User, method: str, target: str, message: str
+) -> None:
     with pytest.raises(status.StatusError) as caught:
         allowed(user, method, target)
     assert (caught.value.code, caught.value.reason, caught.value.message) == (403, "Forbidden", message)

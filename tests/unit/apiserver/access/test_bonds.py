@@ -16,7 +16,7 @@ POD_UID = {"authentication.kubernetes.io/pod-uid": ("p-uid",)}
 
 
 @pytest.mark.parametrize(
-    ("user", "found"),
+    ("user", "expected"),
     [
         (identity.User("jane", ()), ()),
         (identity.ANONYMOUS, ()),
@@ -25,8 +25,8 @@ POD_UID = {"authentication.kubernetes.io/pod-uid": ("p-uid",)}
         (identity.User("system:serviceaccount:a:b", (), uid="b-uid", extra=POD_UID), ("b-uid", "p-uid")),
     ],
 )
-def test_of(user: identity.User, found: tuple[str, ...]) -> None:
-    assert bonds.of(user) == found
+def test_a_user_is_bound_to_what_its_credential_rests_on(user: identity.User, expected: tuple[str, ...]) -> None:
+    assert bonds.of(user) == expected
 
 
 class Parted:

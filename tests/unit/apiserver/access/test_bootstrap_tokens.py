@@ -125,7 +125,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("made", "reason"), BAD.values(), ids=BAD)
-def test_authenticate(server: Server, made: dict[str, Any], reason: str) -> None:
+def test_a_bad_token_is_refused_and_only_the_log_learns_why(server: Server, made: dict[str, Any], reason: str) -> None:
     server.put(made)
     refused = server.why()
     assert refused.why == reason
@@ -278,8 +278,8 @@ def test_a_source_elsewhere() -> None:
         assert caught.value.why == "TokenNotFromHere"
         assert caught.value.detail.startswith("system:bootstrap:foobar: ")
         # The caller is told nothing of it …
-        assert (caught.value.message, caught.value.told) == ("Unauthorized", "")
+        assert (caught.value.message, caught.value.public_reason) == ("Unauthorized", "")
         # … but for who can see from a public signature that the token is a good one.
         with pytest.raises(identity.Unauthorized) as caught:
-            bootstrap_tokens.require_source(user, allowed, elsewhere, told=True)
-        assert (caught.value.message, caught.value.told) == ("Unauthorized", "TokenNotFromHere")
+            bootstrap_tokens.require_source(user, allowed, elsewhere, tell_bearer=True)
+        assert (caught.value.message, caught.value.public_reason) == ("Unauthorized", "TokenNotFromHere")

@@ -149,7 +149,7 @@ def test_what_only_looks_like_a_service_account(name: str) -> None:
     assert acted([("Impersonate-User", name)], ("users", "", name)) is not None
 
 
-def test_anonymous() -> None:
+def test_one_of_the_two_groups_of_the_server_is_added_and_never_both() -> None:
     user = acted([("Impersonate-User", "system:anonymous")], ("users", "", "system:anonymous"))
     assert user is not None
     assert user.groups == ("system:unauthenticated",)

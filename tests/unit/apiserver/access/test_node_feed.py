@@ -187,7 +187,7 @@ class TestWhatChanges:
         world.tell(pod(), changed(change))
         assert leads(world.graph()) >= {"pod", "secret", "claim"}
 
-    async def test_binding(self, world: World) -> None:
+    async def test_a_pod_that_is_bound_leads_to_its_node(self, world: World) -> None:
         world.tell(None, pod(None))
         assert leads(world.graph()) == set()
         world.tell(pod(None), pod("a"))

@@ -6,21 +6,17 @@ The names of the table in `apiserver/access/node_recovery.py` are here; the whol
 
 from __future__ import annotations
 
-import base64
 import datetime
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from handfast.api import kinds, objects, signer_names
+from handfast.api import objects
 from handfast.apiserver import identity, request
 from handfast.apiserver.access import authn, node_recovery, revocations
-from handfast.apiserver.admission import node_recovery as recovery_admission
-from handfast.apiserver.admission import plugin
 from handfast.apiserver.state import envelope, items, replica
-from handfast.pki import bundles, certificates, keys, names, requests
-from handfast.rules import decision
+from handfast.pki import bundles, certificates
 from handfast.rules.ledger import entries, segments
 from handfast.rules.nodes import recovery as rules
 from handfast.serving import peer
@@ -33,7 +29,6 @@ ROOT = ca("root", not_before=NOW - 400 * DAY, not_after=NOW + 400 * DAY)
 OTHER = ca("other", not_before=NOW - 400 * DAY, not_after=NOW + 400 * DAY)
 WINDOW = 30 * DAY
 CREATE = request.parse("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests")
-CSR = next(row for row in kinds.builtin() if row.kind == "CertificateSigningRequest")
 USER = identity.User("system:node-recovery:a", ("system:node-recovery", "system:authenticated"))
 
 
@@ -214,7 +209,7 @@ def test_a_node_that_runs(world: World) -> None:
 
 
 @pytest.mark.parametrize("by", ["node", "user", "serialNumber", "keyFingerprint", "recovering user"])
-def test_revoked(world: World, by: str) -> None:
+def test_a_revoked_node_does_not_come_back(world: World, by: str) -> None:
     shown = old()
     world.record(shown)
     facts = certificates.read(shown.der)
@@ -330,54 +325,8 @@ def test_the_group_is_the_servers_own(world: World) -> None:
     assert world.ask(made).groups == ("system:authenticated",)
 
 
-# --- their requests
-
-
-def csr(node: str = "a") -> dict[str, Any]:
-    body = requests.build(
-        names.Subject(common_name=f"system:node:{node}", organizations=("system:nodes",)), names.Sans(), keys.generate()
-    )
-    spec = {"request": base64.b64encode(body).decode(), "signerName": signer_names.KUBELET_CLIENT}
-    return {"metadata": {"name": "new"}, "spec": spec}
-
-
-def admit(world: World, document: dict[str, Any], user: identity.User = USER, subresource: str = "") -> str:
-    write = plugin.Attributes(plugin.CREATE, CSR, subresource, "", "new", document, None, user, dry_run=False)
-
-    def decide(_: Any) -> decision.Decision:
-        raise AssertionError("nobody is asked")
-
-    try:
-        recovery_admission.ROW.plugin(write, plugin.Context(world.copy, decide, lambda: NOW))
-    except plugin.Refusal as refused:
-        return refused.why
-    return ""
-
-
-PREFIX = "certificates.k8s.io/certificatesigningrequests/"
-
-
-def test_its_own_request_is_admitted(world: World) -> None:
-    assert admit(world, csr()) == ""
-    assert admit(world, csr("b")) == "WrongSubject"
-    # Of others, and of subresources, nothing is said.
-    assert admit(world, csr("b"), identity.User("jane", ("system:authenticated",))) == ""
-    assert admit(world, csr("b"), subresource="status") == ""
-
-
-def test_another_one_waits(world: World) -> None:
-    # Not its own, and the same one again, which the store refuses.
-    world.put(PREFIX, "theirs", spec={"username": "jane", "extra": {"x": [USER.name]}})
-    world.put(PREFIX, "new", spec={"username": USER.name})
-    assert admit(world, csr()) == ""
-    world.put(PREFIX, "done", spec={"username": USER.name}, status={"certificate": "x"})
-    assert admit(world, csr()) == ""
-    world.put(PREFIX, "waiting", spec={"username": USER.name})
-    assert admit(world, csr()) == "RequestWaiting"
-
-
 def test_who_made_a_request(world: World) -> None:
-    world.put(PREFIX, "mine", spec={"username": USER.name})
+    world.put(node_recovery.REQUEST_PREFIX, "mine", spec={"username": USER.name})
     owner = node_recovery.owner_of(world.copy)
     assert (owner("mine"), owner("none")) == (USER.name, None)
     assert rules.node_of(USER.name, USER.groups) == "a"

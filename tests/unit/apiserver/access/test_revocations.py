@@ -173,5 +173,5 @@ def test_an_odd_one_refuses_nobody_and_stops_nothing(spec):
     assert copied.why(NODE)
 
 
-def test_read():
+def test_without_a_spec_the_reason_is_unspecified():
     assert revocation.read({"metadata": {"name": "x"}}) == revocation.Revocation(name="x", reason="unspecified")

@@ -133,7 +133,7 @@ def test_the_user_of_a_bound_token():
     assert world.accepted(bound(secret=SECRET)).user.uid == "uid-builder"
 
 
-def test_audiences():
+def test_a_token_is_good_for_the_audiences_it_names_only():
     world = World()
     assert world.accepted(bound(), audiences=("vault", "x", "api")).audiences == ("vault", "api")
     assert world.accepted(bound(), audiences=()).audiences == ("api",)

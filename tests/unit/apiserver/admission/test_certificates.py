@@ -69,7 +69,7 @@ async def run(operation: str, world: admission_world.World, **facts: Any) -> Non
         ),
     ],
 )
-async def test_refused(operation: str, facts: Any, why: str) -> None:
+async def test_who_may_not_is_refused_with_403(operation: str, facts: Any, why: str) -> None:
     with pytest.raises(status.StatusError) as refused:
         await run(operation, admission_world.World(), **facts)
     assert (refused.value.code, refused.value.message) == (403, FORBIDDEN + why)
@@ -102,7 +102,7 @@ DENIED = csr(conditions=[{"type": "Denied", "status": "True"}])
         ),
     ],
 )
-async def test_invalid(operation: str, facts: Any, why: str) -> None:
+async def test_what_is_invalid_is_refused_whoever_asks(operation: str, facts: Any, why: str) -> None:
     """Whoever asks: this authoriser would permit it."""
     permits = admission_world.World(lambda _: decision.Approve("Test", "yes", "test"))
     with pytest.raises(status.StatusError) as refused:
@@ -131,7 +131,7 @@ async def test_not_looked_at(operation: str, facts: Any) -> None:
 
 
 @pytest.mark.parametrize(("subresource", "verb"), [("approval", "approve"), ("status", "sign")])
-async def test_permitted(subresource: str, verb: str) -> None:
+async def test_the_verb_on_the_signer_permits_it(subresource: str, verb: str) -> None:
     asked: list[access.Attributes] = []
 
     def decide(attributes: access.Attributes) -> decision.Decision:

@@ -45,7 +45,7 @@ def world() -> admission_world.World:
         pytest.param(plugin.CREATE, {"document": {"metadata": {}}, "user": JANE}, id="not a node"),
     ],
 )
-def test_admitted(world: admission_world.World, operation: str, facts: Any) -> None:
+def test_what_is_the_nodes_own_is_admitted(world: admission_world.World, operation: str, facts: Any) -> None:
     asked = admission_world.attributes(operation, PODS, namespace="ns", **facts)
     node_restriction.admit(asked, world.context)
 
@@ -81,7 +81,7 @@ def test_admitted(world: admission_world.World, operation: str, facts: Any) -> N
         ),
     ],
 )
-def test_refused(
+def test_what_is_not_the_nodes_own_is_refused(
     world: admission_world.World, operation: str, resource: Any, facts: Any, why: str, message: str
 ) -> None:
     asked = admission_world.attributes(operation, resource, namespace="ns", **facts)

@@ -143,7 +143,9 @@ class TestAdmitter:
             (True, True, ["changes CREATE", "webhooks mutate", "changes CREATE", "looks CREATE", "webhooks validate"]),
         ],
     )
-    async def test_order(self, there: bool, changes: bool, order: list[str]) -> None:
+    async def test_those_that_change_are_asked_before_those_that_look(
+        self, there: bool, changes: bool, order: list[str]
+    ) -> None:
         noted = Noted()
         admitter = self.admitter(noted, Hooks(noted, there=there, changes=changes))
         await admitter.admit(self.asked(), pod())
@@ -170,7 +172,9 @@ class TestAdmitter:
             ),
         ],
     )
-    async def test_options(self, verb: str, operation: str, query: dict[str, str], options: dict[str, str]) -> None:
+    async def test_webhooks_see_the_options_of_the_request(
+        self, verb: str, operation: str, query: dict[str, str], options: dict[str, str]
+    ) -> None:
         noted = Noted()
         hooks = Hooks(noted, there=True)
         await self.admitter(noted, hooks).admit(self.asked(verb, **query), pod(operation))

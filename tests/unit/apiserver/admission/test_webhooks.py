@@ -17,7 +17,6 @@ from aiohttp import web
 from handfast.api import conversion, kinds, status
 from handfast.apiserver import identity
 from handfast.apiserver.admission import plugin, webhooks
-from handfast.rules import access
 from tests.unit.apiserver import hooking
 from tests.world import clock as clocks
 
@@ -283,19 +282,6 @@ async def test_the_review_of_a_subresource_with_a_document_of_its_own(cluster):
     assert request["resource"] == {"group": "", "version": "v1", "resource": "pods"}
     assert request["subResource"] == request["requestSubResource"] == "eviction"
     assert request["object"] == eviction
-
-
-def test_the_review_of_what_is_in_no_namespace():
-    write = plugin.Attributes(
-        "DELETE", kind("", "nodes"), "", "", "n", None, {"kind": "Node"}, identity.ANONYMOUS, dry_run=True
-    )
-    request = webhooks.review(write, {}, write.kind, "u")["request"]
-    assert "namespace" not in request
-    assert "subResource" not in request
-    assert request["object"] is None
-    assert request["options"] is None
-    assert request["dryRun"] is True
-    assert request["userInfo"] == {"username": access.ANONYMOUS, "groups": [identity.UNAUTHENTICATED]}
 
 
 # --- equivalent names
