@@ -115,17 +115,17 @@ def create_directory(path: pathlib.Path, *, mode: int = 0o700) -> bool:
 
 
 def require_own_directory(path: pathlib.Path) -> None:
-    """Refuse a directory that belongs to, or may be written by, another user; root is another user, too, and has some."""
+    """Refuse a directory that belongs to another user, or that another user may write to. Root counts as a user, too."""
     with _explained("open directory", path):
-        found = path.stat()
-    if found.st_uid != os.geteuid():
+        status = path.stat()
+    if status.st_uid != os.geteuid():
         raise errors.Refused(
-            f"the directory {path} belongs to user {found.st_uid}, and this process runs as user {os.geteuid()}: its "
+            f"the directory {path} belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}: its "
             "owner could replace the keys in it",
             reason="DirectoryNotOwned",
             hint=f"run as its owner, or run: chown -R {os.geteuid()} {path}",
         )
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise errors.Refused(
             f"the directory {path} can be written by others (mode {mode:04o}), who could replace the keys in it",
@@ -140,11 +140,11 @@ def write_atomically(path: pathlib.Path, data: bytes, *, mode: int = 0o600) -> N
 
 
 def replace_contents(path: pathlib.Path, data: bytes) -> None:
-    """The same for a file that is there, and may be somebody else's: whoever can read it then is who could before."""
+    """The same for a file that exists, and may belong to another user: owner, group and mode stay as they are."""
     with _explained("write", path):
-        found = path.lstat()
-        _require_regular("write", path, found)
-    _write_atomically(path, data, stat.S_IMODE(found.st_mode) & 0o777, (found.st_uid, found.st_gid))
+        status = path.lstat()
+        _require_regular("write", path, status)
+    _write_atomically(path, data, stat.S_IMODE(status.st_mode) & 0o777, (status.st_uid, status.st_gid))
 
 
 def _write_atomically(path: pathlib.Path, data: bytes, mode: int, owner: tuple[int, int] | None) -> None:
@@ -154,8 +154,8 @@ def _write_atomically(path: pathlib.Path, data: bytes, mode: int, owner: tuple[i
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
-                made = os.fstat(file.fileno())
-                if owner is not None and owner != (made.st_uid, made.st_gid):
+                status = os.fstat(file.fileno())
+                if owner is not None and owner != (status.st_uid, status.st_gid):
                     os.fchown(file.fileno(), *owner)
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
@@ -193,7 +193,7 @@ def read_private(path: pathlib.Path, *, limit: int) -> bytes:
 
 
 def require_regular(path: pathlib.Path) -> None:
-    """Refuse what is there and is no regular file: for who must let another library open it (6)."""
+    """Refuse what exists and is no regular file (6.): for files that another library opens."""
     with contextlib.suppress(OSError):
         _require_regular("read", path, path.stat())
 
@@ -212,10 +212,10 @@ def _read(path: pathlib.Path, limit: int, *, private: bool) -> bytes:
         # Without O_NONBLOCK the open of a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (os.O_NOFOLLOW if private else 0))
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            _require_regular("read", path, found)
+            status = os.fstat(descriptor)
+            _require_regular("read", path, status)
             if private:
-                _require_private(path, found)
+                _require_private(path, status)
             data = file.read(limit + 1)
     return _within(path, data, limit)
 
@@ -226,20 +226,20 @@ def _within(path: pathlib.Path, data: bytes, limit: int) -> bytes:
     return data
 
 
-def _require_regular(doing: str, path: pathlib.Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        what = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+def _require_regular(doing: str, path: pathlib.Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        what = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise errors.Refused(f"cannot {doing} {path}: not a regular file, but {what}", reason="NotAFile")
 
 
-def _require_private(path: pathlib.Path, found: os.stat_result) -> None:
-    if found.st_uid != os.geteuid():
+def _require_private(path: pathlib.Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
         raise errors.Refused(
-            f"{path} holds secrets and belongs to user {found.st_uid}, while this process runs as user {os.geteuid()}",
+            f"{path} holds secrets and belongs to user {status.st_uid}, while this process runs as user {os.geteuid()}",
             reason="FileNotOwned",
             hint=f"if you trust whoever wrote it, run: chown {os.geteuid()} {path}",
         )
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         raise errors.Refused(
             f"{path} holds secrets and can be opened by others (mode {mode:04o}; allowed: 0600)",

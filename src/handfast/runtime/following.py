@@ -29,15 +29,15 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 def stamp(paths: Sequence[pathlib.Path]) -> Stamp:
     """What tells one state of these files from another (1.)."""
-    found: list[tuple[int, int, int] | None] = []
+    states: list[tuple[int, int, int] | None] = []
     for path in paths:
         try:
             stat = path.stat()
         except OSError:
-            found.append(None)
+            states.append(None)
         else:
-            found.append((stat.st_ino, stat.st_mtime_ns, stat.st_size))
-    return tuple(found)
+            states.append((stat.st_ino, stat.st_mtime_ns, stat.st_size))
+    return tuple(states)
 
 
 class Follower:
@@ -59,16 +59,16 @@ class Follower:
 
     def look(self) -> None:
         """Look once."""
-        found = stamp(self._paths)
-        if found == self._taken:
+        current = stamp(self._paths)
+        if current == self._taken:
             return
         try:
             self._changed()
-        # 2.
+        # 2. told again at the next look
         except errors.HandfastError as error:
-            # 3.
-            if found != self._refused:
-                self._refused = found
+            # 3. logged once for each state
+            if current != self._refused:
+                self._refused = current
                 _log.warning(
                     "changed files cannot be used yet",
                     files=[str(path) for path in self._paths],
@@ -76,7 +76,7 @@ class Follower:
                     error=error.message,
                 )
             return
-        self._taken, self._refused = found, None
+        self._taken, self._refused = current, None
 
     async def run(self) -> None:
         """Look every few seconds until cancelled."""

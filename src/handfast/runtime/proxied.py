@@ -70,7 +70,7 @@ def begins(sock: socket.socket) -> bytes | None:
 class Reading:
     """A header on its way."""
 
-    __slots__ = ("_address", "_end", "_found", "_proxied", "_sock", "_then", "_timer")
+    __slots__ = ("_address", "_end", "_proxied", "_sock", "_taken", "_then", "_timer")
 
     def __init__(
         self, proxied: Proxied, sock: socket.socket, address: str, then: Then, end: Callable[[], None]
@@ -80,7 +80,7 @@ class Reading:
         self._address = address
         self._then = then
         self._end = end
-        self._found = b""
+        self._taken = b""
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -101,20 +101,20 @@ class Reading:
     def _go_on(self) -> bool:
         """Whether it has ended, one way or another."""
         try:
-            part = self._sock.recv(proxy_protocol.MAX_BYTES + 1 - len(self._found), socket.MSG_PEEK)
+            part = self._sock.recv(proxy_protocol.MAX_BYTES + 1 - len(self._taken), socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
             part = b""
         if not part:
-            return self._refuse(GONE if self._found else EMPTY)
+            return self._refuse(GONE if self._taken else EMPTY)
         try:
-            header = proxy_protocol.read(self._found + part)
+            header = proxy_protocol.read(self._taken + part)
         except errors.Refused as refused:
             return self._refuse(refused.reason, refused.message)
-        # 3. While it is not whole, all that is there is of the header.
-        taken = len(part) if header is None else header.size - len(self._found)
-        self._found += self._sock.recv(taken)
+        # 3. not one octet more than the header: while it is not whole, all that came belongs to it
+        size = len(part) if header is None else header.size - len(self._taken)
+        self._taken += self._sock.recv(size)
         if header is None:
             return False
         self.cancel()
@@ -136,7 +136,7 @@ class Proxied:
         self._anybody = bool(named.members)
         self.reading: set[Reading] = set()
         self.refused: dict[str, int] = {}
-        self._told: dict[str, tuple[float, int]] = {}
+        self._logged: dict[str, tuple[float, int]] = {}
 
     def names(self, address: str) -> bool:
         """Whether connections from there begin with a header."""
@@ -149,9 +149,9 @@ class Proxied:
             self.refuse(TOO_MANY, address)
             end()
             return None
-        made = Reading(self, sock, address, then, end)
-        made.begin()
-        return made
+        reading = Reading(self, sock, address, then, end)
+        reading.begin()
+        return reading
 
     def is_forged(self, data: bytes | None, address: str, *, proxied: bool = False) -> bool:
         """Whether a connection begins with a header that nobody may send there; it is counted as refused."""
@@ -188,10 +188,10 @@ class Proxied:
             return
         # 5. not more often than that
         now = asyncio.get_running_loop().time()
-        told_at, total = self._told.get(reason, (-TELL_SECONDS, 0))
-        if now - told_at < TELL_SECONDS:
+        logged_at, total = self._logged.get(reason, (-TELL_SECONDS, 0))
+        if now - logged_at < TELL_SECONDS:
             return
-        self._told[reason] = (now, self.refused[reason])
+        self._logged[reason] = (now, self.refused[reason])
         _log.warning(
             "connection refused for its PROXY header",
             source=address,

@@ -52,7 +52,7 @@ class Answer:
 
     def bytes_for(self, http: web.BaseRequest) -> bytes:
         """All that goes over the wire in answer to `http`."""
-        # 3.
+        # 3. say if the connection closes
         self.keep_alive = http.keep_alive and not self._closing
         if not self.keep_alive:
             connection = b"Connection: close\r\n"
@@ -60,7 +60,7 @@ class Answer:
             connection = b"Connection: keep-alive\r\n"
         else:
             connection = b""
-        # 2.
+        # 2. which answers have a body
         body = self.body
         length = b"" if self.status in _BODILESS else b"Content-Length: %d\r\n" % len(body)
         if http.method == "HEAD" or self.status in _BODILESS:
@@ -106,7 +106,7 @@ def _phrase(code: int) -> str:
 
 
 def _line(name: str, value: str) -> bytes:
-    # 1.
+    # 1. a header stays in its line
     if not _BREAKS.isdisjoint(value) or not _BREAKS.isdisjoint(name):
         raise errors.Misuse(f"the header {name!r} would break its line")
     return f"{name}: {value}\r\n".encode()

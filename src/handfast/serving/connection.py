@@ -8,7 +8,7 @@
 4. It all happens in one task, the one that began with the handshake.
 5. Whoever sends many requests at once lets everybody else have a turn after each of them.
 6. What no request can be made of is answered with 400 or 431, and the connection ends.
-7. A connection that is gone leaves no cycle of references: the collector looks for old ones hardly ever.
+7. A connection that is gone leaves no cycle of references: the garbage collector hardly ever looks for old ones.
 
 | who | holding | tries | stopped by | shown in tests/unit/serving/test_connection.py |
 |---|---|---|---|---|
@@ -58,8 +58,8 @@ def _chain(transport: asyncio.BaseTransport) -> tuple[bytes, ...]:
     if public is not None:
         return tuple(certificate for certificate in public() or () if certificate)
     # Without a certificate it is a list that holds one None.
-    found = ssl_object._sslobj.get_unverified_chain() or ()
-    return tuple(certificate.public_bytes(_DER) for certificate in found if certificate is not None)
+    chain = ssl_object._sslobj.get_unverified_chain() or ()
+    return tuple(certificate.public_bytes(_DER) for certificate in chain if certificate is not None)
 
 
 class Connection(aiohttp_parts.RequestLoop):
@@ -94,9 +94,9 @@ class Connection(aiohttp_parts.RequestLoop):
 
     def proved(self, user: str) -> None:
         """Somebody showed a good credential here. Only the first time counts, so it costs a request nothing."""
-        told, self.on_proved = self.on_proved, None
-        if told is not None:
-            told(user)
+        on_proved, self.on_proved = self.on_proved, None
+        if on_proved is not None:
+            on_proved(user)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         try:
@@ -176,7 +176,7 @@ class Connection(aiohttp_parts.RequestLoop):
         return False
 
     async def _is_unread(self) -> bool:
-        """2. Wait until the client has made room; True if it does not, or is gone."""
+        """Wait until the client has made room (2.); True if it does not, or is gone."""
         try:
             async with asyncio.timeout(self._limits.write_seconds):
                 await self.drain()

@@ -26,7 +26,7 @@
 
 | who | holding | tries | stopped by | shown in tests/unit/serving/test_gate.py |
 |---|---|---|---|---|
-| anyone on the network | nothing | open connections faster than we can answer | 1 | test_rate |
+| anyone on the network | nothing | open connections faster than we can answer | 1 | test_over_its_rate_a_source_waits_and_nobody_else |
 | anyone on the network | nothing | fill the place where others wait | 1: it is bounded by source, and needed only over one's rate | test_the_wait_is_bounded |
 | a stranger | an address that nodes have, too (NAT) | use up the rate, so that nodes cannot connect | 6, 7 | test_strangers_behind_the_same_address |
 | a node, taken over | a good certificate | have handshakes without end, since they cost it nothing | 6: as often as one user may | test_who_is_good_is_not_good_without_end |
@@ -38,7 +38,7 @@
 | anyone on the network | nothing | keep all connections open | 1: the share of one source | test_share_of_connections |
 | anyone on the network | nothing | hold every handshake slot with silent connections | 2 | test_silence_holds_no_slot |
 | anyone on the network | nothing | hold every slot with half a ClientHello | 3 | test_share_of_slots |
-| many at once | nothing, or a token | have nodes wait while their handshakes begin | 4 | test_rounds |
+| many at once | nothing, or a token | have nodes wait while their handshakes begin | 4 | test_few_handshakes_begin_in_one_round |
 | anyone on the network | nothing | end connections so that they are counted down twice, and have room for more | 5 | test_whoever_leaves_twice_is_counted_once |
 | anyone on the network | nothing | end connections so that they are not counted down, and shut others out | 5 | test_counts_return_to_zero |
 
@@ -218,7 +218,7 @@ class Gate:
         return source
 
     def _is_local(self, visitor: Visitor, known: visitors.Source | None) -> bool:
-        """9. Whether it takes one of the places of this machine itself."""
+        """Whether it takes one of the places of this machine itself (9.)."""
         if not self._limits.local_connections or visitor.stage == visitors.HEADER:
             return False
         return known.local if known is not None else peer.is_loopback(visitor.address)
@@ -263,7 +263,7 @@ class Gate:
         self._strangers.pop(visitor, None)
 
     def _make_wait(self, visitor: Visitor, seconds: float) -> None:
-        """1. Behind the others of its source, if its turn comes soon enough."""
+        """Have it wait behind the others of its source, if its turn comes soon enough (1.)."""
         limits, known = self._limits, self._sources.get(visitor.source)
         rate = self._rates.per_second(visitor.source, known)
         ahead = 0 if known is None else len(known.waiting)

@@ -37,20 +37,20 @@ Current = Callable[[], pairs.Pair | None]
 
 
 def _bare() -> ssl.SSLContext:
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.set_alpn_protocols(["http/1.1"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
     # 5. no tickets
-    made.num_tickets = 0
-    made.options |= ssl.OP_NO_TICKET
-    made.sslobject_class = tls_alert.Handshake
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET
+    context.sslobject_class = tls_alert.Handshake
     # A client CA may be an intermediate one, trusted without its root. It counts before the callback chooses a context, too.
-    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return made
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 def _ask(context: ssl.SSLContext, client_cas: str) -> None:
-    """4. Ask for a client's certificate, of these CAs (PEM)."""
+    """Ask for a client's certificate, of these CAs in PEM (4.)."""
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=client_cas)
 
@@ -77,7 +77,7 @@ class PairFiles:
         self._load()
 
     def current(self) -> pairs.Pair:
-        """1. The pair that is in the files now, or was a few seconds ago."""
+        """The pair that is in the files now, or was a few seconds ago (1.)."""
         now = self._clock.monotonic()
         if now - self._looked >= following.SECONDS:
             self._looked = now
@@ -99,7 +99,7 @@ class ServerTLS:
         self._clock = clock
         self._client_ca = client_ca
         self._served: tuple[pairs.Pair, ssl.SSLContext] | None = None
-        self._told: float | None = None
+        self._warned_at: float | None = None
         self.context = self._context()
         self.context.sni_callback = self._choose
 
@@ -120,18 +120,18 @@ class ServerTLS:
         self.context.verify_mode = ssl.CERT_NONE if client_ca is None else ssl.CERT_OPTIONAL
 
     def _context(self) -> ssl.SSLContext:
-        made = _bare()
+        context = _bare()
         if self._client_ca is not None:
-            _ask(made, self._client_ca.decode("ascii"))
-        return made
+            _ask(context, self._client_ca.decode("ascii"))
+        return context
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
         pair = self._current()
         if pair is None:
             # 2. not in each handshake
             now = self._clock.monotonic()
-            if self._told is None or now - self._told >= _TELL_SECONDS:
-                self._told = now
+            if self._warned_at is None or now - self._warned_at >= _TELL_SECONDS:
+                self._warned_at = now
                 _log.warning("no serving certificate available; a TLS handshake failed")
             return int(ssl.ALERT_DESCRIPTION_INTERNAL_ERROR)
         if self._served is None or self._served[0] is not pair:

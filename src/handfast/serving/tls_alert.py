@@ -20,9 +20,9 @@ _refused: Final = contextvars.ContextVar[list[ssl.SSLCertVerificationError]]("re
 
 def follow() -> list[ssl.SSLCertVerificationError]:
     """Where the refusal of the connection that this task begins next will be, if there is one."""
-    found: list[ssl.SSLCertVerificationError] = []
-    _refused.set(found)
-    return found
+    refusals: list[ssl.SSLCertVerificationError] = []
+    _refused.set(refusals)
+    return refusals
 
 
 class Handshake(ssl.SSLObject):
@@ -36,7 +36,7 @@ class Handshake(ssl.SSLObject):
         try:
             super().do_handshake()
         except ssl.SSLCertVerificationError as failure:
-            # Its traceback holds this frame, and so this object: only the collector would find the two.
+            # Its traceback holds this frame, and so this object: a cycle that only the garbage collector frees.
             self._failure = failure.with_traceback(None)
             _refused.get([]).append(failure)
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert is sent first") from None

@@ -52,7 +52,7 @@ _LOOK_SECONDS = 5.0
 # 2. Who makes room, and how often it is asked for: to look at 8192 connections takes some milliseconds.
 _PATIENCE_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = 0.1
-# 3. The quarter.
+# 3. A quarter more.
 _MORE = 1.25
 _log = structlog.get_logger("handfast.unread")
 
@@ -185,7 +185,7 @@ class Unread:
         return mine > self._limits.unread_per_user_bytes * times or self._total > self._limits.unread_bytes * times
 
     def _relieve(self, user: str, times: float, before: float) -> None:
-        """2. and 3. Give up what was not read since `before`, down to three quarters, so that the next time is a while off."""
+        """Give up answers that were not read since `before` (2., 3.), down to three quarters: so it is not needed again soon."""
         self._look(tuple(self._entries))
         if not self._is_over(user, times):
             return
@@ -214,11 +214,11 @@ class Unread:
 
     def _unread_since(self, before: float) -> dict[str, deque[Held]]:
         """The connections of each user of which nothing was read since then, the longest unread first."""
-        found: dict[str, deque[Held]] = {}
+        unread: dict[str, deque[Held]] = {}
         for connection, entry in sorted(self._entries.items(), key=lambda pair: pair[1].since):
             if entry.since <= before:
-                found.setdefault(entry.user, deque()).append(connection)
-        return found
+                unread.setdefault(entry.user, deque()).append(connection)
+        return unread
 
     def _give_up(self, connection: Held) -> None:
         self.forget(connection)
@@ -236,7 +236,7 @@ class Unread:
             self._timer = self._loop.call_later(self._interval(), self._on_time)
 
     def review(self) -> None:
-        """4. and 5. Done every few seconds while there is something to look at."""
+        """Give up what was unread for long (4.), and return memory (5.). Runs every few seconds while something is held."""
         self._look(tuple(self._entries))
         before = self._clock.monotonic() - self._limits.write_seconds
         late = [connection for connection, entry in self._entries.items() if entry.since <= before]
@@ -258,8 +258,8 @@ def _layers(transport: asyncio.Transport) -> tuple[asyncio.WriteTransport, ...]:
     uvloop's TLS tells what it holds itself. What it has handed on waits in the other, which nothing but the collector's
     view of objects leads to: up to 320 KiB of a connection, 2.5 GiB of all of them.
     """
-    found = [transport]
+    layers = [transport]
     for part in gc.get_referents(transport):
         if type(part).__name__ == "SSLProtocol":
-            found += [below for below in gc.get_referents(part) if type(below).__name__ == "TCPTransport"]
-    return tuple(found)
+            layers += [below for below in gc.get_referents(part) if type(below).__name__ == "TCPTransport"]
+    return tuple(layers)

@@ -42,7 +42,7 @@ _SECRET_ENDINGS: Final = (
 _SECRET_TEXT: Final = re.compile(
     r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|(\b[Bb]earer\s+)\S+"
-    # Begun at the start of a run of such letters only, and not gone back on: or a run of them would take its square.
+    # Only from the start of a run of such letters, and without backtracking: else the time would grow with its square.
     r"|((?<![\w-])(?=[\w-]*eyJ))[\w-]{8,}+\.[\w-]+\.[\w-]*"
     r"|(\b[a-z0-9]{6}\.)[a-z0-9]{16}\b",
     re.DOTALL,

@@ -61,11 +61,11 @@ class _Requests:
 
 def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
     below = 0
-    found = []
+    rows = []
     for bound, count in zip((*map(str, _BUCKETS), "+Inf"), counts, strict=True):
         below += count
-        found.append((bound, float(below)))
-    return found
+        rows.append((bound, float(below)))
+    return rows
 
 
 class _Read:

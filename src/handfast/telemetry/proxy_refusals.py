@@ -15,11 +15,11 @@ class ProxyRefusals:
         self._read = read
 
     def collect(self) -> Iterator[core.Metric]:
-        found = core.CounterMetricFamily(
+        family = core.CounterMetricFamily(
             "handfast_proxy_headers_refused",
             "Connections refused for a PROXY header, or the lack of one, by reason.",
             labels=["reason"],
         )
         for reason, count in tuple(self._read().items()):
-            found.add_metric([reason], count)
-        yield found
+            family.add_metric([reason], count)
+        yield family

@@ -98,7 +98,7 @@ class RotatingFile:
 
     def open(self) -> None:
         """Make the file ready, or say what is wrong with the path."""
-        # 3.
+        # 3. the directory, for its owner only
         files.create_directory(self._path.parent)
         try:
             descriptor = os.open(self._path, _OPEN, 0o600)
@@ -113,28 +113,28 @@ class RotatingFile:
 
     def _ready(self, descriptor: int) -> int:
         """How long the file is, once it ends in a whole line."""
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise errors.Refused(f"cannot write {self._path}: not a regular file", reason="NotAFile")
-        # 2.
-        if not found.st_size or os.pread(descriptor, 1, found.st_size - 1) == b"\n":
-            return found.st_size
+        # 2. after half a line, a new line
+        if not status.st_size or os.pread(descriptor, 1, status.st_size - 1) == b"\n":
+            return status.st_size
         _write(descriptor, b"\n")
-        return found.st_size + 1
+        return status.st_size + 1
 
     def append(self, batch: bytes) -> None:
-        # 4.
+        # 4. taken away by others: made again
         if not self._is_current():
             self.close()
             self.open()
-        # 5.
+        # 5. full: renamed
         if self._size and self._size + len(batch) > self._rotation.size_bytes:
             self._rotate()
         self._prune_daily()
         try:
             _write(self._descriptor, batch)
         except OSError:
-            # 2.
+            # 2. a part of a batch is taken back
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
             self.close()
@@ -151,11 +151,11 @@ class RotatingFile:
         if self._descriptor < 0:
             return False
         try:
-            found = self._path.lstat()
+            named = self._path.lstat()
         except OSError:
             return False
         mine = os.fstat(self._descriptor)
-        return (found.st_dev, found.st_ino, found.st_size) == (mine.st_dev, mine.st_ino, self._size)
+        return (named.st_dev, named.st_ino, named.st_size) == (mine.st_dev, mine.st_ino, self._size)
 
     def _rotate(self) -> None:
         os.fsync(self._descriptor)
@@ -194,7 +194,7 @@ class RotatingFile:
                 stamp = _STAMPED.fullmatch(path.name[len(start) : len(path.name) - len(end)])
                 if stamp is not None:
                     full.append((stamp[1], path))
-        full.sort(key=lambda found: found[1].name, reverse=True)
+        full.sort(key=lambda pair: pair[1].name, reverse=True)
         for number, (stamped, path) in enumerate(full):
             if number >= self._rotation.keep or stamped < oldest:
                 path.unlink(missing_ok=True)

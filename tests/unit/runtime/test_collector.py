@@ -8,7 +8,7 @@ import gc
 from handfast.runtime import collector
 
 
-def test_calm() -> None:
+def test_what_start_up_made_is_no_longer_looked_at() -> None:
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     # Python's own: a test before this one may have run a role in this very process.
     gc.set_threshold(700, 10, 10)

@@ -186,7 +186,7 @@ class TestRead:
             files.read(tmp_path / "a", limit=4)
         assert caught.value.reason == "FileTooLarge"
 
-    def test_missing(self, tmp_path):
+    def test_a_missing_file_is_refused_as_not_found(self, tmp_path):
         with pytest.raises(errors.Refused) as caught:
             files.read(tmp_path / "a", limit=5)
         assert caught.value.reason == "FileNotFound"

@@ -36,7 +36,7 @@ async def get(session: aiohttp.ClientSession, path: str, method: str = "GET") ->
         return answer.status, await answer.text()
 
 
-async def test_well():
+async def test_a_healthy_process_answers_ok():
     async with serving(watches=None) as session:
         for path in ("/healthz", "/livez", "/readyz", "/readyz/watches", "/livez/ping"):
             assert await get(session, path) == (200, "ok")

@@ -50,7 +50,7 @@ class TestBuckets:
             # Who is remembered has to wait; who is forgotten may begin anew.
             assert {source for source in "abcdef" if buckets.look(source, 0.0) > 0.0} == set(remembered)
 
-    def test_amounts(self) -> None:
+    def test_a_bucket_counts_amounts(self) -> None:
         buckets = buckets_module.Buckets(rate=10.0, burst=100)
         assert [buckets.wait("a", 0.0, 70), buckets.wait("a", 0.0, 70)] == [0.0, 4.0]
         assert buckets.wait("a", 4.0, 70) == 0.0

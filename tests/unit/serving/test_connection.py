@@ -43,7 +43,7 @@ async def test_what_is_no_request_leaves_nothing_for_the_collector(door: Opener,
 
 
 class TestRequests:
-    """4."""
+    """One task takes one request after another."""
 
     async def test_one_task_from_the_handshake_to_the_end(self, door: Opener) -> None:
         seen: list[asyncio.Task[None] | None] = []
@@ -80,7 +80,6 @@ class TestRequests:
             assert [(await line.reply()).body for _ in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
 
     async def test_everybody_has_a_turn_between_requests_sent_at_once(self, door: Opener) -> None:
-        """5."""
         loop = asyncio.get_running_loop()
         turns, seen = 0, []
 
@@ -157,7 +156,6 @@ class TestRequests:
                 await held[0].content.read()
 
     async def test_a_body_nobody_read_does_not_keep_the_next_request_waiting(self, door: Opener) -> None:
-        """3."""
         async with door() as opened, opened.line(client()) as line:
             # More than is read ahead: unless it is thrown away, the next request never comes in.
             await line.send(wire.request("POST", "/", body=b"GET /smuggled HTTP/1.1\r\n\r\n" * 50_000))
@@ -165,7 +163,6 @@ class TestRequests:
             assert (await line.ask("GET", "/")).status == 200
 
     async def test_a_body_that_breaks_off_ends_the_connection(self, door: Opener, monkeypatch: Any) -> None:
-        """3."""
         monkeypatch.setattr(aiohttp_parts, "LINGERING_SECONDS", 60.0)
         with structlog.testing.capture_logs() as lines:
             async with door() as opened, opened.line(client()) as line, asyncio.timeout(5):
@@ -176,7 +173,6 @@ class TestRequests:
         assert lines == []
 
     async def test_a_body_that_does_not_end_ends_the_connection(self, door: Opener, monkeypatch: Any) -> None:
-        """3."""
         monkeypatch.setattr(aiohttp_parts, "LINGERING_SECONDS", 0.05)
         async with door() as opened, opened.line(client()) as line:
             await line.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nx")
@@ -204,7 +200,7 @@ class TestRequests:
 
 @pytest.mark.slow
 class TestHeads:
-    """1."""
+    """A head has a deadline, however it comes."""
 
     BOUNDS = limits.Limits(lifted=True, head_seconds=0.15)
     # Just past the deadline, which is itself as short as a busy machine allows.

@@ -88,7 +88,7 @@ async def until(done: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
-async def test_rate(doors: list[Door]) -> None:
+async def test_over_its_rate_a_source_waits_and_nobody_else(doors: list[Door]) -> None:
     door = Door(connections_per_second=50.0, connections_burst=2)
     doors.append(door)
     peers = [door.connect("a") for _ in range(4)]
@@ -340,7 +340,7 @@ async def test_slots_go_round_the_sources(doors: list[Door]) -> None:
     assert len(door.started) == 5
 
 
-async def test_rounds(doors: list[Door]) -> None:
+async def test_few_handshakes_begin_in_one_round(doors: list[Door]) -> None:
     door = Door(handshakes_per_round=2)
     doors.append(door)
     for source in ("a", "a", "a", "b", "b"):

@@ -68,7 +68,7 @@ def is_refused(counted: unread.Unread, user: str) -> bool:
 
 
 class TestBounds:
-    """2. and 3."""
+    """One user, and all together, hold so much at most."""
 
     async def test_over_its_share_a_user_is_refused(self) -> None:
         counted = unread.Unread(BOUNDS, MovableClock())
@@ -172,7 +172,7 @@ class TestBounds:
 
 
 class TestEnds:
-    """4. and 5."""
+    """How what is held goes: read, left, or given up."""
 
     async def test_who_leaves_holds_nothing(self) -> None:
         counted = unread.Unread(BOUNDS, MovableClock())

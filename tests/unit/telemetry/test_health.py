@@ -14,10 +14,10 @@ def made(problem: str | None = None, not_ready: str | None = None) -> health.Hea
 
 class TestReport:
     @pytest.mark.parametrize("endpoint", ["livez", "readyz", "healthz"])
-    def test_well(self, endpoint: str) -> None:
+    def test_a_check_that_passes_is_ok(self, endpoint: str) -> None:
         assert made().report(endpoint) == (True, "ok")
 
-    def test_verbose(self) -> None:
+    def test_a_verbose_report_names_every_check(self) -> None:
         expected = "[+]ping ok\n[+]replica ok\n[+]shutdown ok\nreadyz check passed\n"
         assert made().report("readyz", verbose=True) == (True, expected)
 
@@ -28,7 +28,7 @@ class TestReport:
         assert "[-]shutdown failed: the server is stopping\n" in text
         assert text.endswith("readyz check failed\n")
 
-    def test_excluded(self) -> None:
+    def test_an_excluded_check_is_not_asked(self) -> None:
         well, text = made(problem="stopped").report("livez", exclude=["replica", "none"], verbose=True)
         assert well
         assert text == "[+]ping ok\n[+]replica excluded: ok\nlivez check passed\n"
@@ -49,12 +49,12 @@ class TestOne:
     def test_ping_always_answers(self) -> None:
         assert health.Health().one("livez", "ping") == (True, "ok")
 
-    def test_well(self) -> None:
+    def test_a_check_that_passes_is_ok(self) -> None:
         assert made().one("livez", "replica") == (True, "ok")
 
     def test_not_well(self) -> None:
         assert made(problem="stopped").one("livez", "replica") == (False, "replica failed: stopped\n")
 
-    def test_unknown(self) -> None:
+    def test_a_check_that_does_not_exist_has_no_answer(self) -> None:
         assert made().one("livez", "shutdown") is None
         assert made().one("readyz", "nonsense") is None

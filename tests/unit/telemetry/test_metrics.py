@@ -56,7 +56,7 @@ def test_gauges_are_read_when_scraped() -> None:
     assert "handfast_things 2.0" in lines(made)
 
 
-def test_refusals() -> None:
+def test_refusals_are_counted_by_station_and_reason() -> None:
     made = metrics.ApiServerMetrics()
     made.refused.labels("authenticate", "Expired").inc()
     assert 'handfast_apiserver_refused_total{reason="Expired",station="authenticate"} 1.0' in lines(made)
