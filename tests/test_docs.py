@@ -192,6 +192,22 @@ def test_the_numbers_in_the_pipeline_are_those_of_the_stations():
     assert comments[-1] == f"{len(comments)} to {len(numbered)}"
 
 
+def steps_in(source: str, *functions: str) -> list[tuple[int, str]]:
+    """The numbered comments of some methods, one after another: the number, and its words."""
+    bodies = [re.split(r"\n    (?:async )?def ", source.partition(f"async def {name}(")[2])[0] for name in functions]
+    comments = re.findall(r"^ +# (\d+)\. ([^.:\n]+)", "\n".join(bodies), re.MULTILINE)
+    return [(int(number), words) for number, words in comments]
+
+
+def test_the_code_of_a_write_follows_the_list_of_its_docstring():
+    source = text(SOURCE / "apiserver" / "verbs" / "writes.py")
+    rows = re.findall(r"^ +(\d+)\. (.+?)  +\S.*  \d{3}", source_text.docstring(source), re.MULTILINE)
+    listed = [(int(number), words) for number, words in rows]
+    assert [number for number, _ in listed] == list(range(1, 12))
+    assert steps_in(source, "create", "_finish") == listed
+    assert steps_in(source, "update", "change", "_finish") == [step for step in listed if step[1] != "may create"]
+
+
 def test_the_picture_of_the_readme_has_the_stations_in_order():
     picture = text(ROOT / "README.md").partition("## The picture")[2].partition("## Where to look")[0]
     words = re.findall(r"\w+(?:\.\w+)*", picture.partition("listener")[1] + picture.partition("listener")[2])

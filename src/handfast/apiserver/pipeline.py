@@ -1,27 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole path of a request, in order, on one page.
 
-    connection        listener              gate, TLS
-    HTTP              connection            one request after another
-    around all of it  audit                 writes down every outcome
-    1 rate limit      flows                 no credential, or a bad one: per source
-    2 authenticate    access.authn          who is asking
-    3 impersonate     access.impersonation  in whose name
-    4 rate limit      flows                 everyone else: per user; joins and nodes also pay for bytes, at 7 and 10
-    5 authorise       access.authz          may they
-    6 resource        verbs.resources       which kind, which verb …
-    7 decode          bodies                … what they sent
-    8 strategy        strategy.strategies   … what the server fills in, and defaults
-    9 admit           admission.station     … may this object be written, and how
-    10 store          state.storage         … write it
-    11 encode         verbs.encode          … answer in the shape they asked for
+    connection                  listener              gate, TLS
+    HTTP                        connection            one request after another
+    around all of it            audit                 writes down every outcome
+    1 rate limit                flows                 no credential, or a bad one: per source
+    2 authenticate              access.authn          who is asking
+    3 impersonate               access.impersonation  in whose name
+    4 rate limit                flows                 everyone else: per user; joins and nodes also pay for bytes, at 7 and 13
+    5 authorise                 access.authz          may they
+    6 resource                  verbs.resources       which kind, which verb …
+    7 decode                    bodies                … what they sent
+    8 complete                  strategy.strategies   … what the server fills in, and defaults
+    9 mutating admission        admission.station     … how may this object be written
+    10 validation               verbs.write_steps     … is it what the rules of its kind ask for
+    11 validating admission     admission.station     … may it be written
+    12 the caller still stands  access.standing       … after all the waiting
+    13 store                    state.storage         … write it
+    14 encode                   verbs.encode          … answer in the shape they asked for
 
 A name with a dot is a module of a sub-room: `access.authn` is `access/authn.py`. `listener` and `connection` are the door,
-in front of this room.
+in front of this room. 8 to 13 are for writes only: `verbs/writes.py` has them step by step, with what each refuses with.
 
-A caller who waited is judged again (`access.standing`): 2, 3 and 5 are repeated when the body has arrived, in 7, and right
-before 10. Every error becomes a Status here, by one mapping (`status.from_error`), and nowhere else. All of it is timed step by
-step, and whoever holds the event loop is named (`loop_holds`).
+A caller who waited is judged again (`access.standing`): 2, 3 and 5 are repeated when the body has arrived, in 7, and in 12.
+Every error becomes a Status here, by one mapping (`status.from_error`), and nowhere else. All of it is timed step by step, and
+whoever holds the event loop is named (`loop_holds`).
 """
 
 from __future__ import annotations
@@ -90,14 +93,14 @@ class Pipeline:
     def handle(self, http: web.BaseRequest) -> Awaitable[answers.Response]:
         """Answer one request, and tell where a step of it holds the event loop for too long."""
         connection = cast("connection_module.Connection", http.protocol)
-        asked = calls.Call(
+        call = calls.Call(
             http,
             f"{self._boot}-{next(self._ids):x}",
             request.RequestInfo(http.method.lower(), ""),
             connection.peer.address,
         )
-        work = self._answer(asked, connection)
-        return loop_time.timed(work, self._clock.monotonic, loop_holds.STEP_SECONDS, self._holds.step, asked)
+        work = self._answer(call, connection)
+        return loop_time.timed(work, self._clock.monotonic, loop_holds.STEP_SECONDS, self._holds.step, call)
 
     async def _answer(self, call: calls.Call, connection: connection_module.Connection) -> answers.Response:
         started = self._clock.monotonic()
@@ -163,7 +166,7 @@ class Pipeline:
         self._standing.judged(call, started)
         if call.info.verb == "watch":
             self._audit.started(call, 200, 0.0)
-        # 6 to 11
+        # 6 to 14: the rest is the verb's
         if not call.info.is_resource:
             return self._nonresources.answer(call)
         if call.info.verb in _READS or call.info.group in kinds.REVIEW_GROUPS:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Station: strategy, for custom objects and for the definitions behind them. What is sent for a kind that is built in
+"""Station: complete, for custom objects and for the definitions behind them. What is sent for a kind that is built in
 passes untouched.
 
 A custom object is pruned and filled in by the schema of the version it was sent in, and then judged by it. A definition
 gets its status here, in the very write, so that whoever reads the answer can use the new kind at once. Deciding is
-`api.custom.definitions` and `api.structural*`; following definitions is `verbs.definitions`.
+`api.custom.definitions` and `api.custom.structural*`; following definitions is `verbs.definitions`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Station: strategy. What the server itself fills in on a write, and which part of an object each subresource may change.
+"""Station: complete. What the server itself fills in on a write, and which part of an object each subresource may change.
 
 Every function takes the document the caller sent and gives the one to validate and store. Whether it is valid is
 `api.validation.validation`'s question; defaults are `api.defaulting.defaults`'.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a write does to a document between its waits: complete it, judge it, and keep the record of who owns which field.
+"""What `writes` does to a document: complete it, judge whether it is valid, and record who owns which field.
 
-Each function costs in proportion to the document, and touches nothing but the call and the documents it is given: where
-they are heavy, `writes` has it done aside (`call.Call.work`). It stores nothing and asks nobody.
+The functions stand in the order of the path of a write, which is the list in `writes`. Each costs in proportion to the
+document, and touches nothing but the call and the documents that it gets: where they are heavy, `writes` has it done
+aside (`calls.Call.work`). Nothing here waits, stores, or asks another object.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def completed(
 
 
 def started_from(kind: kinds.Kind, item: items.Item, aged: bool) -> objects.Document:
-    """A stored object as a write starts from it: a document of one's own. `aged`: see `custom_strategies.stored`."""
+    """A stored object as a write starts from it: a document of one's own. `aged`: see `strategy.custom.stored`."""
     return custom.stored(kind, item.document(), aged=aged)
 
 
@@ -77,14 +78,30 @@ def require_valid(kind: kinds.Kind, document: objects.Document, old: objects.Doc
     # Before anything looks at each item: the length of a list is known.
     _require(kind, document, bounds.items(kind, document))
     stored = kinds.stored_row(kind)
-    found = validation.create(stored, document) if old is None else validation.update(stored, document, old)
-    causes = itertools.chain(found, custom.problems(kind, document, old))
-    _require(kind, document, list(itertools.islice(causes, status.MAX_CAUSES + 1)))
+    causes = validation.create(stored, document) if old is None else validation.update(stored, document, old)
+    all_causes = itertools.chain(causes, custom.problems(kind, document, old))
+    _require(kind, document, list(itertools.islice(all_causes, status.MAX_CAUSES + 1)))
+    if old is not None:
+        _require_no_new_finalizers(kind, document, old)
 
 
 def _require(kind: kinds.Kind, document: objects.Document, causes: list[status.Cause]) -> None:
     if causes:
         raise status.invalid(kind.kind, kind.group, str(document["metadata"].get("name") or ""), causes)
+
+
+def _require_no_new_finalizers(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> None:
+    """Once an object is being deleted, nobody may give it new finalizers to wait for."""
+    if not old["metadata"].get("deletionTimestamp"):
+        return
+    added = sorted(set(document["metadata"].get("finalizers") or ()) - set(old["metadata"].get("finalizers") or ()))
+    if added:
+        shown = ", ".join(f'"{name}"' for name in added)
+        text = (
+            f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers [{shown}]"
+        )
+        cause = status.Cause("FieldValueForbidden", text, "metadata.finalizers")
+        _require(kind, document, [cause])
 
 
 def record_changed_create(
@@ -151,29 +168,15 @@ def _is_apply(call: calls.Call) -> bool:
 
 def field_manager(call: calls.Call) -> str:
     """Who a write belongs to: the parameter, else the first word of the User-Agent, as Kubernetes has it."""
-    given = call.info.query.get("fieldManager", "")
-    if len(given.encode()) > _MANAGER_BYTES:
+    manager = call.info.query.get("fieldManager", "")
+    if len(manager.encode()) > _MANAGER_BYTES:
         text = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
         _refuse_manager(status.Cause("FieldValueTooLong", text, "fieldManager"))
-    if not given.isprintable():
-        text = f"Invalid value: {given!a}: should only contain printable characters"
+    if not manager.isprintable():
+        text = f"Invalid value: {manager!a}: should only contain printable characters"
         _refuse_manager(status.Cause("FieldValueInvalid", text, "fieldManager"))
-    return given or call.header("User-Agent").partition("/")[0][:_MANAGER_BYTES] or "unknown"
+    return manager or call.header("User-Agent").partition("/")[0][:_MANAGER_BYTES] or "unknown"
 
 
 def _refuse_manager(cause: status.Cause) -> NoReturn:
     raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
-
-
-def keep_finalizers_closed(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> None:
-    """Once an object is being deleted, nobody may give it new finalizers to wait for."""
-    if not old["metadata"].get("deletionTimestamp"):
-        return
-    added = sorted(set(document["metadata"].get("finalizers") or ()) - set(old["metadata"].get("finalizers") or ()))
-    if added:
-        shown = ", ".join(f'"{name}"' for name in added)
-        text = (
-            f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers [{shown}]"
-        )
-        cause = status.Cause("FieldValueForbidden", text, "metadata.finalizers")
-        raise status.invalid(kind.kind, kind.group, str(document["metadata"]["name"]), [cause])

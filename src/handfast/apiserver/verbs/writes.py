@@ -1,11 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create and update: fill in, admit, complete, validate, admit, store; with optimistic concurrency and dry-run.
+"""The path of a write, from the decoded document to the store: create, update, and the change that a patch makes.
 
-A write that names a resourceVersion happens at that version or not at all. One that names none is applied to the state
-found and tried again if another writer was faster. A write that changes nothing is not written. Deleting is `deletes`.
+`Resources` has found the kind and decoded the body. These steps follow, in this order, for every write:
 
-An object is stored under the name it was admitted with. A name that the server drew and that is taken is drawn again
-only together with everything that admission says about the new one; a name that the caller chose is never replaced.
+     1. the URL and the body agree   on namespace and name                                        400
+     2. may create                   this caller, also by update or apply; objects of this kind   403, 405
+     3. the replica is current       and the object is there, with the version and uid named      404, 409, 422, 503
+     4. complete                     the change; conform, strategy, conversion, defaults          400, 405, 409, 422
+     5. mutating admission           plugins, then webhooks                                       403, 404, a webhook's
+     6. validation                   the rules of the kind (`api.validation`)                     422
+     7. validating admission         plugins, then webhooks                                       403, 404, 422, a webhook's
+     8. record and encode            who owns which field; the bytes to store, sealed             413
+     9. the caller still stands      judged again, because 3 to 8 may have waited                 401, 403
+    10. dry run                      ends here                                                    409
+    11. store                        the name is free, or the version has not changed             409, 429, 503
+
+A create is `create`, then `_finish`; 2 is for it alone. An update is `update`, `change`, then `_finish`. A patch and an
+action (`patches`, `actions`) begin at `change`: what a patch names is known only when it has been applied, so `patches` checks
+1 within 4. A Binding is not asked 5 to 7: see `_finish`.
+
+A write that names a resourceVersion happens at that version or not at all. One that names none starts again at 3 if
+another writer was faster. A write that changes nothing is not written. Deleting is `deletes`.
+
+An object is stored under the name it was admitted with. A name that the server drew can be taken: then another is drawn,
+and the write starts again at 5. A name that the caller chose is never replaced.
 """
 
 from __future__ import annotations
@@ -16,10 +34,9 @@ from typing import Any
 
 import msgspec
 
-from handfast import errors
 from handfast.api import conversion, kinds, objects, status
 from handfast.api.custom import definitions
-from handfast.apiserver import bodies, calls
+from handfast.apiserver import calls
 from handfast.apiserver.access import authz, standing
 from handfast.apiserver.admission import plugin, station
 from handfast.apiserver.state import envelope, items, storage
@@ -54,68 +71,70 @@ class Writer:
         """Store a new object."""
         namespace = call.info.space(kind)
         metadata = document["metadata"]
-        _check_url(call, kind, metadata, namespace)
+        # 1. the URL and the body agree
+        _require_namespace(kind, metadata, namespace)
+        # 2. may create
         if call.info.verb != "create":
             self._require_create(call)
         custom.require_creatable(kind)
-        # Whether the server draws the name: asked before it does.
+        # 3. the replica is current
+        await self._storage.replica.fresh()
+        # 4. complete
         prefix = "" if metadata.get("name") else str(metadata.get("generateName") or "")
         document = await call.work(write_steps.completed, call, kind, document, namespace, self._clock.now())
-        # The copy must be current before admission looks at it (is the namespace there?).
-        await self._storage.replica.fresh()
         await self._prepare_definition(call, kind, document)
-        told, name = tuple(call.warnings), document["metadata"].get("name")
-        for attempt in range(_TRIES if prefix else 1):
+        if prefix:
+            return await self._create_under_drawn_name(call, kind, document, prefix)
+        try:
+            return await self._finish(call, kind, document)
+        except protocol.Mismatch:
+            raise status.already_exists(kind.plural, kind.group, str(document["metadata"].get("name"))) from None
+
+    async def _create_under_drawn_name(
+        self, call: calls.Call, kind: kinds.Kind, document: objects.Document, prefix: str
+    ) -> items.Item:
+        """Draw another name if the first is taken, and ask admission again: its answer was about the first."""
+        warnings = tuple(call.warnings)
+        for attempt in range(_TRIES):
             if attempt:
-                name = document["metadata"]["name"] = strategies.generated_name(prefix)
-                call.warnings = list(told)
+                document["metadata"]["name"] = strategies.generated_name(prefix)
+                call.warnings = list(warnings)
             try:
-                mine = await call.work(copy.deepcopy, document) if prefix else document
-                return await self._admit_and_create(call, kind, mine)
+                return await self._finish(call, kind, await call.work(copy.deepcopy, document))
             except protocol.Mismatch:
                 continue
-        raise status.already_exists(kind.plural, kind.group, str(name))
-
-    async def _admit_and_create(self, call: calls.Call, kind: kinds.Kind, document: objects.Document) -> items.Item:
-        """Have a complete document admitted and validated, and store it under the name it has; Mismatch if it is taken."""
-        write = _attributes(plugin.CREATE, call, kind, document, None)
-        await self._mutate(call, write)
-        await call.work(write_steps.require_valid, kind, document)
-        await self._admitter.validate(call, write)
-        prepared = await call.work(self._storage.prepare, kind, document)
-        self._standing.require(call, "create")
-        if is_dry_run(call):
-            return self._pretend_create(kind, document)
-        return await self._storage.write(prepared, call.charge)
+        raise status.already_exists(kind.plural, kind.group, str(document["metadata"]["name"]))
 
     async def update(self, call: calls.Call, kind: kinds.Kind, document: objects.Document) -> tuple[items.Item, bool]:
-        """Replace an object (or a part of it); the second value tells that it was created."""
+        """Replace an object (or a part of it); the second value says whether it was created."""
         info = call.info
         namespace = info.space(kind)
         metadata = document["metadata"]
-        _check_url(call, kind, metadata, namespace)
+        # 1. the URL and the body agree
+        _require_namespace(kind, metadata, namespace)
         if metadata.get("name") not in {None, info.name}:
             raise status.bad_request(
                 f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({info.name})"
             )
         metadata["name"] = info.name
-        if not info.subresource and kind.create_on_update and not metadata.get("resourceVersion"):
-            found = await self._storage.find(kind, namespace, info.name)
-            if found is None:
+        version, uid = str(metadata.get("resourceVersion") or ""), str(metadata.get("uid") or "")
+        # An update of what is not there creates it, where the kind allows that; some kinds require the version instead.
+        creates = kind.create_on_update and not info.subresource
+        if not version and (creates or kind.needs_resource_version):
+            item = await self._storage.find(kind, namespace, info.name)
+            if item is None and creates:
                 return await self.create(call, kind, document), True
-        if kind.needs_resource_version and not metadata.get("resourceVersion"):
-            if await self._storage.find(kind, namespace, info.name) is None:
+            if item is None:
                 raise status.not_found(kind.plural, kind.group, info.name)
-            raise custom.version_required(kind, info.name)
+            if kind.needs_resource_version:
+                raise custom.version_required(kind, info.name)
         stored = conversion.to_stored(kind, document)
-        version, uid = metadata.get("resourceVersion") or "", metadata.get("uid") or ""
 
         def sent(_: objects.Document) -> objects.Document:
             # With a version it is tried once: what has changed meanwhile is a conflict.
             return stored if version else copy.deepcopy(stored)
 
-        item = await self.change(call, kind, sent, version=str(version), uid=str(uid))
-        return item, False
+        return await self.change(call, kind, sent, version=version, uid=uid), False
 
     async def change(
         self, call: calls.Call, kind: kinds.Kind, change: Change, *, version: str = "", uid: str = ""
@@ -124,74 +143,91 @@ class Writer:
 
         `change` gets a document it may keep, and returns the document as the client wants it.
         """
-        info = call.info
-        namespace = info.space(kind)
+        name, namespace = call.info.name, call.info.space(kind)
         for _ in range(_TRIES):
-            found = await self._storage.find(kind, namespace, info.name)
-            if found is None:
-                raise status.not_found(kind.plural, kind.group, info.name)
-            call.weigh(found.body)
-            aged = found.version <= self._storage.replica.start
-            old = await call.work(write_steps.started_from, kind, found, aged)
-            if version and version != str(found.version):
-                raise status.conflict(kind.plural, kind.group, info.name)
-            if uid and uid != old["metadata"].get("uid"):
-                why = (
-                    f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata'].get('uid')}"
-                )
-                raise status.conflict(kind.plural, kind.group, info.name, why)
-            # Decoding it again is quicker than copying it.
-            wanted = await call.work(_changed, change, kind, found, aged)
-            named = str(wanted["metadata"].get("resourceVersion") or "")
-            if named and named != str(found.version):
-                raise status.conflict(kind.plural, kind.group, info.name)
-            document = await self._prepared(call, kind, wanted, old)
+            # 3. the replica is current
+            item = await self._storage.find(kind, namespace, name)
+            if item is None:
+                raise status.not_found(kind.plural, kind.group, name)
+            call.weigh(item.body)
+            aged = item.version <= self._storage.replica.start
+            old = await call.work(write_steps.started_from, kind, item, aged)
+            _require_version(kind, item, version)
+            _require_uid(kind, old["metadata"], uid)
+            # 4. complete. Decoding the item again is quicker than copying `old`.
+            wanted = await call.work(_changed, change, kind, item, aged)
+            _require_version(kind, item, str(wanted["metadata"].get("resourceVersion") or ""))
+            document = await call.work(write_steps.replaced, call, kind, wanted, old, self._clock.now())
+            await self._prepare_definition(call, kind, document)
             try:
-                return await self._store(call, kind, document, found)
+                return await self._finish(call, kind, document, old, item)
             except protocol.Mismatch:
                 continue
-        raise status.conflict(kind.plural, kind.group, info.name)
+        raise status.conflict(kind.plural, kind.group, name)
+
+    async def _finish(
+        self,
+        call: calls.Call,
+        kind: kinds.Kind,
+        document: objects.Document,
+        old: objects.Document | None = None,
+        item: items.Item | None = None,
+    ) -> items.Item:
+        """Have a complete document admitted, judged and stored: as a new object, or in place of `old`, which is `item`.
+
+        Mismatch if somebody was faster. A Binding was admitted as what it is, and the server itself made the change to
+        the Pod (`actions`): 5 to 7 are not for it.
+        """
+        write = _attributes(call, kind, document, old)
+        sent = document
+        if write.subresource not in strategies.SERVER_MADE:
+            # 5. mutating admission
+            sent = await self._mutate(call, write, document)
+            # 6. validation
+            await call.work(write_steps.require_valid, kind, document, old)
+            # 7. validating admission
+            await self._admitter.validate(call, write)
+        # 8. record and encode. Before 9, so that nothing waits between 9 and 11.
+        if old is not None:
+            await call.work(write_steps.record_update, call, kind, document, sent, old, self._clock.now())
+        ready: storage.Prepared | items.Item
+        if item is not None and is_finished(kind, document):
+            ready = item
+        else:
+            ready = await call.work(self._storage.prepare, kind, document, item)
+        # 9. the caller still stands
+        self._standing.require(call, "create" if item is None else "")
+        # 10. dry run
+        if write.dry_run:
+            return self._pretend(kind, document, item)
+        # 11. store
+        if isinstance(ready, items.Item):
+            # The last finalizer is gone. What was only marked for deletion is deleted in this one write: no crash can
+            # leave it behind with nobody to finish it.
+            gone = await self._storage.delete(kind, ready)
+            return _unstored(kind, document, gone.version)
+        return await self._storage.write(ready, call.charge)
 
     def _require_create(self, call: calls.Call) -> None:
         """An update or apply that makes a new object is a create: the caller must be allowed that, too."""
         facts = authz.attributes(call.user, call.info)
         authz.require(self._authorizers, msgspec.structs.replace(facts, verb="create", name=""))
 
-    async def _mutate(self, call: calls.Call, write: plugin.Attributes) -> objects.Document:
+    async def _mutate(self, call: calls.Call, write: plugin.Attributes, document: objects.Document) -> objects.Document:
         """Let admission change the document; returns it as it was sent, for the record of who owns which field."""
-        kind, document = write.kind, write.document
-        if document is None:
-            raise errors.Misuse("a create or update has a document")
-        if not self._admitter.may_change(write):
+        kind, sent = write.kind, document
+        if self._admitter.may_change(write):
+            sent = await call.work(copy.deepcopy, document)
+            now = self._clock.now()
+            if await self._admitter.mutate(call, write):
+                await call.work(write_steps.completed_again, call, kind, document, write.old, now)
+            if write.old is None:
+                await call.work(write_steps.record_changed_create, call, kind, document, sent, now)
+        else:
             await self._admitter.mutate(call, write)
-            return document
-        sent: objects.Document = await call.work(copy.deepcopy, document)
-        now = self._clock.now()
-        if await self._admitter.mutate(call, write):
-            await call.work(write_steps.completed_again, call, kind, document, write.old, now)
-        if write.old is None:
-            await call.work(write_steps.record_changed_create, call, kind, document, sent, now)
+        if write.old is not None and write.subresource in strategies.COUNTED:
+            strategies.count_generation(kind, document, write.old)
         return sent
-
-    async def _prepared(
-        self, call: calls.Call, kind: kinds.Kind, wanted: objects.Document, old: objects.Document
-    ) -> objects.Document:
-        subresource = call.info.subresource
-        document = await call.work(write_steps.replaced, call, kind, wanted, old, self._clock.now())
-        await self._prepare_definition(call, kind, document)
-        write = _attributes(plugin.UPDATE, call, kind, document, old)
-        # A Binding is admitted as what it is, before it becomes an update of its Pod.
-        admitted = subresource == "binding"
-        sent = document if admitted else await self._mutate(call, write)
-        if subresource in strategies.COUNTED:
-            strategies.count_generation(kind, document, old)
-        if subresource not in strategies.SERVER_MADE:
-            await call.work(write_steps.require_valid, kind, document, old)
-        write_steps.keep_finalizers_closed(kind, document, old)
-        if not admitted:
-            await self._admitter.validate(call, write)
-        await call.work(write_steps.record_update, call, kind, document, sent, old, self._clock.now())
-        return document
 
     async def _prepare_definition(self, call: calls.Call, kind: kinds.Kind, document: objects.Document) -> None:
         if kind.resource == definitions.RESOURCE:
@@ -201,32 +237,24 @@ class Writer:
             now_text = objects.timestamp(self._clock.now())
             await call.work(custom.prepare_definition, call, document, others, now_text)
 
-    async def _store(
-        self, call: calls.Call, kind: kinds.Kind, document: objects.Document, old: items.Item
-    ) -> items.Item:
-        finished = is_finished(kind, document)
-        prepared = None if finished else await call.work(self._storage.prepare, kind, document, old)
-        self._standing.require(call)
-        if is_dry_run(call):
-            return self._pretend(kind, document, old.version)
-        if prepared is None:
-            # The last finalizer is gone: what was only marked for deletion is deleted, in one write, so that no crash
-            # can leave it behind with nobody to finish it.
-            gone = await self._storage.delete(kind, old)
-            return self._pretend(kind, document, gone.version)
-        return await self._storage.write(prepared, call.charge)
+    def _pretend(self, kind: kinds.Kind, document: objects.Document, item: items.Item | None) -> items.Item:
+        """What a dry run answers: the object as it would be, under the version that there is."""
+        if item is not None:
+            return _unstored(kind, document, item.version)
+        namespace, name = _place(kind, document)
+        if self._storage.replica.collection(kind.prefix).get(namespace, name) is not None:
+            raise status.already_exists(kind.plural, kind.group, name)
+        return _unstored(kind, document, self._storage.replica.version)
 
-    def _pretend_create(self, kind: kinds.Kind, document: objects.Document) -> items.Item:
-        metadata = document["metadata"]
-        namespace = metadata.get("namespace", "") if kind.namespaced else ""
-        if self._storage.replica.collection(kind.prefix).get(namespace, metadata["name"]) is not None:
-            raise status.already_exists(kind.plural, kind.group, metadata["name"])
-        return self._pretend(kind, document, self._storage.replica.version)
 
-    def _pretend(self, kind: kinds.Kind, document: objects.Document, version: int) -> items.Item:
-        metadata = document["metadata"]
-        namespace = metadata.get("namespace", "") if kind.namespaced else ""
-        return items.Item(namespace, metadata["name"], version, envelope.encode_document(document))
+def _place(kind: kinds.Kind, document: objects.Document) -> tuple[str, str]:
+    metadata = document["metadata"]
+    return metadata.get("namespace", "") if kind.namespaced else "", metadata["name"]
+
+
+def _unstored(kind: kinds.Kind, document: objects.Document, version: int) -> items.Item:
+    """A document that is answered, and is not in the store."""
+    return items.Item(*_place(kind, document), version, envelope.encode_document(document))
 
 
 def _changed(change: Change, kind: kinds.Kind, item: items.Item, aged: bool) -> objects.Document:
@@ -234,8 +262,9 @@ def _changed(change: Change, kind: kinds.Kind, item: items.Item, aged: bool) -> 
 
 
 def _attributes(
-    operation: str, call: calls.Call, kind: kinds.Kind, document: objects.Document, old: objects.Document | None
+    call: calls.Call, kind: kinds.Kind, document: objects.Document, old: objects.Document | None
 ) -> plugin.Attributes:
+    operation = plugin.CREATE if old is None else plugin.UPDATE
     name = str(document["metadata"].get("name") or "")
     return station.attributes(operation, call, kind, name=name, document=document, old=old, dry_run=is_dry_run(call))
 
@@ -260,7 +289,8 @@ def is_finished(kind: kinds.Kind, document: objects.Document) -> bool:
     return not metadata.get("deletionGracePeriodSeconds")
 
 
-def _check_url(call: calls.Call, kind: kinds.Kind, metadata: dict[str, Any], namespace: str) -> None:
+def _require_namespace(kind: kinds.Kind, metadata: dict[str, Any], namespace: str) -> None:
+    """400 if the URL has no namespace where one is needed, or the body another one."""
     named = metadata.get("namespace")
     if kind.namespaced and not namespace:
         raise status.bad_request("an empty namespace may not be set during creation")
@@ -268,4 +298,17 @@ def _check_url(call: calls.Call, kind: kinds.Kind, metadata: dict[str, Any], nam
         raise status.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    bodies.validation_mode(call.info)
+
+
+def _require_version(kind: kinds.Kind, item: items.Item, version: str) -> None:
+    """409 if the write is for another version than the current one."""
+    if version and version != str(item.version):
+        raise status.conflict(kind.plural, kind.group, item.name)
+
+
+def _require_uid(kind: kinds.Kind, metadata: dict[str, Any], uid: str) -> None:
+    """409 if the write is for another object that had the same name."""
+    actual = metadata.get("uid")
+    if uid and uid != actual:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
+        raise status.conflict(kind.plural, kind.group, metadata["name"], why)
