@@ -210,13 +210,13 @@ def for_kind(body: bytes, content_type: str, kind: kinds.Kind, mode: str) -> tup
     """A whole object of `kind` from a request body, and the warnings."""
     repeated: Sequence[str] = ()
     if mode == IGNORE:
-        found = decode.document(body, content_type)
+        document = decode.document(body, content_type)
     else:
         # Before anything is filled in: the search for repeated keys compares the document with the body.
-        found, repeated = decode.document_and_duplicates(body, content_type)
-    require_type(found, kind.kind, kind.api_version)
+        document, repeated = decode.document_and_duplicates(body, content_type)
+    require_type(document, kind.kind, kind.api_version)
     try:
-        return found, check_fields(found, kind.message, mode, repeated)
+        return document, check_fields(document, kind.message, mode, repeated)
     except status.StatusError as error:
         why = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error.message}'
         raise status.bad_request(why) from None

@@ -29,12 +29,12 @@ async def ensure(store: storage.Storage, clock: clock_module.Clock) -> None:
     rows = {kind.plural: kind for kind in kinds.builtin() if kind.group == policy_rules.GROUP}
     for default in rbac_defaults.documents():
         kind = rows[default.plural]
-        found = await store.find(kind, default.namespace, default.name)
+        item = await store.find(kind, default.namespace, default.name)
         try:
-            if found is None:
+            if item is None:
                 await _create(store, clock, kind, default)
             else:
-                await _reconcile(store, clock, kind, found, default)
+                await _reconcile(store, clock, kind, item, default)
         except protocol.Mismatch:
             continue  # another server was faster; the next start looks again
         except status.StatusError as error:
@@ -75,10 +75,10 @@ async def _gather(store: storage.Storage, kind: kinds.Kind) -> None:
     await store.replica.fresh()
     everyone = [item.document() for item in store.replica.collection(kind.prefix).snapshot()]
     for name in default_roles.AGGREGATED:
-        found = await store.find(kind, "", name)
-        if found is None:
+        item = await store.find(kind, "", name)
+        if item is None:
             continue
-        document = found.document()
+        document = item.document()
         wanted = policy_rules.aggregate(document, everyone)
         if rbac_defaults.is_protected(document) or policy_rules.parse(document.get("rules")) == policy_rules.parse(
             wanted
@@ -86,7 +86,7 @@ async def _gather(store: storage.Storage, kind: kinds.Kind) -> None:
             continue
         document["rules"] = wanted
         try:
-            await store.replace(kind, document, found)
+            await store.replace(kind, document, item)
         except protocol.Mismatch:
             continue  # whoever was faster is followed by the controller
         except status.StatusError as error:

@@ -98,11 +98,11 @@ class Discovery:
         return self._open_api_of(group_version)
 
     def _open_api_of(self, group_version: tuple[str, str]) -> bytes:
-        found = self._openapi.get(group_version)
-        if found is None:
+        page = self._openapi.get(group_version)
+        if page is None:
             rows = [row for row in self._table if (row.group, row.version) == group_version]
-            found = self._openapi[group_version] = _encode(openapi.document(*group_version, rows))
-        return found
+            page = self._openapi[group_version] = _encode(openapi.document(*group_version, rows))
+        return page
 
     def _group_versions(self) -> list[tuple[str, str]]:
         return list(dict.fromkeys((row.group, row.version) for row in self._table))
@@ -175,7 +175,7 @@ def _group(name: str, versions: list[str]) -> dict[str, Any]:
 
 
 def _api_resource(row: kinds.Kind) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    resource: dict[str, Any] = {
         "name": row.plural,
         "singularName": row.singular,
         "namespaced": row.namespaced,
@@ -183,14 +183,14 @@ def _api_resource(row: kinds.Kind) -> dict[str, Any]:
         "verbs": list(row.verbs),
     }
     if row.short_names:
-        found["shortNames"] = list(row.short_names)
+        resource["shortNames"] = list(row.short_names)
     if row.categories:
-        found["categories"] = list(row.categories)
-    return found
+        resource["categories"] = list(row.categories)
+    return resource
 
 
 def _api_subresource(row: kinds.Kind, sub: kinds.Subresource) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    resource: dict[str, Any] = {
         "name": f"{row.plural}/{sub.name}",
         "singularName": "",
         "namespaced": row.namespaced,
@@ -198,12 +198,12 @@ def _api_subresource(row: kinds.Kind, sub: kinds.Subresource) -> dict[str, Any]:
         "verbs": list(sub.verbs),
     }
     if sub.version:
-        found["group"], found["version"] = sub.group, sub.version
-    return found
+        resource["group"], resource["version"] = sub.group, sub.version
+    return resource
 
 
 def _discovered_resource(row: kinds.Kind) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    resource: dict[str, Any] = {
         "resource": row.plural,
         "responseKind": {"group": row.group, "version": row.version, "kind": row.kind},
         "scope": "Namespaced" if row.namespaced else "Cluster",
@@ -211,11 +211,11 @@ def _discovered_resource(row: kinds.Kind) -> dict[str, Any]:
         "verbs": list(row.verbs),
     }
     if row.short_names:
-        found["shortNames"] = list(row.short_names)
+        resource["shortNames"] = list(row.short_names)
     if row.categories:
-        found["categories"] = list(row.categories)
+        resource["categories"] = list(row.categories)
     if row.subresources:
-        found["subresources"] = [
+        resource["subresources"] = [
             {
                 "subresource": sub.name,
                 "responseKind": {
@@ -227,4 +227,4 @@ def _discovered_resource(row: kinds.Kind) -> dict[str, Any]:
             }
             for sub in row.subresources
         ]
-    return found
+    return resource

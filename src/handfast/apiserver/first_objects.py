@@ -27,7 +27,7 @@ def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, obje
     """(kind's plural, namespace, document) of what must be there."""
     named = {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}}
     port_row = {"name": "https", "port": port, "protocol": "TCP"}
-    found: list[tuple[str, str, objects.Document]] = [
+    documents: list[tuple[str, str, objects.Document]] = [
         ("namespaces", "", {"metadata": {"name": name}}) for name in NAMESPACES
     ]
     service = {
@@ -36,22 +36,24 @@ def _documents(addresses: Sequence[str], port: int) -> list[tuple[str, str, obje
         "clusterIPs": [objects.KUBERNETES_SERVICE_IP],
         "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
     }
-    found.append(("services", "default", {"metadata": named, "spec": service}))
+    documents.append(("services", "default", {"metadata": named, "spec": service}))
     if not addresses:
-        return found
+        return documents
     family = "IPv4" if ipaddress.ip_address(addresses[0]).version == 4 else "IPv6"
     ready = [address for address in addresses if (ipaddress.ip_address(address).version == 4) == (family == "IPv4")]
     subset = {"addresses": [{"ip": address} for address in ready], "ports": [port_row]}
     skip = {"endpointslice.kubernetes.io/skip-mirror": "true"}
-    found.append(("endpoints", "default", {"metadata": {"name": "kubernetes", "labels": skip}, "subsets": [subset]}))
+    documents.append(
+        ("endpoints", "default", {"metadata": {"name": "kubernetes", "labels": skip}, "subsets": [subset]})
+    )
     slice_ = {
         "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
         "addressType": family,
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in ready],
         "ports": [port_row],
     }
-    found.append(("endpointslices", "default", slice_))
-    return found
+    documents.append(("endpointslices", "default", slice_))
+    return documents
 
 
 async def ensure(store: storage.Storage, clock: clock_module.Clock, addresses: Sequence[str], port: int) -> None:
@@ -59,11 +61,11 @@ async def ensure(store: storage.Storage, clock: clock_module.Clock, addresses: S
     rows = {kind.plural: kind for kind in kinds.builtin() if kind.group in {"", "discovery.k8s.io"}}
     for plural, namespace, document in _documents(addresses, port):
         kind = rows[plural]
-        found = await store.find(kind, namespace, document["metadata"]["name"])
-        if found is None:
+        item = await store.find(kind, namespace, document["metadata"]["name"])
+        if item is None:
             await _create(store, clock, kind, namespace, document)
         elif plural in {"endpoints", "endpointslices"}:
-            await _refresh(store, kind, found, document)
+            await _refresh(store, kind, item, document)
 
 
 async def _create(

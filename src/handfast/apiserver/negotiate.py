@@ -41,7 +41,7 @@ PLAIN = Shape(OBJECT)
 @functools.lru_cache(maxsize=256)
 def _clauses(header: str) -> tuple[tuple[str, dict[str, str]], ...]:
     """The media types of an Accept header, most wanted first."""
-    found = []
+    clauses = []
     for position, clause in enumerate(header.split(",")):
         media, *parameters = (part.strip() for part in clause.split(";"))
         values = dict(part.split("=", 1) for part in parameters if "=" in part)
@@ -50,8 +50,8 @@ def _clauses(header: str) -> tuple[tuple[str, dict[str, str]], ...]:
         except ValueError:
             quality = 0.0
         if quality > 0:
-            found.append((-quality, position, media.lower(), values))
-    return tuple((media, values) for _, _, media, values in sorted(found, key=lambda row: row[:2]))
+            clauses.append((-quality, position, media.lower(), values))
+    return tuple((media, values) for _, _, media, values in sorted(clauses, key=lambda row: row[:2]))
 
 
 @functools.lru_cache(maxsize=256)

@@ -28,13 +28,13 @@ class NonResources:
 
     def __init__(
         self,
-        found: discovery.Discovery,
+        discovery_: discovery.Discovery,
         health: health_module.Health,
         metrics: metrics_module.ApiServerMetrics,
         keys: openid.OpenId,
         version: dict[str, str],
     ) -> None:
-        self._discovery = found
+        self._discovery = discovery_
         self._health = health
         self._metrics = metrics
         self._keys = keys
@@ -70,10 +70,10 @@ class NonResources:
         # Reasons may name files and peers: only who logged in gets them.
         withhold = call.user is identity.ANONYMOUS
         if name:
-            found = self._health.one(endpoint, name, withhold=withhold)
-            if found is None:
+            verdict = self._health.one(endpoint, name, withhold=withhold)
+            if verdict is None:
                 raise status.StatusError("NotFound", f"{endpoint} has no check named {name!r}")
-            well, text = found
+            well, text = verdict
         else:
             exclude = query.get("exclude", "").split(",")
             well, text = self._health.report(endpoint, exclude=exclude, verbose="verbose" in query, withhold=withhold)

@@ -97,7 +97,7 @@ _remembered = functools.lru_cache(maxsize=4096)(_parse)
 
 def _query(text: str) -> Mapping[str, str]:
     # The first value of a repeated parameter counts.
-    found: dict[str, str] = {}
+    query: dict[str, str] = {}
     try:
         pairs = urllib.parse.parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError as error:
@@ -105,9 +105,9 @@ def _query(text: str) -> Mapping[str, str]:
     for key, value in pairs:
         if key == "dryRun" and value:
             # Never lost behind an empty one: a write nobody wanted cannot be taken back.
-            found[key] = value
-        found.setdefault(key, value)
-    return types.MappingProxyType(found)
+            query[key] = value
+        query.setdefault(key, value)
+    return types.MappingProxyType(query)
 
 
 def _equalities(selector: str) -> tuple[tuple[str, str], ...]:

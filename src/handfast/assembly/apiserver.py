@@ -164,7 +164,7 @@ class ApiServer:
             writer=writer,
             patcher=patches.Patcher(writer, clock),
             deleter=deleter,
-            actions=actions.Workloads(reader, writer, deleter, guard.admitter, guard.tokens, guard.standing, clock),
+            actions=actions.Actions(reader, writer, deleter, guard.admitter, guard.tokens, guard.standing, clock),
             questions=reviews.Reviews(guard.authenticator, guard.authorizers, guard.policy.policy, clock),
             hub=self.hub,
         )

@@ -49,7 +49,7 @@ class TestRead:
     async def test_arrived_with_the_head(self) -> None:
         assert await bodies.read(http(b"01234", b"56789")[0], SMALL, ROOM, "jane") == b"0123456789"
 
-    async def test_nothing(self) -> None:
+    async def test_a_request_without_a_body_reads_as_empty(self) -> None:
         assert await bodies.read(http()[0], SMALL, ROOM, "jane") == b""
 
     async def test_arrives_later(self) -> None:
@@ -92,7 +92,7 @@ class TestRead:
             assert (await refusal(sent)).message == "the body cannot be read: bad chunk"
 
     @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", ""])
-    async def test_compressed(self, coding: str) -> None:
+    async def test_a_compressed_body_is_refused(self, coding: str) -> None:
         error = await refusal(http(b"\x1f\x8b", Content_Encoding=coding)[0])
         assert (error.code, error.reason) == (415, "UnsupportedMediaType")
         assert f'the content encoding "{coding}"' in error.message
@@ -102,7 +102,7 @@ class TestRead:
 
 
 class TestExpect:
-    async def test_invited(self) -> None:
+    async def test_a_client_that_waits_for_100_continue_gets_it(self) -> None:
         sent, payload = http(ended=False, Expect="100-Continue", Content_Length="2")
 
         def send(_: bytes) -> None:
@@ -139,10 +139,10 @@ class TestMode:
             ("fieldValidation=Ignore", "Ignore"),
         ],
     )
-    def test_known(self, query: str, mode: str) -> None:
+    def test_the_mode_is_that_of_the_query_and_else_warn(self, query: str, mode: str) -> None:
         assert bodies.validation_mode(request.parse("POST", "/api/v1/nodes?" + query)) == mode
 
-    def test_unknown(self) -> None:
+    def test_an_unknown_mode_is_refused(self) -> None:
         with pytest.raises(status.StatusError) as caught:
             bodies.validation_mode(request.parse("POST", "/api/v1/nodes?fieldValidation=strict"))
         assert caught.value.code == 422
@@ -182,13 +182,13 @@ class TestForKind:
             (b"\xff", "json parse error"),
         ],
     )
-    def test_refused(self, document: Any, message: str) -> None:
+    def test_a_body_that_is_no_such_object_is_refused(self, document: Any, message: str) -> None:
         with pytest.raises(status.StatusError) as caught:
             read_config_map(document)
         assert caught.value.code == 400
         assert message in caught.value.message
 
-    def test_strict(self) -> None:
+    def test_strict_refuses_unknown_and_repeated_fields(self) -> None:
         with pytest.raises(status.StatusError) as caught:
             read_config_map(b'{"nonsense":1,"data":{"a":"1","a":"2"}}', "Strict")
         assert caught.value.code == 400
@@ -196,13 +196,13 @@ class TestForKind:
             'strict decoding error: unknown field "nonsense", duplicate field "data.a"'
         )
 
-    def test_warn(self) -> None:
+    def test_warn_drops_unknown_fields_and_says_so(self) -> None:
         document, warnings = read_config_map(b'{"nonsense":1,"data":{"a":"1","a":"2"}}')
         assert warnings == ['unknown field "nonsense"', 'duplicate field "data.a"']
         assert document["data"] == {"a": "2"}
         assert "nonsense" not in document
 
-    def test_ignore(self) -> None:
+    def test_ignore_drops_unknown_fields_silently(self) -> None:
         document, warnings = read_config_map(b'{"nonsense":1,"data":{"a":"1","a":"2"}}', "Ignore")
         assert warnings == []
         assert document["data"] == {"a": "2"}
@@ -275,7 +275,7 @@ class TestRoom:
         room.take("jane", 10)
         assert room._taken == {"jane": 10}
 
-    def test_lifted(self) -> None:
+    def test_lifted_limits_leave_room_for_everybody(self) -> None:
         bodies.Room(limits.Limits(lifted=True, bodies_bytes=1)).take("jane", 100)
 
     async def test_what_arrives_is_counted_until_it_is_there(self) -> None:

@@ -38,7 +38,7 @@ OLD_TABLE = "application/json;as=Table;v=v1beta1;g=meta.k8s.io"
         (",,;;=,application/json", negotiate.OBJECT, "v1"),
     ],
 )
-def test_shape(header: str, kind: str, version: str) -> None:
+def test_the_most_wanted_shape_that_there_is_is_chosen(header: str, kind: str, version: str) -> None:
     assert negotiate.shape(header) == negotiate.Shape(kind, version)
 
 

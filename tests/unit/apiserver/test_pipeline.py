@@ -79,7 +79,7 @@ def body(response: answers.Answer) -> Any:
 
 
 class TestOutcomes:
-    async def test_answered(self) -> None:
+    async def test_an_answer_has_an_audit_id_and_is_counted(self) -> None:
         line = Line()
         response = await line.ask()
         assert response.status == 200
@@ -103,14 +103,14 @@ class TestOutcomes:
         line = Line()
         assert len({dict((await line.ask()).added)["Audit-Id"] for _ in range(10)}) == 10
 
-    async def test_refused(self) -> None:
+    async def test_a_refusal_is_answered_with_its_status(self) -> None:
         response = await Line(status.not_found("secrets", "", "a")).ask()
         assert response.status == 404
         assert response.headers["Content-Type"] == "application/json"
         assert dict(response.added)["Audit-Id"]
         assert body(response)["reason"] == "NotFound"
 
-    async def test_unavailable(self) -> None:
+    async def test_what_is_unavailable_may_be_tried_again_and_is_no_error_in_the_log(self) -> None:
         with structlog.testing.capture_logs() as logs:
             response = await Line(errors.Unavailable("the disk is full")).ask()
         assert response.status == 503
@@ -172,7 +172,7 @@ class TestOutcomes:
 
 
 class TestStations:
-    async def test_unauthenticated(self) -> None:
+    async def test_a_bad_token_gets_a_401_and_is_not_logged(self) -> None:
         line = Line()
         with structlog.testing.capture_logs() as logs:
             response = await line.ask(headers={"Authorization": "Bearer s3cret"})
@@ -183,7 +183,7 @@ class TestStations:
         assert "s3cret" not in str(logs)
         assert 'reason="UnknownToken",station="authenticate"} 1.0' in line.counted()
 
-    async def test_forbidden(self) -> None:
+    async def test_whoever_may_not_gets_a_403_before_anything_is_looked_up(self) -> None:
         line = Line()
         with structlog.testing.capture_logs() as logs:
             response = await line.ask("/api/v1/secrets")
@@ -242,13 +242,13 @@ class TestRate:
         headers = {"Authorization": "Bearer guess"}
         assert [(await line.ask(headers=headers)).status for _ in range(5)] == [401, 401, 401, 429, 429]
 
-    async def test_lifted(self) -> None:
+    async def test_lifted_limits_refuse_nobody(self) -> None:
         line = Line(limit=limits.Limits(lifted=True, anonymous_burst=1))
         assert {(await line.ask()).status for _ in range(5)} == {200}
 
 
 class TestWarnings:
-    async def test_sent(self) -> None:
+    async def test_warnings_are_sent_as_headers_of_one_line(self) -> None:
         def warned(asked: Any) -> answers.Answer:
             asked.warnings = ['unknown field "a\\b"', "two\r\nX-Evil: 1"]
             return answers.Answer()
@@ -260,17 +260,17 @@ class TestWarnings:
         ]
 
     @pytest.mark.parametrize("text", ["a\0b", "a\nb", "a\x7fb", "a\u2028b", "\x1b[31m"])
-    def test_printable(self, text: str) -> None:
+    def test_what_a_warning_quotes_is_made_printable(self, text: str) -> None:
         (only,) = pipeline.warning_headers([text])
         assert only.isprintable()
 
-    def test_bounded(self) -> None:
+    def test_warnings_are_bounded_one_by_one_and_together(self) -> None:
         (only,) = pipeline.warning_headers(["x" * 100_000])
         assert len(only) < 1100
         assert sum(map(len, pipeline.warning_headers(["x" * 100_000] * 100))) < 5000
         assert sum(map(len, pipeline.warning_headers(['"' * 100] * 1000))) < 10_000
 
-    def test_none(self) -> None:
+    def test_no_warning_makes_no_header(self) -> None:
         assert list(pipeline.warning_headers([])) == []
 
 

@@ -44,7 +44,7 @@ RESOURCES = [
 
 
 @pytest.mark.parametrize("row", RESOURCES, ids=[f"{row[0]} {row[1]}" for row in RESOURCES])
-def test_resources(row: tuple[str, ...]) -> None:
+def test_a_path_of_a_resource_is_taken_apart(row: tuple[str, ...]) -> None:
     method, target, *wanted = row
     info = request.parse(method, target)
     found = [info.verb, info.group, info.version, info.namespace, info.plural, info.name, info.subresource]
@@ -96,7 +96,7 @@ def test_other_paths(method: str, target: str, verb: str) -> None:
         ("/api/v1/nodes?" + "&".join(f"a{n}=1" for n in range(101)), 400, "the query cannot be read"),
     ],
 )
-def test_refused(target: str, code: int, message: str) -> None:
+def test_a_path_or_query_that_cannot_be_read_is_refused(target: str, code: int, message: str) -> None:
     with pytest.raises(status.StatusError) as caught:
         request.parse("GET", target)
     assert caught.value.code == code
@@ -112,7 +112,7 @@ def test_a_method_is_never_taken_for_a_verb(method: str, target: str) -> None:
 
 
 class TestQuery:
-    def test_decoded(self) -> None:
+    def test_the_query_is_decoded(self) -> None:
         info = request.parse("GET", "/api/v1/nodes?labelSelector=a%3Db%2Cc&x=1+2&empty=&word")
         assert info.query == {"labelSelector": "a=b,c", "x": "1 2", "empty": "", "word": ""}
 
@@ -148,5 +148,5 @@ class TestQuery:
             ("f=f", False),
         ],
     )
-    def test_flag(self, query: str, expected: bool) -> None:
+    def test_a_flag_is_set_when_present_and_not_false(self, query: str, expected: bool) -> None:
         assert request.parse("GET", "/healthz?" + query).flag("f") is expected

@@ -191,13 +191,13 @@ class Collection:
 
     def since(self, version: int) -> list[states.Change]:
         """Changes after `version`, oldest first."""
-        found = []
+        changes = []
         for change in reversed(self.history):
             if change.version <= version:
                 break
-            found.append(change)
-        found.reverse()
-        return found
+            changes.append(change)
+        changes.reverse()
+        return changes
 
     def _bucket(self, namespace: str) -> Bucket:
         bucket = self.buckets.get(namespace)

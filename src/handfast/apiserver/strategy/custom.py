@@ -47,12 +47,12 @@ _claiming = msgspec.json.Decoder(_Claiming).decode
 def claims(items: Iterable[states.Item]) -> Iterator[definitions.Claim]:
     """The names that stored definitions hold."""
     for item in items:
-        found = _claiming(item.body)
+        definition = _claiming(item.body)
         yield definitions.claim(
             {
                 "metadata": {"name": item.name},
-                "spec": {"group": found.spec.group},
-                "status": {"acceptedNames": found.status.accepted},
+                "spec": {"group": definition.spec.group},
+                "status": {"acceptedNames": definition.status.accepted},
             }
         )
 
@@ -123,16 +123,16 @@ def problems(kind: kinds.Kind, document: objects.Document, old: objects.Document
         check = definitions.problems
     elif not kind.message:
 
-        def check(given: objects.Document) -> Iterable[status.Cause]:
-            return structural_values.check(kind.schema or _FREE, given)
+        def check(value: objects.Document) -> Iterable[status.Cause]:
+            return structural_values.check(kind.schema or _FREE, value)
 
     else:
         return []
-    found = list(check(document))
-    if found and old is not None:
+    causes = list(check(document))
+    if causes and old is not None:
         before = set(check(old))
-        found = [cause for cause in found if cause not in before]
-    return found
+        causes = [cause for cause in causes if cause not in before]
+    return causes
 
 
 def version_required(kind: kinds.Kind, name: str) -> status.StatusError:

@@ -166,25 +166,25 @@ def _status(kind: kinds.Kind, document: objects.Document, old: objects.Document)
 def _keep_verdicts(document: objects.Document, old: objects.Document) -> None:
     """A signer sends back Approved and Denied as it read them, perhaps with the times spelt otherwise: no change."""
     before = {condition.get("type"): condition for condition in (old.get("status") or {}).get("conditions") or ()}
-    found = document.get("status") or {}
-    if found.get("conditions"):
+    sent = document.get("status") or {}
+    if sent.get("conditions"):
         kept = [
             before.get(condition["type"], condition) if condition.get("type") in _VERDICTS else condition
-            for condition in found["conditions"]
+            for condition in sent["conditions"]
         ]
-        document["status"] = {**found, "conditions": kept}
+        document["status"] = {**sent, "conditions": kept}
 
 
 def _approval(_: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
     """A write to /approval of a CSR: only the conditions change, the certificate is the signer's."""
     merged = copy.copy(old)
-    found = dict(old.get("status") or {})
+    new_status = dict(old.get("status") or {})
     conditions = (document.get("status") or {}).get("conditions")
     if conditions:
-        found["conditions"] = conditions
+        new_status["conditions"] = conditions
     else:
-        found.pop("conditions", None)
-    merged["status"] = found
+        new_status.pop("conditions", None)
+    merged["status"] = new_status
     return merged
 
 
@@ -243,17 +243,17 @@ def strategy(subresource: str, now: datetime.datetime) -> Strategy:
 
     The conditions of certificate requests get the times that whoever wrote them left out: `now`.
     """
-    found = SUBRESOURCES.get(subresource)
-    if found is None:
+    row = SUBRESOURCES.get(subresource)
+    if row is None:
         raise status.StatusError("MethodNotAllowed", f'nothing can be written through the subresource "{subresource}"')
-    if subresource not in _CONDITION_DOORS:
-        return found
-    row, stamp = found, objects.timestamp(now)
+    return _with_times(row, objects.timestamp(now)) if subresource in _CONDITION_DOORS else row
 
+
+def _with_times(row: Strategy, now_text: str) -> Strategy:
     def stamped(kind: kinds.Kind, document: objects.Document, old: objects.Document) -> objects.Document:
         written = row(kind, document, old)
         if kind.resource == _CSR:
-            _stamp_conditions(written, old, stamp)
+            _stamp_conditions(written, old, now_text)
         return written
 
     return stamped
@@ -268,9 +268,9 @@ def _stamp_conditions(document: objects.Document, old: objects.Document, now_tex
         (row.get("type"), row.get("status")): row.get("lastTransitionTime")
         for row in jsonpath.mappings(old, "status", "conditions")
     }
-    made = [_stamped(row, since, now_text) if isinstance(row, dict) else row for row in conditions]
+    stamped = [_stamped(row, since, now_text) if isinstance(row, dict) else row for row in conditions]
     # The stored conditions are shared with `old`, so that they are replaced and never changed.
-    document["status"] = {**document["status"], "conditions": made}
+    document["status"] = {**document["status"], "conditions": stamped}
 
 
 def _stamped(condition: dict[str, Any], since: dict[tuple[Any, Any], Any], now_text: str) -> dict[str, Any]:

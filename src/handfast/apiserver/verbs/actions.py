@@ -16,7 +16,7 @@ from handfast.apiserver.verbs import deletes, reads, token_requests, writes
 from handfast.runtime import clock as clock_module
 
 
-class Workloads:
+class Actions:
     """Carries the actions out."""
 
     def __init__(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete and deletecollection: at once, or marked and kept while finalizers or a grace period are left.
 
-1. Preconditions (uid, resourceVersion) must hold (409).
+1. The preconditions (uid, resourceVersion) hold (409).
 2. The propagation policy sets or clears the two finalizers the garbage collector works with.
 3. A Pod on a node gets its grace period; everything else has none.
 4. With nothing to wait for, the object is removed; else `deletionTimestamp` is set and whoever owns a finalizer, or the
@@ -50,13 +50,13 @@ class DeleteOptions:
 
 def parse_options(call: calls.Call, body: bytes) -> DeleteOptions:
     """From the body if there is one (DeleteOptions of any group), else from the query."""
-    found: objects.Document = {}
+    document: objects.Document = {}
     if body:
-        found = decode.document(body, call.header("Content-Type"))
+        document = decode.document(body, call.header("Content-Type"))
         # A tuple, because what is no text may have no hash.
-        if found.get("kind") not in (None, "", "DeleteOptions"):
-            raise status.bad_request(f"expected DeleteOptions in the body of a delete, found kind {found['kind']!r}")
-    return options_from(found, call)
+        if document.get("kind") not in (None, "", "DeleteOptions"):
+            raise status.bad_request(f"expected DeleteOptions in the body of a delete, found kind {document['kind']!r}")
+    return options_from(document, call)
 
 
 def options_from(document: objects.Document, call: calls.Call) -> DeleteOptions:
@@ -120,24 +120,24 @@ class Deleter:
     ) -> tuple[states.Item, bool]:
         """The object's last state; the second value tells that it is really gone."""
         for _ in range(_TRIES):
-            found = await self._storage.find(kind, namespace, name)
-            if found is None:
+            item = await self._storage.find(kind, namespace, name)
+            if item is None:
                 raise status.not_found(kind.plural, kind.group, name)
-            call.weigh(found.body)
-            old = await call.work(found.document)
+            call.weigh(item.body)
+            old = await call.work(item.document)
             _check_preconditions(kind, old, wanted)
             # An Eviction was admitted as what it is.
             if call.info.subresource != "eviction":
                 await self._admit(call, kind, old, wanted)
             marked = await call.work(self._marked, kind, old, wanted)
             gone = marked is None or writes.is_finished(kind, marked)
-            prepared = None if gone else await call.work(self._storage.prepare, kind, marked, found)
+            prepared = None if gone else await call.work(self._storage.prepare, kind, marked, item)
             self._standing.require(call)
             try:
                 if prepared is None:
-                    return (found if wanted.dry_run else await self._storage.delete(kind, found)), True
+                    return (item if wanted.dry_run else await self._storage.delete(kind, item)), True
                 if wanted.dry_run:
-                    return states.Item(namespace, name, found.version, prepared.payload), False
+                    return states.Item(namespace, name, item.version, prepared.payload), False
                 return await self._storage.write(prepared, call.charge), False
             except protocol.Mismatch:
                 continue
@@ -163,16 +163,16 @@ class Deleter:
         document = copy.deepcopy(old)
         metadata = document["metadata"]
         metadata.pop("resourceVersion", None)
-        # 2.
+        # 2. the propagation policy
         finalizers = _finalizers(metadata.get("finalizers") or [], wanted.policy)
         if finalizers:
             metadata["finalizers"] = finalizers
         else:
             metadata.pop("finalizers", None)
-        # 3.
+        # 3. the grace period of a Pod
         grace = _grace_for(kind, old, wanted)
         namespace_waits = kind.resource == ("", "namespaces") and (old.get("spec") or {}).get("finalizers")
-        # 4.
+        # 4. nothing to wait for: removed; else marked
         if not finalizers and not grace and not namespace_waits:
             return None
         mark(metadata, self._clock.now(), grace, counts=kind.has_generation)
@@ -199,13 +199,13 @@ class Deleter:
 
 def _check_preconditions(kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> None:
     metadata = old["metadata"]
-    # 1.
-    for label, given, actual in (
+    # 1. preconditions
+    for label, wanted_value, actual in (
         ("UID", wanted.uid, metadata.get("uid", "")),
         ("ResourceVersion", wanted.version, metadata["resourceVersion"]),
     ):
-        if given and given != actual:
-            why = f"Precondition failed: {label} in precondition: {given}, {label} in object meta: {actual}"
+        if wanted_value and wanted_value != actual:
+            why = f"Precondition failed: {label} in precondition: {wanted_value}, {label} in object meta: {actual}"
             raise status.conflict(kind.plural, kind.group, metadata["name"], why)
 
 
@@ -235,5 +235,5 @@ def _grace_for(kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -
     # Nobody has to stop what no node runs.
     if not spec.get("nodeName") or (old.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
         return 0
-    given = spec.get("terminationGracePeriodSeconds") if wanted.grace is None else wanted.grace
-    return min(int(given), _MAX_GRACE) if given is not None else _DEFAULT_GRACE
+    seconds = spec.get("terminationGracePeriodSeconds") if wanted.grace is None else wanted.grace
+    return min(int(seconds), _MAX_GRACE) if seconds is not None else _DEFAULT_GRACE

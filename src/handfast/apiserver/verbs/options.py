@@ -58,12 +58,17 @@ class Continue(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> Continue:
         try:
-            found = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
+            continues = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
         except (ValueError, msgspec.DecodeError):
             raise status.bad_request("continue key is not valid: it does not decode") from None
-        if found.v != "meta.k8s.io/v1" or "\0" in found.start or found.rv == 0 or found.rv < INCONSISTENT:
+        if (
+            continues.v != "meta.k8s.io/v1"
+            or "\0" in continues.start
+            or continues.rv == 0
+            or continues.rv < INCONSISTENT
+        ):
             raise status.bad_request("continue key is not valid: it was not made by this server")
-        return found
+        return continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +170,14 @@ def parse(kind: kinds.Kind, info: request.RequestInfo, *, watch: bool) -> ListOp
 def _problems(
     match: str, version: int | None, continue_text: str, initial: bool | None, *, watch: bool
 ) -> list[status.Cause]:
-    found = []
+    causes = []
 
     def forbid(field: str, message: str) -> None:
-        found.append(status.Cause("FieldValueForbidden", f"Forbidden: {message}", field))
+        causes.append(status.Cause("FieldValueForbidden", f"Forbidden: {message}", field))
 
     if match and match not in {EXACT, NOT_OLDER_THAN}:
         text = f'Unsupported value: "{match}": supported values: "{EXACT}", "{NOT_OLDER_THAN}"'
-        found.append(status.Cause("FieldValueNotSupported", text, "resourceVersionMatch"))
+        causes.append(status.Cause("FieldValueNotSupported", text, "resourceVersionMatch"))
     if watch:
         if match and initial is None:
             forbid(
@@ -184,7 +189,7 @@ def _problems(
                 "resourceVersionMatch",
                 f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}",
             )
-        return found
+        return causes
     if initial is not None:
         forbid("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if match:
@@ -194,4 +199,4 @@ def _problems(
             forbid("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
         elif match == EXACT and version == 0:
             forbid("resourceVersionMatch", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
-    return found
+    return causes

@@ -132,15 +132,15 @@ class Reader:
                 items = await self._matching(items, list_options.selection)
             return Page(items, {"resourceVersion": str(version)})
         total = collection.count(namespace)
-        found = await self._first(collection.iterate(namespace, after), list_options)
+        items = await self._first(collection.iterate(namespace, after), list_options)
         metadata: dict[str, Any] = {"resourceVersion": str(version)}
-        if len(found) > list_options.limit:
-            found.pop()
-            self._add_continue(metadata, kind, found[-1], version)
+        if len(items) > list_options.limit:
+            items.pop()
+            self._add_continue(metadata, kind, items[-1], version)
             if list_options.selection.everything:
-                last = (found[-1].namespace, found[-1].name)
+                last = (items[-1].namespace, items[-1].name)
                 metadata["remainingItemCount"] = total - collection.count_upto(namespace, last)
-        return Page(found, metadata)
+        return Page(items, metadata)
 
     async def _first(self, items: Iterator[states.Item], list_options: options.ListOptions) -> list[states.Item]:
         """One more than the limit of those that match."""
@@ -153,15 +153,15 @@ class Reader:
     ) -> list[states.Item]:
         """Those that match, at most so many; `items` is a stable copy, since others get their turns meanwhile."""
         turn = turns.Turns(wanted.terms)
-        found: list[states.Item] = []
+        matching: list[states.Item] = []
         for item in items:
             if wanted.matches(item):
-                found.append(item)
-                if len(found) == most:
+                matching.append(item)
+                if len(matching) == most:
                     break
             if turn.spent(len(item.body)):
                 await self._clock.sleep(0)
-        return found
+        return matching
 
     async def _history(
         self,
@@ -172,22 +172,22 @@ class Reader:
         start: str,
         connection: connection_module.Connection,
     ) -> Page:
-        found: list[states.Item] = []
+        items: list[states.Item] = []
         kept = 0
         connection.admit()
         after = kind.prefix + start if start else ""
         more = True
         try:
-            while more and (not list_options.limit or len(found) <= list_options.limit):
+            while more and (not list_options.limit or len(items) <= list_options.limit):
                 most = min(list_options.limit or _PAST_AT_ONCE, _PAST_AT_ONCE)
-                items, more = await self._storage.page_at(kind, version, namespace, after, most)
-                if items:
-                    after = kind.key(items[-1].namespace, items[-1].name)
+                batch, more = await self._storage.page_at(kind, version, namespace, after, most)
+                if batch:
+                    after = kind.key(batch[-1].namespace, batch[-1].name)
                 if not list_options.selection.everything:
-                    items = await self._matching(items, list_options.selection)
-                found.extend(items)
+                    batch = await self._matching(batch, list_options.selection)
+                items.extend(batch)
                 # Copies of its own, unlike the present: with many such lists they would fill the memory.
-                kept += sum(len(item.body) for item in items)
+                kept += sum(len(item.body) for item in batch)
                 connection.keep(kept)
                 connection.admit()
                 await self._clock.sleep(0)
@@ -196,10 +196,10 @@ class Reader:
         except protocol.FutureRevision:
             raise status.too_large_resource_version(version, self._replica.version) from None
         metadata: dict[str, Any] = {"resourceVersion": str(version)}
-        if list_options.limit and (len(found) > list_options.limit or more):
-            found = found[: list_options.limit]
-            self._add_continue(metadata, kind, found[-1], version)
-        return Page(found, metadata)
+        if list_options.limit and (len(items) > list_options.limit or more):
+            items = items[: list_options.limit]
+            self._add_continue(metadata, kind, items[-1], version)
+        return Page(items, metadata)
 
     def _add_continue(self, metadata: dict[str, Any], kind: kinds.Kind, last: states.Item, version: int) -> None:
         metadata["continue"] = options.Continue(version, kind.key(last.namespace, last.name)[len(kind.prefix) :]).text()

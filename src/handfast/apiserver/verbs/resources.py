@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resource requests: finds the kind and the verb, and hands the request to who carries it out.
 
-The verbs themselves are `reads`, `watch`, `writes`, `patches`, `deletes`, `workloads` and `reviews`. Callers were
+The verbs themselves are `reads`, `watch`, `writes`, `patches`, `deletes`, `actions` and `reviews`. Callers were
 authorised before.
 """
 
@@ -22,22 +22,9 @@ from handfast.apiserver import bodies, calls, limits, request
 from handfast.apiserver.access import standing
 from handfast.apiserver.state import items as states
 from handfast.apiserver.strategy import strategies
-from handfast.apiserver.verbs import (
-    actions as workloads,
-)
-from handfast.apiserver.verbs import (
-    definitions as customs,
-)
-from handfast.apiserver.verbs import (
-    deletes,
-    encode,
-    options,
-    patches,
-    reads,
-    reviews,
-    watch,
-    writes,
-)
+from handfast.apiserver.verbs import actions as actions_module
+from handfast.apiserver.verbs import definitions as customs
+from handfast.apiserver.verbs import deletes, encode, options, patches, reads, reviews, watch, writes
 from handfast.runtime import aside as aside_module
 from handfast.runtime import clock as clock_module
 from handfast.serving import answers
@@ -61,7 +48,7 @@ class Verbs:
     writer: writes.Writer
     patcher: patches.Patcher
     deleter: deletes.Deleter
-    actions: workloads.Workloads
+    actions: actions_module.Actions
     questions: reviews.Reviews
     hub: watch.Hub
 

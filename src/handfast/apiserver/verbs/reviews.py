@@ -118,12 +118,12 @@ class Reviews:
         if not namespace:
             raise status.bad_request("no namespace on request")
         user = call.user
-        found = self._policy.rules_for(user.name, user.groups, namespace)
+        rules = self._policy.rules_for(user.name, user.groups, namespace)
         if access.MASTERS in user.groups:
             # They need no binding for it; that they have one is no second rule.
-            found = [*policy_rules.FULL, *(rule for rule in found if rule not in policy_rules.FULL)]
-        resources = [rule for rule in found if rule.resources]
-        paths = [rule for rule in found if rule.non_resource_urls]
+            rules = [*policy_rules.FULL, *(rule for rule in rules if rule not in policy_rules.FULL)]
+        resources = [rule for rule in rules if rule.resources]
+        paths = [rule for rule in rules if rule.non_resource_urls]
         answer: dict[str, Any] = {
             "resourceRules": [
                 _compact(

@@ -86,19 +86,19 @@ class TokenRequests:
         }
         return answered, [life.warning] if life.warning else []
 
-    def _references(self, asked: rules.BoundObject | None, namespace: str, name: str) -> dict[str, Any]:
+    def _references(self, bound: rules.BoundObject | None, namespace: str, name: str) -> dict[str, Any]:
         """What the token is bound to, by the name of its claim."""
-        if asked is None:
+        if bound is None:
             return {}
-        if asked.kind == "Pod":
-            pod, node_name = rules.judge_pod(asked, name, self._lookups.pod(namespace, asked.name))
+        if bound.kind == "Pod":
+            pod, node_name = rules.judge_pod(bound, name, self._lookups.pod(namespace, bound.name))
             if not node_name:
                 return {"pod": pod}
             # A Node that is not there (any more) is named all the same: it tells where the Pod was put.
             node = self._lookups.find("Node", "", node_name)
             return {"pod": pod, "node": claims.Reference(node_name, "" if node is None else node.uid)}
-        found = self._lookups.find(asked.kind, "" if asked.kind == "Node" else namespace, asked.name)
-        return {asked.kind.lower(): rules.judge_binding(asked, None if found is None else found.uid)}
+        target = self._lookups.find(bound.kind, "" if bound.kind == "Node" else namespace, bound.name)
+        return {bound.kind.lower(): rules.judge_binding(bound, None if target is None else target.uid)}
 
 
 def _answered(

@@ -101,12 +101,12 @@ class Watcher:
 
     def _encoded(self, change: states.Change, kind: bytes, item: states.Item) -> bytes:
         key = (self._shape.key, kind, self._first)
-        found = change.frames.get(key)
-        if found is None:
-            found = chunk(_frame(kind, self._shape.whole(item, first=self._first)))
-            change.frames[key] = found
+        frame = change.frames.get(key)
+        if frame is None:
+            frame = chunk(_frame(kind, self._shape.whole(item, first=self._first)))
+            change.frames[key] = frame
         self._first = False
-        return found
+        return frame
 
     def initial(self, item: states.Item) -> bytes:
         frame = _frame(b"ADDED", self._shape.whole(item, first=self._first))
@@ -115,15 +115,15 @@ class Watcher:
 
     def offer(self, change: states.Change) -> None:
         try:
-            found = self.event(change)
+            frame = self.event(change)
         except Exception as error:  # noqa: BLE001  one watcher's trouble must not stop the copy that all read from
             _log.error("watcher dropped", error=repr(error), exc_info=error)
             self.drop()
             return
-        if found is not None:
+        if frame is not None:
             if not self._pending:
                 self._touched.append(self)
-            self._pending.append(found)
+            self._pending.append(frame)
 
     def flush(self) -> None:
         if not self._pending:

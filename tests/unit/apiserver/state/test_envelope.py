@@ -73,7 +73,7 @@ class TestSealed:
         (b"\x01v1\x00", "no complete header"),
     ],
 )
-def test_broken(value: bytes, why: str) -> None:
+def test_a_value_with_a_broken_header_is_not_opened(value: bytes, why: str) -> None:
     with pytest.raises(envelope.EnvelopeBroken, match=why):
         envelope.Envelopes().open(KEY, value)
 
@@ -86,7 +86,7 @@ class TestDocument:
         "apiVersion": "v1",
     }
 
-    def test_order(self) -> None:
+    def test_type_and_metadata_come_first_and_the_version_is_left_out(self) -> None:
         encoded = envelope.encode_document(self.DOCUMENT)
         assert encoded.startswith(b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"')
         assert "resourceVersion" not in msgspec.json.decode(encoded)["metadata"]

@@ -60,11 +60,11 @@ class TestDefaults:
 
 class TestNumbers:
     @pytest.mark.parametrize(("text", "value"), [("0", 0), ("1", 1), ("500", 500), ("-5", 0), ("9" * 18, 10**18 - 1)])
-    def test_limit(self, text: str, value: int) -> None:
+    def test_a_limit_is_a_number_and_never_negative(self, text: str, value: int) -> None:
         assert parsed(limit=text).limit == value
 
     @pytest.mark.parametrize("text", ["x", "-", "1.5", "1e3", " 1", "+1", "٣", "9" * 19, "0x10", "1_000", "--1"])
-    def test_refused(self, text: str) -> None:
+    def test_what_is_no_integer_is_refused(self, text: str) -> None:
         for name in ("limit", "timeoutSeconds"):
             query: dict[str, Any] = {name: text}
             error = refused(**query)
@@ -106,7 +106,7 @@ class TestContinue:
             base64.urlsafe_b64encode(b"[" * 20_000).decode(),
         ],
     )
-    def test_refused(self, text: str) -> None:
+    def test_a_continue_key_of_somebody_else_is_refused(self, text: str) -> None:
         error = refused(continue_=text)
         assert error.code == 400
         assert error.message.startswith("continue key is not valid")
@@ -158,29 +158,31 @@ class TestMatch:
             ),
         ],
     )
-    def test_refused(self, watch: bool, query: dict[str, Any], field: str, message: str) -> None:
+    def test_combinations_that_kubernetes_forbids_are_refused(
+        self, watch: bool, query: dict[str, Any], field: str, message: str
+    ) -> None:
         error = refused(watch=watch, **query)
         assert (error.code, error.reason) == (422, "Invalid")
         assert message in [cause.message for cause in error.causes if cause.field == field][-1]
 
-    def test_accepted(self) -> None:
+    def test_a_match_beside_its_version_is_accepted(self) -> None:
         assert parsed(resourceVersion="3", resourceVersionMatch="Exact").match == "Exact"
         assert parsed(resourceVersion="0", resourceVersionMatch="NotOlderThan").version == 0
 
 
 class TestSelection:
-    def test_labels(self) -> None:
+    def test_a_label_selector_chooses_by_labels(self) -> None:
         chosen = parsed(labelSelector="a=b,c notin (d)").selection
         assert not chosen.everything
         assert chosen.matches(item("p", '{"a":"b"}'))
         assert not chosen.matches(item("p", '{"a":"b","c":"d"}'))
 
-    def test_fields(self) -> None:
+    def test_a_field_selector_chooses_by_fields(self) -> None:
         chosen = parsed(fieldSelector="spec.nodeName=n").selection
         assert chosen.matches(item("p", node="n"))
         assert not chosen.matches(item("p", node="m"))
 
-    def test_both(self) -> None:
+    def test_both_selectors_have_to_match(self) -> None:
         chosen = parsed(fieldSelector="metadata.name=p", labelSelector="a=b").selection
         assert chosen.matches(item("p", '{"a":"b"}'))
         assert not chosen.matches(item("p"))

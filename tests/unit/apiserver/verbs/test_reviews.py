@@ -44,10 +44,10 @@ class Recorder:
 
     def __init__(self, verdict: decision.Decision) -> None:
         self.verdict = verdict
-        self.asked: list[access.Attributes] = []
+        self.questions: list[access.Attributes] = []
 
     def decide(self, attributes: access.Attributes) -> decision.Decision:
-        self.asked.append(attributes)
+        self.questions.append(attributes)
         return self.verdict
 
 
@@ -56,7 +56,7 @@ NO = decision.Deny("Test", "never", "test")
 UNSURE = decision.NotMine("Test", "", "test")
 
 
-class Asked:
+class Reviewer:
     """One questioner."""
 
     def __init__(self, user: identity.User = JANE, verdict: decision.Decision = UNSURE) -> None:
@@ -73,9 +73,9 @@ class Asked:
 
     def ask(self, group: str, plural: str, document: objects.Document, namespace: str = "") -> dict[str, Any]:
         info = request.RequestInfo("create", "", True, group, "v1", namespace, plural)
-        asked = calls.Call(cast("web.BaseRequest", None), "1", info, user=self.user)
-        answer = self.reviews.answer(asked, (group, plural), document)
-        self.noted = asked.noted
+        call = calls.Call(cast("web.BaseRequest", None), "1", info, user=self.user)
+        answer = self.reviews.answer(call, (group, plural), document)
+        self.noted = call.noted
         found: dict[str, Any] = answer["status"]
         return found
 
@@ -85,45 +85,45 @@ class Asked:
 
 class TestTokenReview:
     @staticmethod
-    def review(asked: Asked, **spec: Any) -> dict[str, Any]:
-        return asked.ask("authentication.k8s.io", "tokenreviews", {"metadata": {}, "spec": spec})
+    def review(reviewer: Reviewer, **spec: Any) -> dict[str, Any]:
+        return reviewer.ask("authentication.k8s.io", "tokenreviews", {"metadata": {}, "spec": spec})
 
-    def test_good(self) -> None:
-        found = self.review(Asked(), token="good")
+    def test_a_good_token_is_reviewed_as_its_user(self) -> None:
+        found = self.review(Reviewer(), token="good")
         assert found == {
             "authenticated": True,
             "user": {"username": "joe", "uid": "9", "groups": ["robots", "system:authenticated"]},
             "audiences": ["api"],
         }
-        assert self.review(Asked(), token="good", audiences=["a", "b"])["audiences"] == ["a", "b"]
+        assert self.review(Reviewer(), token="good", audiences=["a", "b"])["audiences"] == ["a", "b"]
 
-    def test_garbage(self) -> None:
-        asked = Asked()
-        assert self.review(asked, token="garbage") == {"user": {}, "error": "invalid bearer token"}
-        assert asked.noted.startswith("UnknownToken")
+    def test_a_token_that_nobody_knows_is_refused_and_noted(self) -> None:
+        reviewer = Reviewer()
+        assert self.review(reviewer, token="garbage") == {"user": {}, "error": "invalid bearer token"}
+        assert reviewer.noted.startswith("UnknownToken")
 
-    def test_explained(self) -> None:
+    def test_an_expired_token_is_explained(self) -> None:
         told = "[invalid bearer token, service account token has expired]"
-        assert self.review(Asked(), token="expired") == {"user": {}, "error": told}
+        assert self.review(Reviewer(), token="expired") == {"user": {}, "error": told}
 
     def test_the_token_does_not_come_back(self) -> None:
         document = {"metadata": {}, "spec": {"token": "good", "audiences": ["a"]}}
-        Asked().ask("authentication.k8s.io", "tokenreviews", document)
+        Reviewer().ask("authentication.k8s.io", "tokenreviews", document)
         assert document["spec"] == {"audiences": ["a"]}
 
     @pytest.mark.parametrize("spec", [{}, {"token": ""}, {"token": None}])
     def test_no_token(self, spec: dict[str, Any]) -> None:
         with pytest.raises(status.StatusError, match="token is required for TokenReview in authentication") as caught:
-            self.review(Asked(), **spec)
+            self.review(Reviewer(), **spec)
         assert caught.value.code == 400
 
     def test_no_spec(self) -> None:
         with pytest.raises(status.StatusError):
-            Asked().ask("authentication.k8s.io", "tokenreviews", {"metadata": {}})
+            Reviewer().ask("authentication.k8s.io", "tokenreviews", {"metadata": {}})
 
 
 def test_self_subject_review() -> None:
-    found = Asked().ask("authentication.k8s.io", "selfsubjectreviews", {"metadata": {}, "status": {"userInfo": {}}})
+    found = Reviewer().ask("authentication.k8s.io", "selfsubjectreviews", {"metadata": {}, "status": {"userInfo": {}}})
     assert found == {
         "userInfo": {
             "username": "jane",
@@ -138,36 +138,36 @@ RESOURCE = {"verb": "get", "resource": "pods", "namespace": "a", "name": "p"}
 
 
 class TestAccessReview:
-    def test_facts(self) -> None:
-        asked = Asked(verdict=YES)
+    def test_the_authorisers_are_asked_with_what_the_review_says(self) -> None:
+        reviewer = Reviewer(verdict=YES)
         spec = {
             "user": "bob",
             "groups": ["g"],
             "resourceAttributes": {**RESOURCE, "group": "apps", "version": "v1", "subresource": "status"},
         }
-        assert asked.access("subjectaccessreviews", spec) == {"allowed": True, "reason": "RBAC: allowed by a test"}
-        assert asked.recorder.asked == [
+        assert reviewer.access("subjectaccessreviews", spec) == {"allowed": True, "reason": "RBAC: allowed by a test"}
+        assert reviewer.recorder.questions == [
             access.Attributes("bob", ("g",), "get", True, "", "apps", "v1", "pods", "status", "a", "p")
         ]
 
-    def test_path(self) -> None:
-        asked = Asked()
+    def test_a_path_is_asked_for_as_no_resource(self) -> None:
+        reviewer = Reviewer()
         spec = {"groups": ["g"], "nonResourceAttributes": {"verb": "get", "path": "/metrics"}}
-        assert asked.access("subjectaccessreviews", spec) == {"allowed": False}
-        assert asked.recorder.asked == [access.Attributes("", ("g",), "get", False, "/metrics")]
+        assert reviewer.access("subjectaccessreviews", spec) == {"allowed": False}
+        assert reviewer.recorder.questions == [access.Attributes("", ("g",), "get", False, "/metrics")]
 
-    def test_denied(self) -> None:
+    def test_a_denial_is_told_with_its_reason(self) -> None:
         spec = {"user": "bob", "resourceAttributes": RESOURCE}
-        assert Asked(verdict=NO).access("subjectaccessreviews", spec) == {
+        assert Reviewer(verdict=NO).access("subjectaccessreviews", spec) == {
             "allowed": False,
             "denied": True,
             "reason": "never",
         }
 
     def test_every_version_is_meant_without_one(self) -> None:
-        asked = Asked()
-        asked.access("subjectaccessreviews", {"user": "bob", "resourceAttributes": RESOURCE})
-        assert asked.recorder.asked[0].version == "*"
+        reviewer = Reviewer()
+        reviewer.access("subjectaccessreviews", {"user": "bob", "resourceAttributes": RESOURCE})
+        assert reviewer.recorder.questions[0].version == "*"
 
     @pytest.mark.parametrize(
         ("selector", "fields"),
@@ -183,16 +183,18 @@ class TestAccessReview:
             ({}, ()),
         ],
     )
-    def test_selectors(self, selector: dict[str, Any], fields: tuple[tuple[str, str], ...]) -> None:
-        asked = Asked()
+    def test_equalities_of_a_field_selector_are_asked_with(
+        self, selector: dict[str, Any], fields: tuple[tuple[str, str], ...]
+    ) -> None:
+        reviewer = Reviewer()
         attributes = {**RESOURCE, "fieldSelector": selector}
-        asked.access("subjectaccessreviews", {"user": "bob", "resourceAttributes": attributes})
-        assert asked.recorder.asked[0].fields == fields
+        reviewer.access("subjectaccessreviews", {"user": "bob", "resourceAttributes": attributes})
+        assert reviewer.recorder.questions[0].fields == fields
 
-    def test_self(self) -> None:
-        asked = Asked(verdict=YES)
-        assert asked.access("selfsubjectaccessreviews", {"resourceAttributes": RESOURCE})["allowed"] is True
-        assert (asked.recorder.asked[0].user, asked.recorder.asked[0].groups) == (JANE.name, JANE.groups)
+    def test_a_review_of_oneself_asks_in_the_callers_name(self) -> None:
+        reviewer = Reviewer(verdict=YES)
+        assert reviewer.access("selfsubjectaccessreviews", {"resourceAttributes": RESOURCE})["allowed"] is True
+        assert (reviewer.recorder.questions[0].user, reviewer.recorder.questions[0].groups) == (JANE.name, JANE.groups)
 
     @pytest.mark.parametrize(
         ("plural", "spec", "metadata", "field"),
@@ -223,26 +225,29 @@ class TestAccessReview:
             ("localsubjectaccessreviews", {"resourceAttributes": RESOURCE}, {}, "spec.user"),
         ],
     )
-    def test_refused(self, plural: str, spec: dict[str, Any], metadata: dict[str, Any], field: str) -> None:
+    def test_an_incomplete_or_contradictory_review_names_the_field(
+        self, plural: str, spec: dict[str, Any], metadata: dict[str, Any], field: str
+    ) -> None:
         with pytest.raises(status.StatusError) as caught:
-            Asked().access(plural, spec, "a", **metadata)
+            Reviewer().access(plural, spec, "a", **metadata)
         assert caught.value.code == 422
         assert [cause.field for cause in caught.value.causes] == [field]
 
-    def test_local(self) -> None:
-        asked = Asked(verdict=YES)
+    def test_a_local_review_is_answered_in_its_namespace(self) -> None:
+        reviewer = Reviewer(verdict=YES)
         spec = {"user": "bob", "resourceAttributes": RESOURCE}
-        assert asked.access("localsubjectaccessreviews", spec, "a", namespace="a")["allowed"] is True
+        assert reviewer.access("localsubjectaccessreviews", spec, "a", namespace="a")["allowed"] is True
+        assert [question.namespace for question in reviewer.recorder.questions] == ["a"]
 
 
 class TestRulesReview:
     @staticmethod
-    def rules(asked: Asked, namespace: str = "a") -> dict[str, Any]:
-        return asked.access("selfsubjectrulesreviews", {"namespace": namespace})
+    def rules(reviewer: Reviewer, namespace: str = "a") -> dict[str, Any]:
+        return reviewer.access("selfsubjectrulesreviews", {"namespace": namespace})
 
-    def test_rules(self) -> None:
-        asked = Asked()
-        asked.policy.set_role(
+    def test_the_rules_of_a_user_are_those_of_the_bound_roles(self) -> None:
+        reviewer = Reviewer()
+        reviewer.policy.set_role(
             "",
             "reader",
             {
@@ -252,7 +257,7 @@ class TestRulesReview:
                 ]
             },
         )
-        asked.policy.set_binding(
+        reviewer.policy.set_binding(
             "",
             "readers",
             {
@@ -260,22 +265,22 @@ class TestRulesReview:
                 "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}],
             },
         )
-        assert self.rules(asked) == {
+        assert self.rules(reviewer) == {
             "resourceRules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]}],
             "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}],
             "incomplete": False,
         }
 
-    def test_masters(self) -> None:
-        found = self.rules(Asked(MASTER))
+    def test_masters_may_do_everything(self) -> None:
+        found = self.rules(Reviewer(MASTER))
         assert found["resourceRules"] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         assert found["nonResourceRules"] == [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
 
-    def test_nodes(self) -> None:
-        found = self.rules(Asked(NODE))
+    def test_the_rules_of_a_node_are_incomplete_and_say_why(self) -> None:
+        found = self.rules(Reviewer(NODE))
         assert found["incomplete"] is True
         assert found["evaluationError"] == "node authorizer does not support user rule resolution"
 
     def test_without_a_namespace(self) -> None:
         with pytest.raises(status.StatusError, match="no namespace on request"):
-            self.rules(Asked(), "")
+            self.rules(Reviewer(), "")

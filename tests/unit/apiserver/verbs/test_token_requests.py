@@ -191,7 +191,7 @@ def test_a_node_that_is_not_there_is_named():
         ({"spec": {"audiences": ["x" * 300] * 50}}, 422, "spec.audiences: Too long"),
     ],
 )
-def test_refusals(document: dict[str, Any], code: int, text: str):
+def test_a_request_that_may_not_be_is_refused_with_its_reason(document: dict[str, Any], code: int, text: str):
     error = World().refused(document)
     assert error.code == code
     assert text in error.message
