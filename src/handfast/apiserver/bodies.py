@@ -6,8 +6,8 @@
 2. Its content type is one we read (415), it parses, and it is an object (400): `api.codec.decode`.
 3. Its apiVersion and kind are those of the URL; absent ones are filled in (400).
 4. Fields have the types of the schema (400).
-5. Unknown fields are dropped, and of duplicate ones the last is taken: with a warning, in silence, or not at all but
-   refused, as `fieldValidation` says. The default is Warn.
+5. Unknown fields are dropped, and of duplicate ones the last is taken. `fieldValidation` says whether that is done with a
+   warning (Warn, the default), in silence (Ignore), or refused (Strict: 400).
 
 Whether the values make sense is validation's question, later.
 """

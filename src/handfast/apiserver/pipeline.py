@@ -121,7 +121,7 @@ class Pipeline:
                 self._audit.failed(call, error)
             response = error_response(refusal)
         self._audit.answered(call, response.status, self._clock.monotonic() - started, refusal)
-        # Its traceback holds this frame, and so the request: only the collector would find the two, all of a flood at once.
+        # Its traceback holds this frame, and with it the request. Only the garbage collector would free such a circle.
         refusal = None
         if isinstance(response, answers.Answer):
             response.add("Audit-Id", call.id)
@@ -143,8 +143,8 @@ class Pipeline:
             and not self._limits.lifted
             and not self._authenticator.remembers(peer, authorization)
         ):
-            # After too many guesses no other is even looked at; what was good before goes on being good. A certificate that
-            # TLS let through is no guess: nodes must not suffer from who guesses behind the same address.
+            # After too many guesses from an address, no new token is looked at; one that was good before still is. A
+            # certificate that passed TLS is no guess: nodes must not suffer from others behind the same address.
             _require(self._flows.worn_out(peer.address, started), _STRANGER)
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
@@ -177,7 +177,7 @@ class Pipeline:
     def _authenticate(
         self, call: calls.Call, connection: connection_module.Connection, authorization: str | None, started: float
     ) -> None:
-        """Find out who asks. Only the path is read before that: a query costs time, and nobody is known yet."""
+        """Find out who is asking. Only the path is read before: to parse a query costs time, and nobody is known yet."""
         http, peer = call.http, connection.peer
         path, question, _ = http.raw_path.partition("?")
         call.info = request.parse(http.method, path)
@@ -195,7 +195,7 @@ class Pipeline:
             call.info = request.parse(http.method, http.raw_path)
 
     async def _in_time(self, work: Awaitable[answers.Response]) -> answers.Response:
-        """A write may take so long and no longer, whatever it waits for; it may have been carried out all the same."""
+        """504 if a write takes too long, whatever it waits for. It may have been carried out all the same."""
         task = asyncio.current_task()
         if task is None:
             raise errors.Misuse("a request is answered inside a task")
@@ -206,7 +206,7 @@ class Pipeline:
             expired = True
             task.cancel()
 
-        # By hand: `asyncio.timeout` costs several times as much, and every write pays it.
+        # By hand, because every write pays for it: 2.5 µs, and 4.5 to 5 with `asyncio.timeout`.
         timer = asyncio.get_running_loop().call_later(self._limits.request_seconds, expire)
         try:
             return await work

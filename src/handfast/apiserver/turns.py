@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When to let others have a turn, for whoever goes through many objects: by how much was looked at, not by how many.
+"""When a loop over many objects lets other requests have a turn: counted in bytes, not in objects.
 
-An object may be of 300 bytes or of 1.5 MB. It waits for nothing itself: the caller does, where `spent` says so.
+An object can have 300 bytes or 1.5 MB. Nothing waits here: the caller does, where `spent` says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All objects of one stored resource, in key order, with recent changes and who listens to them.
 
-It is told what happened and tells others; it reads no store. See `replica` for how it is kept current.
+The replica hands it every change, and it calls its listeners. It reads no store: see `replica`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forgets history that nobody needs: every five minutes, what was already past five minutes before.
+"""Compacts the store's history: every five minutes, everything before the version of five minutes ago.
 
-As long as in Kubernetes; a paged list or an exact read may take that long. The engine does the work in small steps.
+The interval is Kubernetes' own. A paged list or an exact read may take that long. The engine does the work in small steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One stored object as the server holds it, and one change of it: encoded bytes, decoded anew for who asks.
+"""One stored object as the server holds it, and one change of it: encoded bytes, decoded anew for each caller.
 
-Nobody receives a shared mutable object. It keeps no collections; see `collection`.
+No two callers share a mutable object. It keeps no collections; see `collection`.
 """
 
 from __future__ import annotations

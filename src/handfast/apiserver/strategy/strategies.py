@@ -62,7 +62,7 @@ def prepare_create(
 
 
 def settle_create(kind: kinds.Kind, document: objects.Document, user: identity.User) -> None:
-    """What nobody but the server decides of a new object: said again after a webhook has changed it."""
+    """Set what only the server decides of a new object. Done again after a webhook has changed it."""
     if kind.subresource("status") is not None and kind.resource not in _KEEPS_STATUS_ON_CREATE:
         document.pop("status", None)
     if kind.resource == _CSR:

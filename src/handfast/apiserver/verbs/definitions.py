@@ -9,7 +9,7 @@
 4. A definition whose names were taken is looked at again when others change.
 5. Objects of built-in kinds are no definition's: whatever one says, they are not deleted with it.
 
-Every server does 3. and 4.; each write names the state it replaces, so that the second to come changes nothing. It
+Every server does 3. and 4. Each write names the state that it replaces, so the second server changes nothing. It
 does not judge definitions (`api.custom.definitions`), nor objects (`strategy.custom`).
 """
 
@@ -171,11 +171,15 @@ class Customs:
         await self._replica.fresh()
         for name in sorted(self._unsettled):
             item = self._replica.collection(custom.PREFIX).get("", name)
-            if item is not None and await self._is_settled(item):
+            if item is None:
+                continue
+            if await self._is_settled(item):
                 self._unsettled.discard(name)
         for prefix, kind in tuple(self._left.items()):
-            # Asked again, and followed by nothing to wait for: a definition that came back owns what is there now.
-            if prefix in self._left and await self._empty(kind):
+            # Looked at again right before: a definition that came back meanwhile owns what is there now.
+            if prefix not in self._left:
+                continue
+            if await self._empty(kind):
                 self._left.pop(prefix, None)
 
     async def _is_settled(self, item: items.Item) -> bool:

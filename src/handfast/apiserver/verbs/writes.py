@@ -280,7 +280,7 @@ def is_dry_run(call: calls.Call) -> bool:
 
 
 def is_finished(kind: kinds.Kind, document: objects.Document) -> bool:
-    """Whether an object marked for deletion has nothing left to wait for."""
+    """Whether an object that is marked for deletion waits for nothing any more: no finalizer, no grace period."""
     metadata = document["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
