@@ -99,7 +99,7 @@ async def test_create_of_a_present_key_says_what_is_there(store: protocol.Store)
     revision = await store.create("a", b"there")
     with pytest.raises(protocol.Mismatch) as refusal:
         await store.create("a", b"other")
-    assert refusal.value.found == protocol.Entry("a", b"there", revision, revision)
+    assert refusal.value.actual == protocol.Entry("a", b"there", revision, revision)
     assert await store.current_revision() == revision
 
 
@@ -109,7 +109,7 @@ async def test_update_at_an_old_revision_changes_nothing(store: protocol.Store) 
     for attempt in (store.update("a", b"3", expected=first), store.delete("a", expected=first)):
         with pytest.raises(protocol.Mismatch) as refusal:
             await attempt
-        assert refusal.value.found == protocol.Entry("a", b"2", second, first)
+        assert refusal.value.actual == protocol.Entry("a", b"2", second, first)
     assert await store.get("a") == protocol.Entry("a", b"2", second, first)
     assert await store.current_revision() == second
 
@@ -142,7 +142,7 @@ async def test_update_and_delete_of_an_absent_key_find_nothing(store: protocol.S
     for attempt in (store.update("a", b"1", expected=expected), store.delete("a", expected=expected)):
         with pytest.raises(protocol.Mismatch) as refusal:
             await attempt
-        assert refusal.value.found is None
+        assert refusal.value.actual is None
     assert await store.get("a") is None
 
 
@@ -154,7 +154,7 @@ async def test_one_of_many_racing_updates_wins(store: protocol.Store) -> None:
     lost = [result for result in results if isinstance(result, protocol.Mismatch)]
     assert won == [first + 1]
     assert len(lost) == 19
-    assert {refusal.found.revision for refusal in lost if refusal.found} == {first + 1}
+    assert {refusal.actual.revision for refusal in lost if refusal.actual} == {first + 1}
 
 
 async def test_a_failed_precondition_does_not_touch_its_neighbours(store: protocol.Store) -> None:
@@ -301,7 +301,7 @@ async def test_a_revision_not_yet_written_cannot_be_listed(store: protocol.Store
     last = await store.create("a", b"")
     with pytest.raises(protocol.FutureRevision) as refusal:
         await store.list_at("", revision=last + 1)
-    assert (refusal.value.asked, refusal.value.current) == (last + 1, last)
+    assert (refusal.value.revision, refusal.value.current) == (last + 1, last)
 
 
 # 4. Gap-free watches
@@ -474,7 +474,7 @@ async def test_the_floor_is_the_oldest_revision_that_can_be_read(store: protocol
         else:
             with pytest.raises(protocol.Compacted) as refusal:
                 await store.list_at("", revision=revision)
-            assert (refusal.value.asked, refusal.value.floor) == (revision, floor)
+            assert (refusal.value.revision, refusal.value.floor) == (revision, floor)
             with pytest.raises(protocol.Compacted):
                 await store.watch("", after=revision).next()
 

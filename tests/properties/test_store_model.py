@@ -79,7 +79,7 @@ class StoreMachine(RuleBasedStateMachine):
     def mismatch(self, coroutine: Coroutine[None, None, int], found: protocol.Entry | None) -> None:
         with pytest.raises(protocol.Mismatch) as refusal:
             self.run(coroutine)
-        assert refusal.value.found == found
+        assert refusal.value.actual == found
 
     @rule(key=KEYS, value=VALUES)
     def create(self, key: str, value: bytes) -> None:

@@ -65,7 +65,7 @@ def too_many(field: str, count: int, limit: int) -> status.Cause:
     return status.Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
 
 
-# Of a value that is wrong, so much is quoted: it may be as long as the body.
+# How much of a wrong value is quoted: it may be as long as the body.
 _SHOWN = 512
 _encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=str)
 
@@ -127,26 +127,26 @@ def port_name(field: str, value: str) -> Causes:
 def address(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address, or None; IPv6 zones are not addresses to Kubernetes."""
     try:
-        found = ipaddress.ip_address(value)
+        parsed = ipaddress.ip_address(value)
     except ValueError:
         return None
-    return None if "%" in value else found
+    return None if "%" in value else parsed
 
 
 def cidr(field: str, value: str) -> Causes:
     try:
         ipaddress.ip_network(value, strict=False)
     except ValueError:
-        found = False
+        is_cidr = False
     else:
-        found = "/" in value
-    if not found:
+        is_cidr = "/" in value
+    if not is_cidr:
         yield invalid(field, value, CIDR_TEXT)
 
 
-def labels(field: str, found: dict[str, Any]) -> Causes:
+def labels(field: str, pairs: dict[str, Any]) -> Causes:
     """Keys and values of labels, or of a selector made of them."""
-    for key, value in found.items():
+    for key, value in pairs.items():
         wrong = objects.qualified_name(key)
         if wrong is not None:
             yield invalid(field, key, wrong)

@@ -21,7 +21,7 @@ from handfast import errors
 def at(value: Any, *path: str) -> Any:
     """The value behind the keys, or None where a step is missing or no object."""
     for key in path:
-        # Nearly always a dict, and asking that is ten times faster.
+        # Nearly always a dict: asking for a dict is ten times faster than asking for a Mapping.
         if not isinstance(value, dict) and not isinstance(value, Mapping):
             return None
         value = value.get(key)
@@ -120,20 +120,20 @@ def parse(expression: str) -> tuple[Step, ...]:
 
 
 def _step(match: re.Match[str]) -> Step:
-    found = match.groupdict()
-    if found["star"] or found["all"]:
+    parts = match.groupdict()
+    if parts["star"] or parts["all"]:
         return Step()
-    if found["index"] is not None:
-        return Step(index=int(found["index"]))
-    if found["key"] is not None:
-        return Step(key=re.sub(r"\\(.)", r"\1", found["key"]))
-    if found["path"] is not None:
-        path = parse(found["path"])
-        if found["op"] is None:
+    if parts["index"] is not None:
+        return Step(index=int(parts["index"]))
+    if parts["key"] is not None:
+        return Step(key=re.sub(r"\\(.)", r"\1", parts["key"]))
+    if parts["path"] is not None:
+        path = parse(parts["path"])
+        if parts["op"] is None:
             return Step(where=Filter(path))
-        return Step(where=Filter(path, found["op"], _literal(found["literal"])))
-    quoted = found["quoted"]
-    return Step(key=found["double"] if quoted is None else quoted)
+        return Step(where=Filter(path, parts["op"], _literal(parts["literal"])))
+    quoted = parts["quoted"]
+    return Step(key=parts["double"] if quoted is None else quoted)
 
 
 def _literal(source: str) -> Any:
@@ -171,11 +171,11 @@ def _children(value: Any, step: Step) -> Iterator[Any]:
 
 
 def _holds(element: Any, where: Filter) -> bool:
-    found = list(_walk(element, where.path))
+    values = list(_walk(element, where.path))
     if not where.compare:
-        return bool(found)
+        return bool(values)
     try:
-        return bool(found) and _OPERATORS[where.compare](found[0], where.literal)
+        return bool(values) and _OPERATORS[where.compare](values[0], where.literal)
     except TypeError:
-        # An order between unlike types, such as a number and a word: the element is not selected.
+        # Unlike types, such as a number and a word, have no order: the element is not selected.
         return False

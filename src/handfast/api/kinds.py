@@ -2,7 +2,7 @@
 """The table of kinds: one row for each resource the API serves.
 
 Names come from the schema data file; what the file does not know (verbs, subresources, selectable fields, which
-version is stored) is said here, once per kind. Behaviour is elsewhere: `defaults`, `validation`, `printers` and the
+version is stored) is said here, once per kind. Behaviour is elsewhere: `defaulting`, `validation`, `printing` and the
 server's strategies look a row up by its `resource`.
 
 Served and stored group-versions are separate columns: `events.k8s.io/v1` Events are served beside the core ones and
@@ -59,7 +59,8 @@ class Kind:
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
-    # Field-selector path -> path in the stored document (`?x`: what absent means); metadata.name and metadata.namespace are always there.
+    # Field-selector path -> path in the stored document (`?x`: what absent means). metadata.name and metadata.namespace are
+    # always there.
     selectable: Mapping[str, str] = field(default_factory=dict)
     # The group-version objects are stored as; empty: the served one.
     stored_group: str = ""
@@ -75,8 +76,9 @@ class Kind:
     # Custom resources only: the structural schema, verbatim, and the printer columns of the definition.
     schema: Mapping[str, Any] | None = None
     columns: tuple[Mapping[str, Any], ...] = ()
-    # … their list kind where it is not the kind and "List", and where /scale finds replicas, wanted and actual, and selector.
+    # Their list kind where it is not the kind and "List".
     listed_as: str = ""
+    # Where /scale finds the wanted replicas, the actual ones, and the selector.
     scale_paths: tuple[str, str, str] = ("", "", "")
 
     # Derived once, because every request asks for them.

@@ -80,7 +80,7 @@ def dns_1035_label(name: str) -> str | None:
 
 
 def path_segment(name: str) -> str | None:
-    """RBAC objects may have any name that fits into a path; unlike in Kubernetes, of what can be printed."""
+    """RBAC objects may have any name that fits into a path. Unlike in Kubernetes, all of it can be printed."""
     if name in {".", ".."}:
         return f"may not be '{name}'"
     if len(name) > 253:

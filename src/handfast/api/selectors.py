@@ -2,8 +2,8 @@
 """Label and field selectors: parse, print in one canonical form, match.
 
 It does not decide which fields a kind can be selected by, nor how a field's value is read from an object: callers
-hand `match` the labels, or a mapping from field to text. An absent LabelSelector object, which selects nothing in
-Kubernetes, is the caller's to see; an empty one selects everything.
+hand `match` the labels, or a mapping from field to text. An empty LabelSelector object selects everything. An absent one
+selects nothing in Kubernetes: that is for the caller to see.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SYMBOLS = {"=": "=", "==": "=", "!=": "!=", ">": "gt", "<": "lt", "in": "in", "
 _OBJECT_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 # Two-character operators come first, so that the longest one wins, as in Kubernetes.
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^ \t\r\n=!(),<>]+))")
-# Nineteen digits hold every int64, and keep `int` from being asked to read thousands.
+# Nineteen digits hold every int64; `int` is never asked to read thousands of them.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z", re.ASCII)
 _SPECIAL = frozenset({"=", "==", "!=", "!", "(", ")", ",", "<", ">"})
 
@@ -45,21 +45,21 @@ class Requirement:
                 return self.key + {"gt": ">", "lt": "<"}.get(operator, operator) + self.values[0]
 
     def match(self, labels: Mapping[str, str]) -> bool:
-        found = labels.get(self.key)
+        value = labels.get(self.key)
         match self.operator:
             case "exists":
-                return found is not None
+                return value is not None
             case "!":
-                return found is None
+                return value is None
             case "=" | "in":
-                return found in self.values
+                return value in self.values
             case "!=" | "notin":
-                return found not in self.values
+                return value not in self.values
             case operator:
-                if found is None or not _INTEGER.match(found):
+                if value is None or not _INTEGER.match(value):
                     return False
                 bound = int(self.values[0])
-                return int(found) > bound if operator == "gt" else int(found) < bound
+                return int(value) > bound if operator == "gt" else int(value) < bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,10 @@ def parse_labels(text: str) -> LabelSelector:
     # Every open watch compares them with every change.
     if text.count(",") >= MAX_WORDS:
         raise status.bad_request(f"unable to parse requirement: there are more than {MAX_WORDS} terms and values")
-    found = _selector(list(_LabelParser(text).requirements()))
-    if len(found.requirements) > MAX_REQUIREMENTS:
+    selector = _selector(list(_LabelParser(text).requirements()))
+    if len(selector.requirements) > MAX_REQUIREMENTS:
         raise status.bad_request(f"unable to parse requirement: there are more than {MAX_REQUIREMENTS} terms")
-    return found
+    return selector
 
 
 def _selector(requirements: Sequence[Requirement]) -> LabelSelector:
@@ -245,12 +245,12 @@ def from_label_selector(document: Mapping[str, Any]) -> LabelSelector:
         raise status.bad_request("matchLabels: Invalid value: must be a map of strings")
     if not isinstance(expressions, list):
         raise status.bad_request("matchExpressions: Invalid value: must be a list of requirements")
-    found = []
+    requirements = []
     for key, value in labels.items():
         _check_key(key, "key")
-        found.append(_requirement(key, "=", [value]))
-    found.extend(map(_expression, expressions))
-    return _selector(found)
+        requirements.append(_requirement(key, "=", [value]))
+    requirements.extend(map(_expression, expressions))
+    return _selector(requirements)
 
 
 def _expression(document: Any) -> Requirement:
@@ -337,10 +337,10 @@ def parse_fields(text: str) -> FieldSelector:
     return FieldSelector(tuple(sorted(terms, key=lambda term: (term.field, term.value, term.equal))))
 
 
-def _unescape(found: re.Match[str]) -> str:
-    escaped = found[1]
+def _unescape(match: re.Match[str]) -> str:
+    escaped = match[1]
     if escaped is None:
-        raise status.bad_request(f"invalid field selector: unescaped character in value: {found[0]}")
+        raise status.bad_request(f"invalid field selector: unescaped character in value: {match[0]}")
     if escaped not in {"\\", ",", "="}:
-        raise status.bad_request(f"invalid field selector: invalid escape sequence: {found[0]}")
+        raise status.bad_request(f"invalid field selector: invalid escape sequence: {match[0]}")
     return escaped

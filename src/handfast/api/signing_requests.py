@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CertificateSigningRequests, in the words of `certificates.k8s.io`.
 
-One typed model for who asks for a certificate, who approves, signs and deletes requests, and who shows them. It is
-whole: decoded, changed by `updated` and sent back, a request loses nothing. Which requests a signer honours is
+One typed model for everyone: who asks for a certificate, who approves, signs and deletes requests, and who shows them.
+It is whole: a request that is decoded, changed by `updated` and sent back loses nothing. Which requests a signer honours is
 `rules.certificates.signers`', and who may approve them `rules.certificates.admission`'s.
 """
 
@@ -27,7 +27,7 @@ _HOLDS: Final = frozenset({"True", ""})
 
 
 class Meta(metadata.Meta, frozen=True, omit_defaults=True, gc=False):
-    """… and what an update would take away if it left it out."""
+    """The metadata nearly everyone needs, and what an update would take away if it left it out."""
 
     creation_timestamp: str | None = None
     generate_name: str = ""

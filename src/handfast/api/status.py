@@ -177,17 +177,17 @@ def expired(message: str, continue_token: str = "") -> StatusError:
     return StatusError("Expired", message, continue_token=continue_token)
 
 
-def too_large_resource_version(asked: int, current: int) -> StatusError:
+def too_large_resource_version(version: int, current: int) -> StatusError:
     return StatusError(
         "Timeout",
-        f"Too large resource version: {asked}, current: {current}",
+        f"Too large resource version: {version}, current: {current}",
         causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
         retry_after=1,
     )
 
 
 def from_error(error: BaseException) -> StatusError:
-    """The one mapping from any error to a Status; what is not known is a 500 that gives nothing away."""
+    """The one mapping from any error to a Status. An error that is not known is a 500 that gives nothing away."""
     if isinstance(error, StatusError):
         return error
     if isinstance(error, errors.Unavailable):

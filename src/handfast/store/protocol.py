@@ -59,7 +59,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The space a store has: on its file system, kept for removals; whether it counts as full, and writes refused so far."""
+    """The space a store has: free on its file system, kept for removals, whether it counts as full, writes refused so far."""
 
     free_bytes: int
     reserve_bytes: int
@@ -68,35 +68,35 @@ class Room:
 
 
 class Mismatch(errors.Refused):
-    """A write's precondition failed; `found` is what the key held instead, None if it was absent."""
+    """A write's precondition failed; `actual` is what the key holds instead, None if it is absent."""
 
     reason = "Conflict"
 
-    def __init__(self, key: str, found: Entry | None) -> None:
-        super().__init__(f"{key}: " + (f"found revision {found.revision}" if found else "not found"))
+    def __init__(self, key: str, actual: Entry | None) -> None:
+        super().__init__(f"{key}: " + (f"found revision {actual.revision}" if actual else "not found"))
         self.key = key
-        self.found = found
+        self.actual = actual
 
 
 class Compacted(errors.Refused):
-    """The asked-for revision lies below the compaction floor."""
+    """The revision lies below the compaction floor."""
 
     reason = "Expired"
 
-    def __init__(self, asked: int, floor: int) -> None:
-        super().__init__(f"revision {asked} is compacted; the oldest that can be read is {floor}")
-        self.asked = asked
+    def __init__(self, revision: int, floor: int) -> None:
+        super().__init__(f"revision {revision} is compacted; the oldest that can be read is {floor}")
+        self.revision = revision
         self.floor = floor
 
 
 class FutureRevision(errors.Refused):
-    """The asked-for revision has not been written yet."""
+    """The revision has not been written yet."""
 
     reason = "ResourceVersionTooLarge"
 
-    def __init__(self, asked: int, current: int) -> None:
-        super().__init__(f"revision {asked} is larger than the current {current}")
-        self.asked = asked
+    def __init__(self, revision: int, current: int) -> None:
+        super().__init__(f"revision {revision} is larger than the current {current}")
+        self.revision = revision
         self.current = current
 
 
@@ -123,7 +123,7 @@ class Watch(Protocol):
 
     A batch is (events, revision): every write up to and including `revision` under the prefix has now been
     delivered, so an empty `events` is a bookmark. Cancelling `next` loses nothing; it has one caller at a time. After
-    `close` of the watch or the store, also a `next` already waiting raises StoreUnavailable. A consumer may be as
+    `close` of the watch or the store, `next` raises StoreUnavailable, also one that waits already. A consumer may be as
     slow as it likes: it costs no memory, but once compaction has overtaken it, `next` raises Compacted.
     """
 

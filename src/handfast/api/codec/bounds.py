@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much one body, and one object, may hold: counted on the bytes, before anything is decoded or validated.
 
-Three bytes become a list, so that the length of a body says little about what it costs. What is counted are *values*:
-objects, lists, and what is in them. Decoding costs 0.1 µs for each, everything after it some 10 µs.
+Three bytes become a list, so the length of a body says little about what it costs. Counted are *values*: objects, lists,
+and what is in them. Decoding costs 0.1 µs for each, everything after it some 10 µs.
 
 1. A body is light if it cannot have more than `LIGHT` values: it is worked on where it arrived. Nearly all are. What
    looks like a value inside a text counts here, since telling them apart would cost more than it saves.
@@ -38,7 +38,7 @@ MANY: Final = 100_000
 USUAL: Final = 30_000
 # A question may name somebody's thousand groups.
 QUESTION: Final = 5000
-# Small by nature: a request for a certificate has some 30, an Event 50. What is somewhat longer is told by the name of its list.
+# Small by nature: a request for a certificate has some 30 values, an Event 50. Where a list is somewhat too long, 422 names it.
 FEW: Final = 2000
 # Ten thousand operations, with what each of them has.
 PATCH: Final = 60_000
@@ -58,7 +58,7 @@ _MANY: Final = frozenset(
         ("discovery.k8s.io", "endpointslices"),
     }
 )
-# 3. Of every object, and of some kinds: so many items a list may have. There are 23 usages of keys.
+# 3. How many items a list may have: of every object, and of some kinds. There are 23 usages of keys.
 _METADATA_ITEMS: Final = {"ownerReferences": 256, "finalizers": 256, "managedFields": 256}
 _ITEMS: Final[Mapping[tuple[str, str], Mapping[tuple[str, str], int]]] = {
     ("certificates.k8s.io", "certificatesigningrequests"): {("spec", "usages"): 64, ("status", "conditions"): 64},
@@ -96,12 +96,12 @@ def limit(kind: kinds.Kind) -> int:
 
 
 def is_light(body: bytes) -> bool:
-    """1. Whether it cannot have more than `LIGHT` values."""
+    """Whether a body is light: it cannot have more than `LIGHT` values (1.)."""
     return len(body) <= LIGHT_BYTES or _at_most(body, LIGHT)
 
 
 def values(body: bytes, most: int) -> int:
-    """2. How many values a JSON text has: `most` stands for at most so many, and counting ends where they are more.
+    """How many values a JSON text has (2.). `most` stands for "at most so many"; counting ends above it.
 
     An object or a list counts once for itself, and what it holds once for each comma. A text that is no JSON gets some
     number, too.
@@ -109,18 +109,18 @@ def values(body: bytes, most: int) -> int:
     # At the speed of memory: what passes here needs no closer look.
     if _at_most(body, most):
         return most
-    found = start = 0
+    count = start = 0
     in_text = False
-    while start < len(body) and found <= most:
+    while start < len(body) and count <= most:
         end = _part_end(body, start)
         # Escaped quotes end no text. In pairs first: the second backslash of a pair escapes nothing.
         part = body[start:end].replace(b"\\\\", b"").replace(b'\\"', b"")
         pieces = part.split(b'"')
         for piece in pieces[1 if in_text else 0 :: 2]:
-            found += piece.count(b",") + piece.count(b"{") + piece.count(b"[")
+            count += piece.count(b",") + piece.count(b"{") + piece.count(b"[")
         in_text ^= len(pieces) % 2 == 0
         start = end
-    return found
+    return count
 
 
 # So much is looked at in one call: other threads get their turn in between.
@@ -129,11 +129,11 @@ _PART = 32 << 10
 
 def _at_most(body: bytes, most: int) -> bool:
     """Whether there cannot be more, even if all that looks like a value were one."""
-    found = 0
+    count = 0
     for start in range(0, len(body), _PART):
         end = start + _PART
-        found += body.count(b",", start, end) + body.count(b"{", start, end) + body.count(b"[", start, end)
-        if found > most:
+        count += body.count(b",", start, end) + body.count(b"{", start, end) + body.count(b"[", start, end)
+        if count > most:
             return False
     return True
 
@@ -147,7 +147,7 @@ def _part_end(body: bytes, start: int) -> int:
 
 
 def require(count: int, most: int, what: str) -> None:
-    """2. 413 if there are too many; `what` names whose they are."""
+    """Refuse a body or an object with too many values: 413 (2.). `what` names whose they are."""
     if count > most:
         raise status.StatusError(
             "RequestEntityTooLarge",
@@ -156,18 +156,18 @@ def require(count: int, most: int, what: str) -> None:
 
 
 def items(kind: kinds.Kind, document: Mapping[str, Any]) -> list[status.Cause]:
-    """3. The lists of a document that are longer than lists of that name may be."""
+    """The lists of a document that are longer than lists of that name may be (3.)."""
     metadata = document.get("metadata")
     causes = []
     if isinstance(metadata, dict):
         for name, most in _METADATA_ITEMS.items():
-            found = metadata.get(name)
-            if isinstance(found, list) and len(found) > most:
-                causes.append(fields.too_many(f"metadata.{name}", len(found), most))
+            value = metadata.get(name)
+            if isinstance(value, list) and len(value) > most:
+                causes.append(fields.too_many(f"metadata.{name}", len(value), most))
     for (first, second), most in _ITEMS.get(kind.resource, {}).items():
-        found = document.get(first)
-        if second and isinstance(found, dict):
-            found = found.get(second)
-        if isinstance(found, list) and len(found) > most:
-            causes.append(fields.too_many(f"{first}.{second}" if second else first, len(found), most))
+        value = document.get(first)
+        if second and isinstance(value, dict):
+            value = value.get(second)
+        if isinstance(value, list) and len(value) > most:
+            causes.append(fields.too_many(f"{first}.{second}" if second else first, len(value), most))
     return causes

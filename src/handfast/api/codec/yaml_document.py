@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read one YAML document as JSON data, the way Kubernetes reads YAML, from the parser's events.
 
-It takes events rather than PyYAML's own constructor because a body comes from a stranger: events are read without
-recursion, an alias can be refused before it expands (271 bytes of aliases can become 100 MB), and a repeated key is
-still visible. It does not care what the document means, nor what it is for. What is refused:
+It reads events rather than use PyYAML's own constructor, because a body comes from a stranger. Events are read without
+recursion. An alias can be refused before it expands (271 bytes of aliases can become 100 MB). A repeated key is still
+visible. It does not care what the document means, nor what it is for. What is refused:
 
 1. bytes that are not UTF-8, text that is not YAML;
 2. aliases, merge keys (<<) and tags other than !!str;
@@ -40,14 +40,14 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 _BASES: Final = (2, 16, 8, 10)
 
-# Python turns no longer ones into text; nothing in the API comes near.
+# Python does not print longer ones; nothing in the API comes near.
 _MAX_DIGITS: Final = 1000
 
 _ABSENT: Final = object()
 
 # A refusal should not outgrow the request.
 MAX_DUPLICATES = 100
-# Twice what the largest definitions have; JSON, which is read far faster, has no such limit.
+# Twice what the largest definitions have. JSON has no such limit: it is read far faster.
 MAX_NODES: Final = 100_000
 
 

@@ -13,7 +13,7 @@ definition as a document are `validation.definitions`; those here need its schem
 4. A version in which objects may still be stored (`status.storedVersions`) cannot be taken away.
 5. While a definition is being deleted, its objects can be read and deleted but not created.
 6. Names, conditions and stored versions follow from the stored definition and from the rules above. They decide what is
-   served and what is deleted, so that nobody writes them, not even through /status.
+   served and what is deleted. So nobody writes them, not even through /status.
 """
 
 from __future__ import annotations
@@ -101,26 +101,26 @@ def is_builtin_prefix(prefix: str) -> bool:
 
 def accept(document: Mapping[str, Any], others: Iterable[Claim], now_text: str) -> dict[str, Any]:
     """The status of a definition, from the one it has: names, conditions and stored versions."""
-    found = dict(jsonpath.mapping(document, "status"))
+    updated = dict(jsonpath.mapping(document, "status"))
     name, group = jsonpath.text(document, "metadata", "name"), jsonpath.text(document, "spec", "group")
     rivals = [each for each in others if each.group == group and each.name != name]
     names, conflict = _names(document, rivals, _builtin_claim(group))
-    found["acceptedNames"] = names
-    conditions = _Conditions(jsonpath.mappings(found, "conditions"), now_text)
-    reason, message = conflict or ("NoConflicts", "no conflicts found")
+    updated["acceptedNames"] = names
+    conditions = _Conditions(jsonpath.mappings(updated, "conditions"), now_text)
+    reason, message = conflict or ("NoConflicts", "no conflicts updated")
     conditions.put("NamesAccepted", "False" if conflict else "True", reason, message)
-    if not is_established(document):  # 2.
+    if not is_established(document):  # 2. once established, it stays so
         if conflict:
             conditions.put("Established", "False", "NotAccepted", "not all names are accepted")
         else:
             conditions.put("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
     if is_terminating(document):
         conditions.put("Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-    found["conditions"] = conditions.rows
-    stored = jsonpath.texts(found, "storedVersions")
+    updated["conditions"] = conditions.rows
+    stored = jsonpath.texts(updated, "storedVersions")
     storage = storage_version(document)
-    found["storedVersions"] = stored if storage in stored else [*stored, storage]
-    return found
+    updated["storedVersions"] = stored if storage in stored else [*stored, storage]
+    return updated
 
 
 def _names(
@@ -138,13 +138,13 @@ def _names(
         ("kind", "KindConflict", taken_kinds, builtin.kinds),
         ("listKind", "ListKindConflict", taken_kinds, builtin.kinds),
     ):
-        asked, had = _words(wanted.get(key)), _words(held.get(key))
-        used = [word for word in asked if word in reserved or (word in taken and word not in had)]
+        words, had = _words(wanted.get(key)), _words(held.get(key))
+        used = [word for word in words if word in reserved or (word in taken and word not in had)]
         if not reserved.isdisjoint(had):
             accepted.pop(key)
         if used:
             conflict = reason, ", ".join(f'"{word}" is already in use' for word in used)
-        elif asked:
+        elif words:
             accepted[key] = wanted[key]
         else:
             accepted.pop(key, None)
@@ -153,8 +153,8 @@ def _names(
 
 
 def _words(value: Any) -> list[str]:
-    found = value if isinstance(value, list) else [value]
-    return [word for word in found if isinstance(word, str) and word]
+    words = value if isinstance(value, list) else [value]
+    return [word for word in words if isinstance(word, str) and word]
 
 
 class _Conditions:
@@ -186,13 +186,13 @@ def prepare(document: dict[str, Any], others: Iterable[Claim], now_text: str) ->
 def keep_computed(document: dict[str, Any], old: Mapping[str, Any]) -> None:
     """A write to /status: what the server computes stays as it is stored (6.).
 
-    But for versions that no object is stored in any more: only who moved the objects knows, and may take them out.
+    Stored versions may be taken out: only whoever moved the objects knows that none is stored in a version any more.
     """
-    before, asked = jsonpath.mapping(old, "status"), jsonpath.mapping(document, "status")
-    sent = {key: value for key, value in asked.items() if key not in _COMPUTED}
+    before, written = jsonpath.mapping(old, "status"), jsonpath.mapping(document, "status")
+    sent = {key: value for key, value in written.items() if key not in _COMPUTED}
     document["status"] = sent | {key: before[key] for key in _COMPUTED if key in before}
     left = [
-        version for version in jsonpath.texts(before, "storedVersions") if version in asked.get("storedVersions", ())
+        version for version in jsonpath.texts(before, "storedVersions") if version in written.get("storedVersions", ())
     ]
     if left:
         document["status"]["storedVersions"] = left
@@ -201,7 +201,7 @@ def keep_computed(document: dict[str, Any], old: Mapping[str, Any]) -> None:
 def is_established(document: Mapping[str, Any]) -> bool:
     rows = jsonpath.mappings(document, "status", "conditions")
     said = any(row.get("type") == "Established" and row.get("status") == "True" for row in rows)
-    return said and not _is_builtin(document)  # 2.
+    return said and not _is_builtin(document)  # 2. unless it takes a built-in kind's place
 
 
 def _is_builtin(document: Mapping[str, Any]) -> bool:
@@ -224,11 +224,11 @@ def is_terminating(document: Mapping[str, Any]) -> bool:
 
 def version_order(version: str) -> tuple[int, int, int, str]:
     """Sorts versions as Kubernetes prefers them: v2, v1, v1beta2, v1alpha1, then anything else by name."""
-    found = _VERSION.match(version)
-    if found is None:
+    match = _VERSION.match(version)
+    if match is None:
         return (3, 0, 0, version)
-    stage = {None: 0, "beta": 1, "alpha": 2}[found[2]]
-    return (stage, -int(found[1]), -int(found[3] or 0), "")
+    stage = {None: 0, "beta": 1, "alpha": 2}[match[2]]
+    return (stage, -int(match[1]), -int(match[3] or 0), "")
 
 
 def storage_version(document: Mapping[str, Any]) -> str:
@@ -272,7 +272,8 @@ def _row(document: Mapping[str, Any], version: Mapping[str, Any]) -> kinds.Kind:
         listed_as=jsonpath.text(names, "listKind"),
         short_names=tuple(jsonpath.texts(names, "shortNames")),
         categories=tuple(jsonpath.texts(names, "categories")),
-        verbs=tuple(verb for verb in kinds.ALL_VERBS if verb != "create" or not is_terminating(document)),  # 5.
+        # 5. no objects are created while the definition is being deleted
+        verbs=tuple(verb for verb in kinds.ALL_VERBS if verb != "create" or not is_terminating(document)),
         subresources=tuple(subresources),
         selectable=_selectable(spec),
         stored_group=group if storage != name else "",
@@ -314,7 +315,8 @@ def problems(document: Mapping[str, Any]) -> Iterator[status.Cause]:
         yield fields.required(f"metadata.annotations[{_APPROVAL}]", "protected groups must have an approval annotation")
     versions = jsonpath.mappings(spec, "versions")
     declared = {jsonpath.text(version, "name") for version in versions}
-    for index, name in enumerate(jsonpath.texts(document, "status", "storedVersions")):  # 4.
+    # 4. a version in which objects may still be stored stays
+    for index, name in enumerate(jsonpath.texts(document, "status", "storedVersions")):
         if name not in declared:
             detail = f"missing from spec.versions; {name} was previously a storage version, and must remain in "
             detail += "spec.versions until a storage migration ensures no data remains persisted in it "
@@ -353,16 +355,16 @@ def _simple_path(path: str, expression: str, prefixes: tuple[str, ...] = (".",))
 
 def warnings(document: Mapping[str, Any]) -> list[str]:
     """What a definition asks for and does not get."""
-    found = []
+    texts = []
     schemas = [
         jsonpath.mapping(version, "schema", "openAPIV3Schema")
         for version in jsonpath.mappings(document, "spec", "versions")
     ]
     if any(structural_schema.has_rules(schema) for schema in schemas):
-        found.append(RULES_WARNING)
+        texts.append(RULES_WARNING)
     if jsonpath.text(document, "spec", "conversion", "strategy") == "Webhook":
-        found.append(CONVERSION_WARNING)
-    return found
+        texts.append(CONVERSION_WARNING)
+    return texts
 
 
 # --- scale ------------------------------------------------------------------------------------------------------------

@@ -51,9 +51,9 @@ def items(schema: Schema) -> Schema | None:
     return _schema(schema.get("items"))
 
 
-def _schema(found: Any) -> Schema | None:
-    # Nearly always a dict, and asking that is ten times faster.
-    return found if isinstance(found, dict) or isinstance(found, Mapping) else None  # noqa: SIM101
+def _schema(value: Any) -> Schema | None:
+    # Nearly always a dict: asking for a dict is ten times faster than asking for a Mapping.
+    return value if isinstance(value, dict) or isinstance(value, Mapping) else None  # noqa: SIM101
 
 
 def prune(schema: Schema, document: dict[str, Any]) -> list[str]:
@@ -81,14 +81,14 @@ class _Pruner:
     def fields(self, schema: Schema, value: dict[str, Any], path: Path | None, *, resource: bool) -> None:
         keep = schema.get(PRESERVE) is True or schema.get("additionalProperties") is True
         for key, child in tuple(value.items()):
-            # 2.
+            # 2. apiVersion, kind and metadata are always known
             if resource and key in IMPLICIT:
                 if key == "metadata":
                     self._metadata(child, Path(key, path))
-            elif (found := field(schema, key)) is not None:
+            elif (below := field(schema, key)) is not None:
                 if isinstance(child, dict | list):
-                    self.value(found, child, Path(key, path))
-            # 1.
+                    self.value(below, child, Path(key, path))
+            # 1. no schema names it, and the place does not keep what it does not know
             elif not keep:
                 del value[key]
                 self._report(str(Path(key, path)))
@@ -128,11 +128,12 @@ class _Filler:
                     self.value(below, element)
 
     def fields(self, schema: Schema, value: dict[str, Any], but: Collection[str] = ()) -> None:
-        # 3.
+        # 3. a null that is not allowed counts as absent
         for key in [key for key, child in value.items() if child is None and key not in but]:
             below = field(schema, key)
             if below is not None and below.get("nullable") is not True:
                 del value[key]
+        # 3. what is absent gets its default
         for key, default, cost in self._of(schema) if self._left > 0 else ():
             if key not in value and key not in but:
                 self._left -= cost
@@ -142,12 +143,12 @@ class _Filler:
                 self.value(below, child)
 
     def _of(self, schema: Schema) -> list[tuple[str, Any, int]]:
-        found = self._defaults.get(id(schema))
-        if found is None:
+        defaults = self._defaults.get(id(schema))
+        if defaults is None:
             declared = [(key, below["default"]) for key, below in properties(schema).items() if _has_default(below)]
-            found = [(key, default, len(_encode(default)) + len(key)) for key, default in declared]
-            self._defaults[id(schema)] = found
-        return found
+            defaults = [(key, default, len(_encode(default)) + len(key)) for key, default in declared]
+            self._defaults[id(schema)] = defaults
+        return defaults
 
 
 def _has_default(schema: Any) -> bool:

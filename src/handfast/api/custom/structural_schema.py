@@ -51,14 +51,14 @@ _JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
 def problems(root: Schema, path: str, budget: structural_values.Budget | None = None) -> list[status.Cause]:
     """Everything wrong with a schema that stands at `path` of its definition, at most as many as can be read."""
     count = sum(1 for _ in walk(root))
-    if count > MAX_SCHEMAS:  # 1.
+    if count > MAX_SCHEMAS:  # 1. at most so many schemas
         return [fields.too_many(path, count, MAX_SCHEMAS)]
-    found = []
+    causes = []
     for cause in _Judge(budget or structural_values.Budget()).inside(root, path, root=True):
-        found.append(cause)
-        if len(found) == structural_values.MAX_CAUSES:
+        causes.append(cause)
+        if len(causes) == structural_values.MAX_CAUSES:
             break
-    return found
+    return causes
 
 
 def walk(root: Schema) -> Iterator[Schema]:
@@ -75,7 +75,7 @@ def walk(root: Schema) -> Iterator[Schema]:
 
 
 def _cut(key: str) -> str:
-    """A key as paths show it: one as long as the body would be copied for everything below it."""
+    """A key as paths show it, cut off: a key as long as the body would be copied for everything below it."""
     return key if len(key) <= _KEY_SHOWN else key[:_KEY_SHOWN] + "…"
 
 
@@ -92,16 +92,17 @@ class _Judge:
 
     def place(self, schema: Schema, path: str, where: str) -> fields.Causes:
         """One schema that shapes the object, and those below."""
-        found = schema.get("type")
+        type_name = schema.get("type")
         free = schema.get(structural.INT_OR_STRING) is True or schema.get(structural.PRESERVE) is True
-        if not found and not free:  # 2.
+        # 2. one of the six types, or integers and texts, or whatever comes
+        if not type_name and not free:
             yield fields.required(f"{path}.type", f"must not be empty for specified {where}")
-        elif found and found not in TYPES:
-            yield fields.not_supported(f"{path}.type", found, TYPES)
-        elif found and schema.get(structural.INT_OR_STRING) is True:
-            yield fields.invalid(f"{path}.type", found, "must be empty if x-kubernetes-int-or-string is true")
-        if schema.get(structural.EMBEDDED) is True and found != "object":
-            yield fields.invalid(f"{path}.type", found, "must be object if x-kubernetes-embedded-resource is true")
+        elif type_name and type_name not in TYPES:
+            yield fields.not_supported(f"{path}.type", type_name, TYPES)
+        elif type_name and schema.get(structural.INT_OR_STRING) is True:
+            yield fields.invalid(f"{path}.type", type_name, "must be empty if x-kubernetes-int-or-string is true")
+        if schema.get(structural.EMBEDDED) is True and type_name != "object":
+            yield fields.invalid(f"{path}.type", type_name, "must be object if x-kubernetes-embedded-resource is true")
         yield from self.inside(schema, path)
 
     def inside(self, schema: Schema, path: str, *, root: bool = False) -> fields.Causes:
@@ -109,7 +110,7 @@ class _Judge:
         yield from _lists(schema, path)
         yield from self._default(schema, path, root=root)
         yield from _alternatives(schema, path)
-        if schema.get("type") == "array" or "items" in schema:  # 3.
+        if schema.get("type") == "array" or "items" in schema:  # 3. an array says what its elements are
             below = schema.get("items")
             if isinstance(below, Mapping):
                 yield from self.place(below, f"{path}.items", "array items")
@@ -124,14 +125,15 @@ class _Judge:
         if isinstance(rest, Mapping):
             yield from self.place(rest, f"{path}.additionalProperties", "object fields")
 
-    def _default(self, schema: Schema, path: str, *, root: bool) -> fields.Causes:  # 7.
+    def _default(self, schema: Schema, path: str, *, root: bool) -> fields.Causes:
+        # 7. a default is a value that its own schema accepts as it is
         default = schema.get("default")
         if default is None:
             return
         if root:
             yield fields.forbidden(f"{path}.default", "must not be set at the root")
             return
-        # The walk from a root treats some names as everywhere known: one level more keeps it out of the way.
+        # At a root some names are always known. So the default is put one level below one.
         holder = {"default": copy.deepcopy(default)}
         unknown = structural.prune({"properties": {"default": schema}}, holder)
         if unknown:
@@ -144,7 +146,7 @@ class _Judge:
 
 
 def _keywords(schema: Schema, path: str) -> fields.Causes:
-    for key in _UNSUPPORTED:  # 4.
+    for key in _UNSUPPORTED:  # 4. no keyword that Kubernetes has no place for
         if schema.get(key):
             yield fields.forbidden(f"{path}.{key}", f"{key} is not supported")
     if schema.get("uniqueItems") is True:
@@ -153,18 +155,19 @@ def _keywords(schema: Schema, path: str) -> fields.Causes:
     rest = schema.get("additionalProperties")
     if rest is False:
         yield fields.forbidden(f"{path}.additionalProperties", "additionalProperties cannot be set to false")
-    elif rest is not None and schema.get("properties"):  # 3.
+    elif rest is not None and schema.get("properties"):  # 3. declared fields or others, not both
         detail = "additionalProperties and properties are mutual exclusive"
         yield fields.forbidden(f"{path}.additionalProperties", detail)
     expression = schema.get("pattern")
-    if expression and structural_values.pattern(expression) is None:  # 5.
+    if expression and structural_values.pattern(expression) is None:  # 5. patterns that RE2 takes
         yield fields.invalid(f"{path}.pattern", expression, "must be a valid regular expression of RE2, but isn't")
     factor = schema.get("multipleOf")
-    if factor is not None and factor <= 0:
+    if factor is not None and factor <= 0:  # 5. a factor above zero
         yield fields.invalid(f"{path}.multipleOf", factor, "must be greater than 0")
 
 
-def _lists(schema: Schema, path: str) -> fields.Causes:  # 6.
+def _lists(schema: Schema, path: str) -> fields.Causes:
+    # 6. a list of type map names its keys, which its elements have
     list_type, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or []
     yield from fields.optional_one_of(f"{path}.x-kubernetes-list-type", list_type, _LIST_TYPES)
     yield from fields.optional_one_of(f"{path}.x-kubernetes-map-type", schema.get("x-kubernetes-map-type"), _MAP_TYPES)
@@ -185,7 +188,8 @@ def _lists(schema: Schema, path: str) -> fields.Causes:  # 6.
             yield fields.invalid(f"{path}.x-kubernetes-list-map-keys[{index}]", key, detail)
 
 
-def _alternatives(schema: Schema, path: str) -> fields.Causes:  # 8.
+def _alternatives(schema: Schema, path: str) -> fields.Causes:
+    # 8. nothing in an alternative shapes the object
     for key in _JUNCTORS:
         for index, below in enumerate(schema.get(key) or ()):
             if isinstance(below, Mapping):

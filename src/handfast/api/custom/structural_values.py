@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether a custom object's values are what its structural schema asks for; everything wrong, in Kubernetes' words.
 
-The document was pruned and defaulted before (`structural`); nothing is changed here. Patterns come from users, so that
-they are matched by RE2, whose time is linear, and the whole check has a budget of steps. Not evaluated: the CEL rules
-of `x-kubernetes-validations`, which are stored and shown, and formats that `structural_formats` does not know.
+The document was pruned and defaulted before (`structural`); nothing is changed here. Patterns come from users: they are
+matched by RE2, whose time is linear, and the whole check has a budget of steps. Not evaluated: the CEL rules of
+`x-kubernetes-validations`, which are stored and shown, and formats that `structural_formats` does not know.
 
 1. null only where `nullable`; the type; `enum`.
 2. texts: `minLength`, `maxLength` (in characters), `pattern`, `format`.
@@ -31,7 +31,7 @@ from handfast.api.schema import structs
 
 # Values times the schemas that look at each: far above what an object of the largest size needs, a second or so.
 MAX_STEPS: Final = 300_000
-# Writing down a cause takes about as long as looking at so many values, and alternatives write many that nobody sees.
+# Writing down a cause takes about as long as looking at so many values. Alternatives write many that nobody sees.
 _CAUSE_STEPS: Final = 10
 # A refusal should not outgrow the request: so many causes, and so much of each value.
 MAX_CAUSES: Final = 100
@@ -137,12 +137,12 @@ class _Checker:
     def value(self, schema: Schema, value: Any, path: Path | None) -> None:
         # Every alternative of an enum and every required key is a step too.
         self._budget.spend(1 + len(schema.get("enum") or ()) + len(schema.get("required") or ()))
-        # 1.
+        # 1. null only where nullable; the type; enum
         if value is None and schema.get("nullable") is True:
             return
-        wanted, found = _types(schema), type_name(value)
-        if wanted and found not in wanted:
-            self._wrong_type(path, ",".join(wanted[:1] if wanted[0] == "number" else wanted), found)
+        wanted, actual = _types(schema), type_name(value)
+        if wanted and actual not in wanted:
+            self._wrong_type(path, ",".join(wanted[:1] if wanted[0] == "number" else wanted), actual)
             return
         self._enum(schema, value, path)
         if isinstance(value, str):
@@ -164,9 +164,9 @@ class _Checker:
         place = _text(path)
         self._report(fields.invalid(place, _brief(value), f"{place} in body {detail}"))
 
-    def _wrong_type(self, path: Path | None, wanted: str, found: str) -> None:
+    def _wrong_type(self, path: Path | None, wanted: str, actual: str) -> None:
         place = _text(path)
-        message = f'Invalid value: "{found}": {place} in body must be of type {wanted}: "{found}"'
+        message = f'Invalid value: "{actual}": {place} in body must be of type {wanted}: "{actual}"'
         self._report(status.Cause("FieldValueTypeInvalid", message, place))
 
     def _enum(self, schema: Schema, value: Any, path: Path | None) -> None:
@@ -175,7 +175,8 @@ class _Checker:
         if isinstance(allowed, list) and _canonical(value) not in map(_canonical, allowed):
             self._report(fields.not_supported(_text(path), _brief(value), allowed))
 
-    def _text(self, schema: Schema, value: str, path: Path | None) -> None:  # 2.
+    def _text(self, schema: Schema, value: str, path: Path | None) -> None:
+        # 2. texts: length, pattern, format
         least, most = schema.get("minLength"), schema.get("maxLength")
         if most is not None and len(value) > most:
             self._report(status.Cause("FieldValueTooLong", f"Too long: may not be more than {most} bytes", _text(path)))
@@ -191,7 +192,8 @@ class _Checker:
         if wanted and not structural_formats.holds(wanted, value):
             self._invalid(path, value, f"must be of type {wanted}: {_quoted(value)}")
 
-    def _number(self, schema: Schema, value: Any, path: Path | None) -> None:  # 3.
+    def _number(self, schema: Schema, value: Any, path: Path | None) -> None:
+        # 3. numbers: bounds, multiples, format
         least, most, factor = (schema.get(key) for key in ("minimum", "maximum", "multipleOf"))
         if least is not None:
             exclusive = schema.get("exclusiveMinimum") is True
@@ -207,7 +209,8 @@ class _Checker:
             self._invalid(path, value, f"should be a multiple of {_plain(factor)}")
         self._format(schema, value, path)
 
-    def _array(self, schema: Schema, value: list[Any], path: Path | None) -> None:  # 4.
+    def _array(self, schema: Schema, value: list[Any], path: Path | None) -> None:
+        # 4. arrays: how many, none twice, then each element
         least, most = schema.get("minItems"), schema.get("maxItems")
         if most is not None and len(value) > most:
             self._report(fields.too_many(_text(path), len(value), most))
@@ -237,7 +240,8 @@ class _Checker:
                 self._report(fields.duplicate(_text(Path(index, path)), shown))
             seen.add(text)
 
-    def _object(self, schema: Schema, value: dict[str, Any], path: Path | None) -> None:  # 5.
+    def _object(self, schema: Schema, value: dict[str, Any], path: Path | None) -> None:
+        # 5. objects: which and how many fields, then each field
         least, most = schema.get("minProperties"), schema.get("maxProperties")
         if most is not None and len(value) > most:
             self._report(fields.too_many(_text(path), len(value), most))
@@ -262,14 +266,15 @@ class _Checker:
         if wrong is not None:
             self._report(fields.invalid(_text(Path("metadata", path)), "object", wrong))
 
-    def _junctors(self, schema: Schema, value: Any, path: Path | None) -> None:  # 6.
+    def _junctors(self, schema: Schema, value: Any, path: Path | None) -> None:
+        # 6. allOf, anyOf, oneOf, not
         if _JUNCTORS.isdisjoint(schema):
             return
         for below in _schemas(schema, "allOf"):
             self.value(below, value, path)
         for key in ("anyOf", "oneOf"):
             alternatives = [self._trial(below, value, path) for below in _schemas(schema, key)]
-            valid = sum(not found for found in alternatives)
+            valid = sum(not causes for causes in alternatives)
             if not alternatives or valid == 1 or (key == "anyOf" and valid):
                 continue
             wanted = _wanted(schema, key)
@@ -289,8 +294,8 @@ class _Checker:
         """What would be wrong under a schema that need not hold."""
         kept, self.causes = self.causes, []
         self.value(schema, value, path)
-        found, self.causes = self.causes, kept
-        return found
+        causes, self.causes = self.causes, kept
+        return causes
 
 
 def _are_texts(schema: Schema, elements: list[Any]) -> bool:
@@ -299,7 +304,7 @@ def _are_texts(schema: Schema, elements: list[Any]) -> bool:
 
 
 def _wanted(schema: Schema, key: str) -> str:
-    """Which fields there are to choose from, if each alternative wants one and no more: better than naming the first."""
+    """The fields to choose from, if each alternative wants one and no more. That says more than the first alternative alone."""
     names: list[str] = []
     for below in _schemas(schema, key):
         if set(below) != {"required"} or len(below["required"]) != 1:
@@ -309,7 +314,7 @@ def _wanted(schema: Schema, key: str) -> str:
 
 
 def _matches(expression: str, value: str) -> bool:
-    """Whether a text matches; nothing matches a pattern that RE2 does not take, nor does a text that is no Unicode."""
+    """Whether a text matches. Nothing matches a pattern that RE2 does not take, and a text that is no Unicode matches nothing."""
     return (_known if len(value) <= _SHOWN else _search)(expression, value)
 
 
@@ -321,8 +326,8 @@ def _search(expression: str, value: str) -> bool:
         return False
 
 
-# RE2 lets go of the interpreter, and beside a busy thread getting it back costs more than any match of a short text:
-# an object that is written again and again, such as a segment of the ledger, has most of its texts unchanged.
+# RE2 releases the interpreter's lock. Beside a busy thread, getting it back costs more than any match of a short text. An
+# object that is written again and again, such as a segment of the ledger, has most of its texts unchanged.
 _known = functools.lru_cache(maxsize=1024)(_search)
 
 

@@ -226,8 +226,8 @@ def _job(document: dict[str, Any]) -> None:
     for rule in jsonpath.mappings(failure, "rules"):
         for condition in jsonpath.mappings(rule, "onPodConditions"):
             _put_empty(condition, "status", "True")
-    given = jsonpath.mapping(spec, "template", "metadata", "labels")
-    _labels_from_template(document, {key: value for key, value in given.items() if key not in _JOB_LABELS})
+    labels = jsonpath.mapping(spec, "template", "metadata", "labels")
+    _labels_from_template(document, {key: value for key, value in labels.items() if key not in _JOB_LABELS})
     _job_selector(document, spec)
     pods.template(spec)
 
@@ -297,7 +297,7 @@ def _definition(document: dict[str, Any]) -> None:
 
 
 def _certificatesigningrequest(document: dict[str, Any]) -> None:
-    # As Kubernetes writes it: who reads `status.conditions` finds at least an object to read it of.
+    # As Kubernetes writes it: whoever reads `status.conditions` finds a status to read it from.
     if document.get("status") is None:
         document["status"] = {}
 

@@ -51,9 +51,9 @@ def pod(document: dict[str, Any]) -> None:
 
 def template(owner: dict[str, Any]) -> None:
     """The pod template at `template` of a workload's spec."""
-    found = owner.get("template")
-    if isinstance(found, dict) and isinstance(found.get("spec"), dict):
-        pod_spec(found["spec"])
+    pod_template = owner.get("template")
+    if isinstance(pod_template, dict) and isinstance(pod_template.get("spec"), dict):
+        pod_spec(pod_template["spec"])
 
 
 def pod_spec(spec: dict[str, Any]) -> None:

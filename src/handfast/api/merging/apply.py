@@ -19,7 +19,7 @@ Its first apply gives everything that is there to `before-first-apply`.
 
 The record is bounded, or an object would grow with everyone who ever wrote it. Of the `Update` entries the newest stay
 and the others become one, `ancient-changes`, as in Kubernetes. `Apply` entries cannot be merged without taking fields
-from somebody, so that one more applier than `MAX_APPLIERS` is refused.
+from somebody: one more applier than `MAX_APPLIERS` is refused.
 """
 
 from __future__ import annotations
@@ -161,9 +161,10 @@ def server_side_apply(
     Applying the same again gives back an equal document with equal `managedFields`, times included.
     """
     shape = fieldsets.shape_of(types)
-    configuration = _configuration(applied)  # 1, 2
-    _check_elements(shape, configuration, ())  # 1
-    owned = fieldsets.FieldSet.of(configuration, shape).difference(_UNOWNED)  # 2
+    # 1. and 2. refuse what cannot be applied, drop nulls and what only the server sets
+    configuration = _configuration(applied)
+    _check_elements(shape, configuration, ())
+    owned = fieldsets.FieldSet.of(configuration, shape).difference(_UNOWNED)
     own = Entry(
         manager=manager,
         operation="Apply",
@@ -177,15 +178,19 @@ def server_side_apply(
     others = [entry for entry in entries if entry.identity != own.identity]
     _check_appliers(entries, [own, *(entry for entry in others if entry.fields)])
 
-    merged = _merge(shape, live or {}, configuration)  # 3
+    # 3. merge field by field
+    merged = _merge(shape, live or {}, configuration)
+    # 4. remove what this applier no longer applies and nobody else owns
     if last is not None:
-        merged = _without(merged, last.fields, [own, *others], shape)  # 4
-    changed, removed = compare(live or {}, merged, shape)  # 5
+        merged = _without(merged, last.fields, [own, *others], shape)
+    # 5. a change to a field that another owns is a conflict, unless forced
+    changed, removed = compare(live or {}, merged, shape)
     if not force:
         _check_conflicts(others, changed)
     if last is not None and last.fields == owned and last.api_version == api_version and not changed and not removed:
         own = last
-    lost = changed.union(removed)  # 6
+    # 6. take changed and removed fields from the others, and write down the record
+    lost = changed.union(removed)
     kept = [replace(entry, fields=entry.fields.difference(lost)) for entry in others]
     left = [entry for entry in (own, *kept) if entry.fields]
     # Applying nothing to an object without a record does not begin one.
@@ -441,22 +446,23 @@ def _removed(shape: fieldsets.Shape, value: Any) -> fieldsets.Tree:
 
 
 def _check_conflicts(others: Sequence[Entry], changed: fieldsets.FieldSet) -> None:
-    found = [
+    conflicts = [
         (str(entry), fieldsets.path_text(path))
         for entry in sorted(others, key=str)
         for path in entry.fields.intersection(changed).paths()
     ]
-    if not found:
+    if not conflicts:
         return
-    causes = [status.Cause("FieldManagerConflict", f"conflict with {who}", where) for who, where in found]
-    if len(found) == 1:
-        text = f"1 conflict: conflict with {found[0][0]}: {found[0][1]}"
+    causes = [status.Cause("FieldManagerConflict", f"conflict with {who}", where) for who, where in conflicts]
+    if len(conflicts) == 1:
+        ((who, where),) = conflicts
+        text = f"1 conflict: conflict with {who}: {where}"
     else:
         places: dict[str, list[str]] = {}
-        for who, where in found:
+        for who, where in conflicts:
             places.setdefault(who, [f"conflicts with {who}:"]).append(f"- {where}")
         lines = [line for group in places.values() for line in group]
-        text = f"{len(found)} conflicts: " + "\n".join(lines)
+        text = f"{len(conflicts)} conflicts: " + "\n".join(lines)
     raise status.StatusError("Conflict", f"Apply failed with {text}", causes=causes)
 
 

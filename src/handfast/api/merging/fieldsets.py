@@ -12,7 +12,7 @@ A set is a tree of path elements, each a text as FieldsV1 has it:
 4. `i:<n>`: a place in a list (read, never written here).
 
 In FieldsV1 an empty object is a member without children, and `.` marks a member that has children too. In the trees
-here every member has its `.`, so that a tree without one belongs to the set only by its children.
+here every member has its `.`. A tree without one belongs to the set only by its children.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Builtin:
     def child(self, name: str) -> Shape:
         if self.is_map:
             return _of_type(self.message)
-        # Asked first, so that names which clients make up are never kept in the cache.
+        # Looked up first: names that clients make up are never kept in the cache.
         return UNKNOWN if schema.field_at(self.message, name) is None else _of_field(self.message, name)
 
     def declares(self, name: str) -> bool:
@@ -125,15 +125,15 @@ def _of_type(type_name: str) -> Shape:
 
 @functools.cache
 def _of_field(message: str, name: str) -> Shape:
-    found = schema.message(message).fields[name]
-    if found.repeated:
-        return _Builtin(found.type, list_type=found.list_type or "atomic", keys=found.keys)
-    if found.is_map:
-        return _Builtin(found.type, atomic=found.map_type == "atomic", is_map=True)
-    shape = _of_type(found.type)
+    declared = schema.message(message).fields[name]
+    if declared.repeated:
+        return _Builtin(declared.type, list_type=declared.list_type or "atomic", keys=declared.keys)
+    if declared.is_map:
+        return _Builtin(declared.type, atomic=declared.map_type == "atomic", is_map=True)
+    shape = _of_type(declared.type)
     if isinstance(shape, _Builtin):
-        atomic = found.map_type == "atomic" or (shape.atomic and found.map_type != "granular")
-        return _Builtin(found.type, atomic, implied=not found.pointer)
+        atomic = declared.map_type == "atomic" or (shape.atomic and declared.map_type != "granular")
+        return _Builtin(declared.type, atomic, implied=not declared.pointer)
     return shape
 
 
@@ -175,8 +175,8 @@ def _part(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _custom(found: Any) -> Shape:
-    return _Custom(found) if isinstance(found, Mapping) else UNKNOWN
+def _custom(types: Any) -> Shape:
+    return _Custom(types) if isinstance(types, Mapping) else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def children(shape: Shape, value: Any) -> Iterator[tuple[str, Any, Shape]]:
 
 
 def _member(shape: Shape, element: str) -> bool:
-    """Whether a part is owned itself, besides what is in it: elements and map entries are, fields of structs not."""
+    """Whether a part is owned itself, besides what is in it. Elements and map entries are; fields of structs are not."""
     return not element.startswith("f:") or not shape.declares(element[2:])
 
 

@@ -52,17 +52,17 @@ def _below(where: _Where, key: str) -> tuple[schema.Field | None, _Where]:
         return None, None
     if isinstance(where, schema.Field):
         return None, _message(where.type)
-    found = where.fields.get(key)
-    if found is None:
+    field = where.fields.get(key)
+    if field is None:
         return None, None
-    return found, found if found.is_map else _message(found.type)
+    return field, field if field.is_map else _message(field.type)
 
 
 def _message(type_name: str) -> schema.Message | None:
     if schema.is_scalar(type_name):
         return None
-    found = schema.message(type_name)
-    return None if found.json_form else found
+    message = schema.message(type_name)
+    return None if message.json_form else message
 
 
 def _merge_map(original: dict[str, Any], patch: dict[str, Any], where: _Where) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]
 def _scalar_identity(value: Any) -> Hashable:
     if isinstance(value, str):
         return value
-    # Of integers that no field can hold endlessly many share one hash: a set of them would be searched one by one.
+    # No field holds such integers. Endlessly many of them share one hash: a set of them would be searched one by one.
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return (None, hex(value))
     # In Python true equals 1; in a list of scalars they are two.

@@ -153,13 +153,13 @@ def _mark(components: dict[str, Any], name: str, group: str, version: str, kind:
 
 def _custom_kind(row: kinds.Kind) -> dict[str, Any]:
     """A definition's schema, with the fields every object has and definitions leave out."""
-    found = {"type": "object", **(row.schema or {"x-kubernetes-preserve-unknown-fields": True})}
+    component = {"type": "object", **(row.schema or {"x-kubernetes-preserve-unknown-fields": True})}
     implied = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
         "metadata": openapi_paths.reference(component_name("meta.v1.ObjectMeta")),
     }
-    return {**found, "properties": {**(found.get("properties") or {}), **implied}}
+    return {**component, "properties": {**(component.get("properties") or {}), **implied}}
 
 
 def _custom_list(row: kinds.Kind) -> dict[str, Any]:
@@ -219,11 +219,11 @@ def _value(type_name: str) -> dict[str, Any]:
 
 def _property(field: schema.Field) -> dict[str, Any]:
     if field.is_map:
-        found: dict[str, Any] = {"type": "object", "additionalProperties": _value(field.type)}
+        described: dict[str, Any] = {"type": "object", "additionalProperties": _value(field.type)}
     elif field.repeated:
-        found = {"type": "array", "items": _value(field.type)}
+        described = {"type": "array", "items": _value(field.type)}
     else:
-        found = _value(field.type)
+        described = _value(field.type)
     extensions = (
         ("x-kubernetes-list-type", field.list_type),
         ("x-kubernetes-list-map-keys", list(field.keys)),
@@ -231,4 +231,4 @@ def _property(field: schema.Field) -> dict[str, Any]:
         ("x-kubernetes-patch-strategy", field.patch),
         ("x-kubernetes-patch-merge-key", field.patch_key),
     )
-    return {**found, **{key: value for key, value in extensions if value}}
+    return {**described, **{key: value for key, value in extensions if value}}

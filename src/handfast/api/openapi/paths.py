@@ -112,19 +112,19 @@ def of_kind(row: kinds.Kind, component: str, subresource_components: Mapping[str
     if "patch" not in row.verbs:
         paths[collection]["patch"] = _unserved_patch(target)
     # A path of a kind without verbs there has only parameters: it is not served.
-    return {path: found for path, found in paths.items() if found.keys() - {"parameters"}}
+    return {path: path_item for path, path_item in paths.items() if path_item.keys() - {"parameters"}}
 
 
 def _path_item(
     target: _Target, possible: Sequence[_Verb], verbs: Sequence[str], path_parameters: Sequence[str]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {verb.method: _operation(target, verb) for verb in possible if verb.verb in verbs}
+    path_item: dict[str, Any] = {verb.method: _operation(target, verb) for verb in possible if verb.verb in verbs}
     if path_parameters:
-        found["parameters"] = [
+        path_item["parameters"] = [
             {"in": "path", "name": name, "required": True, "schema": {**_STRING, "uniqueItems": True}}
             for name in path_parameters
         ]
-    return found
+    return path_item
 
 
 def _operation(target: _Target, verb: _Verb) -> dict[str, Any]:

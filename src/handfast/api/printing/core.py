@@ -116,19 +116,19 @@ def _service_port(row: dict[str, Any]) -> str:
     return f"{port}/{jsonpath.text(row, 'protocol')}"
 
 
-def _first(found: list[str], empty: str) -> str:
+def _first(texts: list[str], empty: str) -> str:
     """The first few, and how many more there are."""
-    more = len(found) - _SHOWN
-    return (",".join(found[:_SHOWN]) + (f" + {more} more..." if more > 0 else "")) or empty
+    more = len(texts) - _SHOWN
+    return (",".join(texts[:_SHOWN]) + (f" + {more} more..." if more > 0 else "")) or empty
 
 
 def endpoints(document: dict[str, Any], now: dt.datetime) -> list[Any]:
-    found: list[str] = []
+    shown: list[str] = []
     for subset in jsonpath.mappings(document, "subsets"):
         addresses = [jsonpath.text(row, "ip") for row in jsonpath.mappings(subset, "addresses")]
         ports = [jsonpath.number(row, "port") for row in jsonpath.mappings(subset, "ports")]
-        found += [_host_port(address, port) for port in ports for address in addresses] if ports else addresses
-    return [_first(found, _NONE), age(document, now)]
+        shown += [_host_port(address, port) for port in ports for address in addresses] if ports else addresses
+    return [_first(shown, _NONE), age(document, now)]
 
 
 def _host_port(address: str, port: int) -> str:

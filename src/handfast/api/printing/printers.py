@@ -98,12 +98,12 @@ def cells(kind: kinds.Kind, document: dict[str, Any], now: dt.datetime) -> list[
 def _custom(column: Mapping[str, Any], document: dict[str, Any], now: dt.datetime) -> Any:
     """One cell of a custom resource; null where the path leads nowhere or to a value of another type."""
     try:
-        found = jsonpath.find(document, jsonpath.text(column, "jsonPath"))
+        values = jsonpath.find(document, jsonpath.text(column, "jsonPath"))
     except errors.Refused:
         return None
-    if not found or found[0] is None:
+    if not values or values[0] is None:
         return None
-    value, kind = found[0], jsonpath.text(column, "type")
+    value, kind = values[0], jsonpath.text(column, "type")
     if kind == "date":
         if not isinstance(value, str):
             return None

@@ -67,7 +67,7 @@ def base64_error(text: str) -> str:
         if letter in "\r\n":
             continue
         if padding:
-            # 2., 3. after "=" only the "=" that completes the four may come
+            # 2. and 3. after "=" only the "=" that completes the four may come
             if letter != "=" or (count + padding) % 4 == 0:
                 return _illegal(text, at)
             padding += 1

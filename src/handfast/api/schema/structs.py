@@ -9,7 +9,7 @@ An unknown field is named, up to `MAX_UNKNOWN` of them, and can be dropped (`dro
 looked at, so that it costs the same whatever that is.
 
 A null in place of a field says nothing and stays. A null inside a list or a map would be met by everybody who reads
-the object later, so that it becomes the zero value of its type, as Go's decoder makes it: `settle_nulls`.
+the object later. It becomes the zero value of its type, as Go's decoder makes it: `settle_nulls`.
 
 Types are built on first use of a kind, and messages share those of the messages below them: a Pod brings 135 small
 types (with the schema about 2 MiB and 50 ms), and the other kinds little more. Messages that contain themselves (the
@@ -92,7 +92,7 @@ def check(message_name: str, document: Any) -> Findings:
 
 
 def ready(message_name: str) -> None:
-    """Make the type of a message now: whoever hands documents to another thread does so first, for both use it then."""
+    """Make the type of a message now. Whoever hands documents to another thread does so first: then both threads use it."""
     _struct(message_name)
 
 
@@ -141,7 +141,7 @@ def _struct(name: str) -> Any:
         return _TYPES[name]
     _TYPES[name] = None
     members: list[tuple[str, Any, Any]] = []
-    # JSON keys such as `$ref` are no Python names, so that attributes are numbered and renamed.
+    # JSON keys such as `$ref` are no Python names: attributes are numbered and renamed.
     rename: dict[str, str] = {}
     if schema.has_type_meta(name):
         members = [(key, str | None, None) for key in _TYPE_META]

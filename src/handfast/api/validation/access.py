@@ -148,9 +148,9 @@ def lease(document: dict[str, Any]) -> fields.Causes:
 
 def certificatesigningrequest(document: dict[str, Any]) -> fields.Causes:
     spec = jsonpath.mapping(document, "spec")
-    yield from _request(jsonpath.text(spec, "request"))  # 1.
+    yield from _request(jsonpath.text(spec, "request"))  # 1. PEM of a request
     usages = jsonpath.sequence(spec, "usages")
-    if not usages:  # 2.
+    if not usages:  # 2. usages, all known, none twice
         yield fields.required("spec.usages")
     seen = set()
     for index, usage in enumerate(usages):
@@ -159,9 +159,9 @@ def certificatesigningrequest(document: dict[str, Any]) -> fields.Causes:
         if str(usage) in seen:
             yield fields.duplicate(f"spec.usages[{index}]", usage)
         seen.add(str(usage))
-    yield from signer_name("spec.signerName", jsonpath.text(spec, "signerName"))  # 3.
+    yield from signer_name("spec.signerName", jsonpath.text(spec, "signerName"))  # 3. domain and path
     seconds = spec.get("expirationSeconds")
-    if isinstance(seconds, int) and seconds < _SHORTEST:  # 4.
+    if isinstance(seconds, int) and seconds < _SHORTEST:  # 4. 600 seconds or more
         yield fields.invalid(
             "spec.expirationSeconds", seconds, "may not specify a duration less than 600 seconds (10 minutes)"
         )
@@ -215,5 +215,5 @@ def _labels(path: str, part: str, rule: Callable[[str], str | None]) -> fields.C
 
 
 def certificatesigningrequest_update(document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
-    if fields.differ(document.get("spec"), old.get("spec")):  # 5.
+    if fields.differ(document.get("spec"), old.get("spec")):  # 5. the spec never changes
         yield fields.forbidden("spec", fields.IMMUTABLE)

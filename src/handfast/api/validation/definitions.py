@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of CustomResourceDefinitions: group, names, scope, versions and printer columns.
 
-Of a version's schema only the root is looked at here; whether two definitions fight over a name is found where
-definitions take effect (`definitions`).
+Of a version's schema only the root is looked at here. Whether two definitions want one name is decided where
+definitions take effect (`custom.definitions`).
 
 1. metadata.name is `<plural>.<group>`.
 2. group: a domain; scope: Cluster or Namespaced; names: plural, singular, kind and listKind.
@@ -32,16 +32,16 @@ def definition(document: dict[str, Any]) -> fields.Causes:
     spec = jsonpath.mapping(document, "spec")
     group, names = jsonpath.text(spec, "group"), jsonpath.mapping(spec, "names")
     wanted, name = f"{jsonpath.text(names, 'plural')}.{group}", jsonpath.text(document, "metadata", "name")
-    if name != wanted:  # 1.
+    if name != wanted:  # 1. the name is plural and group
         yield fields.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
-    yield from fields.named("spec.group", group, objects.dns_subdomain)  # 2.
+    yield from fields.named("spec.group", group, objects.dns_subdomain)  # 2. group, scope, names
     if group and "." not in group:
         yield fields.invalid("spec.group", group, "should be a domain with at least one dot")
     yield from fields.one_of("spec.scope", spec.get("scope"), _SCOPES)
     yield from _names(names)
-    yield from _versions(jsonpath.mappings(spec, "versions"))  # 3. and 4.
-    yield from _conversion(jsonpath.mapping(spec, "conversion"))  # 5.
-    yield from _not_builtin(group, names)  # 6.
+    yield from _versions(jsonpath.mappings(spec, "versions"))  # 3. and 4. the versions, and each of them
+    yield from _conversion(jsonpath.mapping(spec, "conversion"))  # 5. None, or a webhook
+    yield from _not_builtin(group, names)  # 6. not the names of a built-in kind
 
 
 def _names(names: dict[str, Any]) -> fields.Causes:
@@ -74,11 +74,11 @@ def _versions(versions: list[dict[str, Any]]) -> fields.Causes:
     if not versions:
         yield fields.required("spec.versions", "must have at least one version")
         return
-    found = [jsonpath.text(version, "name") for version in versions]
-    if len(set(found)) != len(found):
-        yield fields.invalid("spec.versions", found, "must contain unique version names")
+    names = [jsonpath.text(version, "name") for version in versions]
+    if len(set(names)) != len(names):
+        yield fields.invalid("spec.versions", names, "must contain unique version names")
     if [version.get("storage") for version in versions].count(True) != 1:
-        yield fields.invalid("spec.versions", found, "must have exactly one version marked as storage version")
+        yield fields.invalid("spec.versions", names, "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
         yield from _version(f"spec.versions[{index}]", version)
 
@@ -132,6 +132,6 @@ def definition_update(document: dict[str, Any], old: dict[str, Any]) -> fields.C
     )
     if not established:
         return
-    for path in ("group", "scope", "names.kind", "names.plural"):  # 7.
+    for path in ("group", "scope", "names.kind", "names.plural"):  # 7. stay once established
         keys = ("spec", *path.split("."))
         yield from fields.immutable(f"spec.{path}", jsonpath.at(document, *keys), jsonpath.at(old, *keys))

@@ -46,26 +46,26 @@ def name_rule(kind: kinds.Kind) -> NameRule:
 
 def create(kind: kinds.Kind, document: dict[str, Any]) -> fields.Causes:
     metadata = objects.metadata(document)
-    yield from _names(kind, metadata)  # 1.
-    yield from _namespace(kind, metadata)  # 2.
-    if "labels" in metadata:  # 3.
+    yield from _names(kind, metadata)  # 1. a name that follows the kind's rule
+    yield from _namespace(kind, metadata)  # 2. a namespace on namespaced kinds only
+    if "labels" in metadata:  # 3. labels and annotations
         yield from fields.labels("metadata.labels", jsonpath.mapping(metadata, "labels"))
     if "annotations" in metadata:
         yield from _annotations(jsonpath.mapping(metadata, "annotations"))
-    if "ownerReferences" in metadata:  # 4.
+    if "ownerReferences" in metadata:  # 4. complete owners, at most one controller
         yield from _owners(jsonpath.mappings(metadata, "ownerReferences"))
-    if "finalizers" in metadata:  # 5.
+    if "finalizers" in metadata:  # 5. qualified finalizers
         yield from _finalizers(jsonpath.texts(metadata, "finalizers"))
 
 
 def update(kind: kinds.Kind, document: dict[str, Any], old: dict[str, Any]) -> fields.Causes:
     yield from create(kind, document)
     new_metadata, old_metadata = objects.metadata(document), objects.metadata(old)
-    # 6. What a client leaves out is carried over by the server and is no change.
+    # 6. what never changes; what a client leaves out is carried over by the server and is no change
     for key in ("name", "namespace", *_KEPT):
         if new_metadata.get(key) not in (None, "", old_metadata.get(key)):
             yield fields.invalid(f"metadata.{key}", new_metadata[key], fields.IMMUTABLE)
-    # 7.
+    # 7. an object that is being deleted gets no new finalizers
     if not old_metadata.get("deletionTimestamp"):
         return
     before = frozenset(jsonpath.texts(old_metadata, "finalizers"))

@@ -114,14 +114,14 @@ def endpoints(document: dict[str, Any]) -> fields.Causes:
 
 
 def _endpoint_address(path: str, value: str, family: int = 0) -> fields.Causes:
-    found = fields.address(value)
-    if found is None or (family and found.version != family):
+    address = fields.address(value)
+    if address is None or (family and address.version != family):
         yield fields.invalid(path, value, f"must be an IPv{family} address" if family else fields.IP_TEXT)
-    elif found.is_unspecified:
-        yield fields.invalid(path, value, f"may not be unspecified ({found})")
-    elif found.is_link_local:
+    elif address.is_unspecified:
+        yield fields.invalid(path, value, f"may not be unspecified ({address})")
+    elif address.is_link_local:
         yield fields.invalid(path, value, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
-    elif found.is_multicast:
+    elif address.is_multicast:
         yield fields.invalid(path, value, "may not be in the multicast range (224.0.0.0/4, ff00::/8)")
 
 

@@ -23,8 +23,8 @@ _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-# Says that the pod stands for a file on its node: whoever could take it away would make the authoriser and admission
-# read the pod's references as if somebody had been allowed to write them.
+# Marks a mirror Pod, which stands for a file on its node. Without the mark the authoriser and admission would read the
+# Pod's references as if somebody had been allowed to write them. So it cannot be taken away.
 MIRROR = "kubernetes.io/config.mirror"
 _ENVIRONMENT = re.compile(r"[\x20-<>-~]+\Z")
 _DEADLINE_MAX = 2**31 - 1
@@ -78,10 +78,10 @@ def _volumes(path: str, volumes: list[dict[str, Any]]) -> fields.Causes:
         if name in names:
             yield fields.duplicate(f"{place}.name", name)
         names.add(name)
-        given = [key for key in sources if volume.get(key) is not None]
-        if not given:
+        named = [key for key in sources if volume.get(key) is not None]
+        if not named:
             yield fields.required(place, "must specify a volume type")
-        for key in given[1:]:
+        for key in named[1:]:
             yield fields.forbidden(f"{place}.{key}", "may not specify more than 1 volume type")
 
 

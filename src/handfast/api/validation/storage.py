@@ -29,10 +29,10 @@ def _access_modes(spec: dict[str, Any]) -> fields.Causes:
 
 
 def _storage_amount(path: str, amounts: dict[str, Any]) -> fields.Causes:
-    given = amounts.get("storage")
-    amount = quantities.parse(given)
-    if given is not None and amount is not None and amount <= 0:
-        yield fields.invalid(path, str(given), "must be greater than zero")
+    storage = amounts.get("storage")
+    amount = quantities.parse(storage)
+    if storage is not None and amount is not None and amount <= 0:
+        yield fields.invalid(path, str(storage), "must be greater than zero")
 
 
 def persistentvolume(document: dict[str, Any]) -> fields.Causes:
@@ -42,10 +42,10 @@ def persistentvolume(document: dict[str, Any]) -> fields.Causes:
     if not capacity:
         yield fields.required("spec.capacity")
     yield from _storage_amount("spec.capacity[storage]", capacity)
-    given = _sources(spec)
-    if not given:
+    sources = _sources(spec)
+    if not sources:
         yield fields.required("spec", "must specify a volume type")
-    for key in given[1:]:
+    for key in sources[1:]:
         yield fields.forbidden(f"spec.{key}", "may not specify more than 1 volume type")
     yield from fields.optional_one_of(
         "spec.persistentVolumeReclaimPolicy",
@@ -140,10 +140,10 @@ def volumeattachment(document: dict[str, Any]) -> fields.Causes:
     yield from fields.named("spec.attacher", jsonpath.text(spec, "attacher").lower(), objects.dns_subdomain)
     yield from fields.named("spec.nodeName", jsonpath.text(spec, "nodeName"), objects.dns_subdomain)
     source = jsonpath.mapping(spec, "source")
-    given = [key for key in ("inlineVolumeSpec", "persistentVolumeName") if source.get(key)]
-    if not given:
+    named = [key for key in ("inlineVolumeSpec", "persistentVolumeName") if source.get(key)]
+    if not named:
         yield fields.required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
-    elif len(given) > 1:
+    elif len(named) > 1:
         yield fields.forbidden("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
 
 

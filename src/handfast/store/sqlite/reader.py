@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions asked of the SQLite engine's tables: one entry, a list as of a revision, a stretch of history.
 
-It does not decide in which thread they run (`sqlite`), nor write (`sqlite.writer`). Every answer comes from one
+It does not decide in which thread they run (`sqlite.engine`), nor write (`sqlite.writer`). Every answer comes from one
 read transaction and names the revision that transaction saw.
 
 The state as of an older revision R is found without an index over history: keys not written since R are in `cur`;

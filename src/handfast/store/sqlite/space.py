@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Space for the SQLite engine's files: what is left, what is kept for removals, and when the disk counts as full.
 
-A store on a full disk can still remove: or nobody could make room through it.
+A store on a full disk can still remove. Otherwise nobody could make room through it.
 
 1. The last `MARGIN` bytes of the file system are for removals, which need space themselves: a removal is a line of the log,
    too, and the write-ahead log has to be folded into the file. Writes that add something are refused before that.
@@ -33,14 +33,15 @@ RESERVE: Final = 16 << 20
 _PIECES: Final = 4
 # Without so much the store cannot even be opened: SQLite makes files beside it.
 _OPENING: Final = 1 << 20
-# 3. and 4. how often the reserve is tried for
+# 3. How often the reserve is tried for.
 _MAKE_SECONDS: Final = 5.0
+# 4. How often the log says that the disk is full.
 _TELL_SECONDS: Final = 300.0
 _log = structlog.get_logger("handfast.store")
 
 
-class _Found(NamedTuple):
-    """Of the file system: free, and kept for removals; of the reserve: all of it, and what is not there now."""
+class _Measured(NamedTuple):
+    """Of the file system: free, and kept for removals. Of the reserve: all of it, and what is not there now."""
 
     free: int
     margin: int
@@ -75,31 +76,31 @@ class Space:
             self.release()
 
     def make(self) -> None:
-        """3. Have the reserve, if there is room for it beside the margin."""
+        """Have the reserve, if there is room for it beside the margin (3.)."""
         self._made_at = self._clock.monotonic()
-        found = self._look()
-        if not found.missing or found.free < found.missing + 2 * found.margin:
+        space = self._look()
+        if not space.missing or space.free < space.missing + 2 * space.margin:
             return
         try:
             handle = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
-                os.posix_fallocate(handle, 0, found.wanted)
+                os.posix_fallocate(handle, 0, space.wanted)
             finally:
                 os.close(handle)
         except OSError as error:
             _log.warning("no space can be kept for removals", file=str(self._file), error=error.strerror)
 
     def is_plenty(self, size: int) -> bool:
-        """1. Whether so much can be added, in the log and in the file, before the margin."""
-        found = self._look()
-        return found.free - found.missing >= found.margin + 2 * size
+        """Whether so much can be added, in the log and in the file, before the margin (1.)."""
+        space = self._look()
+        return space.free - space.missing >= space.margin + 2 * size
 
     def fits(self, size: int, free_pages_bytes: int) -> bool:
-        """1. The same, or in pages of the file that are free."""
+        """Whether so much can be added, there or in pages of the file that are free (1.)."""
         return self.is_plenty(size) or free_pages_bytes >= self._look().margin + size
 
     def release(self) -> bool:
-        """2. Give a piece back to the file system; false if there is none left."""
+        """Give a piece of the reserve back to the file system; false if there is none left (2.)."""
         left = self._reserved()
         if not left:
             return False
@@ -110,7 +111,7 @@ class Space:
         return True
 
     def refuse(self) -> protocol.StoreFull:
-        """4. One more write was refused: what to tell whoever wanted it."""
+        """Count one more refused write and log it (4.); returns what to tell whoever wanted it."""
         self._refused += 1
         self._refused_now += 1
         now = self._clock.monotonic()
@@ -141,21 +142,22 @@ class Space:
             _log.warning("the disk has room again", file=str(self._path), refused=self._refused_now)
             self._refused_now = 0
 
-    def _look(self) -> _Found:
+    def _look(self) -> _Measured:
         try:
-            found = os.statvfs(self._path.parent)
+            file_system = os.statvfs(self._path.parent)
         except OSError:
             # Whoever writes will find out what is wrong.
-            return _Found(sys.maxsize, 0, 0, 0)
-        total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+            return _Measured(sys.maxsize, 0, 0, 0)
+        block = file_system.f_frsize
+        total, free = file_system.f_blocks * block, file_system.f_bavail * block
         wanted = min(self._wanted, total // 4)
         missing = max(wanted - self._reserved(), 0) if wanted else 0
-        return _Found(free, min(MARGIN, total // 8), wanted, missing)
+        return _Measured(free, min(MARGIN, total // 8), wanted, missing)
 
     def _reserved(self) -> int:
         try:
-            found = self._file.stat()
+            reserve = self._file.stat()
             # A copy of it may be all holes, which keep no room.
-            return min(found.st_size, found.st_blocks * 512)
+            return min(reserve.st_size, reserve.st_blocks * 512)
         except OSError:
             return 0

@@ -58,8 +58,8 @@ class Feed:
     async def reached(self, revision: int) -> None:
         """Wait until a revision that a reader saw committed has been passed on.
 
-        A reader can see a commit before the loop has heard of it. Nobody may be told of a revision that
-        `current_revision` does not admit to yet: a watch from it would be refused as lying in the future.
+        A reader can see a commit before the loop has heard of it. No answer may name a revision that
+        `current_revision` has not reached yet: a watch from it would be refused as lying in the future.
         """
         if revision > self.revision:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -76,7 +76,7 @@ class Feed:
 
 
 class LogWatch:
-    """One watch. `_position` is how far its consumer has been told.
+    """One watch. `_position` is the revision up to which its consumer has everything.
 
     `_pending` holds every event after `_position` up to `_head`; it is None when they must be read from the log.
     """

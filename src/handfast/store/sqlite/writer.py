@@ -7,8 +7,8 @@ It does not deliver events or serve reads (`sqlite.watch`, `sqlite.reader`); it 
    refuses a batch that one job may be to blame for (no space, too big), the jobs are committed one by one.
 2. State in memory changes only after COMMIT has returned, and after any failure it is read again: it is what the disk
    says.
-3. Each batch wakes the event loop once, and each round of the event loop the writer: between two rounds the writer
-   would only take the interpreter's lock from whoever is about to write, too, and commit a part of what belongs together.
+3. Each batch wakes the event loop once, and each round of the event loop wakes the writer once. Between two rounds the
+   writer would only take the interpreter's lock from others about to write, and commit a part of what belongs together.
 4. Nothing at or above the compaction floor is ever removed. So the log is contiguous there, its last row carries
    the last revision, and a reader that saw the floor below its revision finds every row it needs.
 5. Jobs that add something are refused where there is no space for them: `sqlite.space`. A removal that finds none is tried
@@ -116,11 +116,11 @@ class Transaction:
     def _append(self, key: str, value: bytes | None, previous: int, statement: str, op: str) -> int:
         """Write a row of the log if its precondition holds, else Mismatch."""
         revision = self.revision + 1
-        # A revision that was never given is no number for SQLite, if it is large enough.
-        given = 0 <= previous <= self.revision
-        if given:
+        # A revision that was never issued may be too large for SQLite's integers.
+        issued = 0 <= previous <= self.revision
+        if issued:
             self._connection.execute(statement, (revision, key, op, previous, value))
-        if not given or not self._connection.changes():
+        if not issued or not self._connection.changes():
             raise protocol.Mismatch(key, reader.entry(self._connection, key))
         self.revision = revision
         self.events.append(protocol.Event(revision, key, value, previous))
@@ -137,7 +137,7 @@ class Job:
     apply: Callable[[Transaction], int]
     future: asyncio.Future[int]
     size: int
-    # 5. Whether it is anything but a removal.
+    # 5. Whether it adds something: it is no removal.
     adds: bool
 
 
@@ -228,7 +228,7 @@ class Writer:
         return bool(batch)
 
     def _fitting(self, batch: Sequence[Job]) -> Sequence[Job]:
-        """5. The batch without what there is no space for."""
+        """The batch without what there is no space for (5.)."""
         size = sum(job.size for job in batch if job.adds)
         if self._space.is_plenty(size) or not any(job.adds for job in batch):
             return batch
@@ -275,7 +275,7 @@ class Writer:
         self._on_loop(self._settle, commit)
 
     def _make_room(self) -> bool:
-        """5. Give a piece of the reserve to whom it is kept for; false if nothing is left of it."""
+        """Give a piece of the reserve to the removal it is kept for (5.); false if nothing is left of it."""
         if not self._space.release():
             return False
         # Folded into the file now, while there is space for it: the log is then written from its beginning again.
@@ -285,7 +285,7 @@ class Writer:
 
     def _transact(self, batch: Sequence[Job]) -> Commit:
         self._connection.execute("BEGIN IMMEDIATE")
-        # 2.
+        # 2. after any failure the state is what the disk says
         if self._in_doubt:
             self._state = schema.read_state(self._connection)
             self._in_doubt = False

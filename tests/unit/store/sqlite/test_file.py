@@ -19,9 +19,9 @@ from handfast.store.sqlite import engine, schema
 
 READY_THEN_WAIT = """
 import asyncio, sys
-from handfast.store import sqlite
+from handfast.store.sqlite import engine
 async def main():
-    await sqlite.open_store(sys.argv[1])
+    await engine.open_store(sys.argv[1])
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
 asyncio.run(main())

@@ -193,7 +193,7 @@ async def test_a_consumer_overtaken_by_compaction_is_told(
     await store.compact(3)
     with pytest.raises(protocol.Compacted) as refusal:
         await watch.next()
-    assert (refusal.value.asked, refusal.value.floor) == (0, 3)
+    assert (refusal.value.revision, refusal.value.floor) == (0, 3)
 
 
 async def test_closed_watches_are_forgotten(store: engine.SqliteStore) -> None:
