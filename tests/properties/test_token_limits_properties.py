@@ -16,7 +16,7 @@ NOW = datetime.datetime(2026, 11, 15, 12, 0, 0, tzinfo=datetime.UTC)
 
 
 @hypothesis.given(st.text("ab.-*?", max_size=12), st.text("ab.-", max_size=12))
-def test_globs(pattern: str, name: str) -> None:
+def test_a_glob_matches_as_fnmatch_does_and_only_names_of_nodes(pattern: str, name: str) -> None:
     # Two implementations of one meaning; only names that nodes can have match at all.
     expected = fnmatch.fnmatchcase(name, pattern) and objects.dns_subdomain(name) is None
     assert token_limits.matches(pattern, name) == expected

@@ -29,7 +29,7 @@ from handfast.api import status
         (fields.too_many("a", 5, 3), "FieldValueTooMany", "Too many: 5: must have at most 3 items"),
     ],
 )
-def test_words(cause, reason, message):
+def test_a_cause_has_kubernetes_reason_and_words(cause, reason, message):
     assert cause == status.Cause(reason, message, "a")
 
 

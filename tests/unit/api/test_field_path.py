@@ -17,7 +17,7 @@ from handfast.api.field_path import Path
         (Path("a", Path(1, Path(0))), "[0][1].a"),
     ],
 )
-def test_text(path, text):
+def test_a_path_is_written_as_kubernetes_writes_it(path, text):
     assert str(path) == text
 
 

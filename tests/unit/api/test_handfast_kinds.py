@@ -104,7 +104,7 @@ def test_the_definition_is_the_callers_own():
         {"node": "a", "expires": "2030-01-31T12:00:00.123456+02:00"},
     ],
 )
-def test_good(spec):
+def test_a_revocation_that_names_its_target_is_accepted(spec):
     assert problems(document(**spec)) == []
 
 
@@ -151,7 +151,7 @@ def test_the_reason_has_a_default():
         ({"node": "a", "expires": "2030-01-31T25:00:00Z"}, "spec.expires"),
     ],
 )
-def test_bad(spec, field):
+def test_a_wrong_revocation_is_refused_at_the_field(spec, field):
     found = problems(document(**spec))
     assert field in {cause.field for cause in found}
 

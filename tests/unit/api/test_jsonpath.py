@@ -44,7 +44,7 @@ DOCUMENT = {
         ("", [DOCUMENT]),
     ],
 )
-def test_find(expression, found):
+def test_an_expression_leads_to_its_values_in_document_order(expression, found):
     assert jsonpath.find(DOCUMENT, expression) == found
 
 

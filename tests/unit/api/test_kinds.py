@@ -23,7 +23,7 @@ def row(plural: str, group: str = "") -> kinds.Kind:
 
 @pytest.mark.parametrize("kind", ROWS, ids=IDS)
 class TestEveryRow:
-    def test_names(self, kind: kinds.Kind) -> None:
+    def test_every_row_has_the_names_of_its_kind(self, kind: kinds.Kind) -> None:
         assert kind.plural == kind.plural.lower() != ""
         assert kind.kind[0].isupper()
         assert kind.singular
@@ -39,7 +39,7 @@ class TestEveryRow:
             assert set(sub.verbs) <= set(kinds.ALL_VERBS)
             assert kind.subresource(sub.name) is sub
 
-    def test_keys(self, kind: kinds.Kind) -> None:
+    def test_every_key_begins_with_the_prefix_of_its_row(self, kind: kinds.Kind) -> None:
         key = kind.key("space", "name")
         assert key.startswith(kind.prefix)
         assert key == kind.prefix + ("space/name" if kind.namespaced else "name")
@@ -86,7 +86,7 @@ def test_namespaces_are_deleted_one_by_one() -> None:
 
 
 class TestTable:
-    def test_find(self) -> None:
+    def test_a_row_is_found_by_its_exact_group_version_and_plural(self) -> None:
         table = kinds.Table(ROWS)
         assert table.find("", "v1", "secrets") is row("secrets")
         assert table.find("apps", "v1", "deployments") is row("deployments", "apps")

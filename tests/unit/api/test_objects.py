@@ -71,10 +71,10 @@ def test_what_is_wrong(rule: Rule, name: str, why: str) -> None:
 class TestTimestamps:
     AT = datetime.datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=datetime.UTC)
 
-    def test_seconds(self) -> None:
+    def test_a_timestamp_has_whole_seconds(self) -> None:
         assert objects.timestamp(self.AT) == "2026-02-03T04:05:06Z"
 
-    def test_microseconds(self) -> None:
+    def test_a_micro_timestamp_has_six_digits(self) -> None:
         assert objects.micro_timestamp(self.AT) == "2026-02-03T04:05:06.000789Z"
 
     def test_round_trip(self) -> None:
@@ -82,7 +82,7 @@ class TestTimestamps:
         assert objects.parse_timestamp("2026-02-03T05:05:06+01:00") == self.AT.replace(microsecond=0)
 
     @pytest.mark.parametrize("text", ["", "now", "2026-02-03T04:05:06", "2026-13-03T04:05:06Z"])
-    def test_refused(self, text: str) -> None:
+    def test_a_text_that_is_no_timestamp_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError):
             objects.parse_timestamp(text)
 
@@ -93,7 +93,7 @@ class TestFields:
         "spec": {"on": True, "off": False, "count": 3, "list": [1]},
     }
 
-    def test_metadata(self) -> None:
+    def test_metadata_is_an_object_whatever_the_document_has(self) -> None:
         assert objects.metadata(self.DOCUMENT) == {"name": "a"}
         assert objects.metadata({}) == {}
         assert objects.metadata({"metadata": "x"}) == {}
@@ -102,7 +102,7 @@ class TestFields:
         ("path", "value"),
         [("spec.count", 3), ("spec", DOCUMENT["spec"]), ("spec.none", None), ("spec.count.x", None), ("a.b", None)],
     )
-    def test_lookup(self, path: str, value: object) -> None:
+    def test_a_lookup_gives_the_value_at_a_dotted_path_or_none(self, path: str, value: object) -> None:
         assert objects.lookup(self.DOCUMENT, path) == value
 
     @pytest.mark.parametrize(
@@ -122,5 +122,5 @@ class TestFields:
 
 
 @pytest.mark.parametrize(("path", "found"), [("a/b", ("a", "b")), ("b", ("", "b")), ("a/b/c", ("a", "b/c"))])
-def test_place(path: str, found: tuple[str, str]) -> None:
+def test_a_path_is_a_namespace_and_a_name_or_a_bare_name(path: str, found: tuple[str, str]) -> None:
     assert objects.place(path) == found

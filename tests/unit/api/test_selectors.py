@@ -55,7 +55,7 @@ LABELS = {"app": "web", "tier": "front", "empty": "", "count": "7"}
         ("example.com/a-b=c.d", "example.com/a-b=c.d", False),
     ],
 )
-def test_labels(text: str, canonical: str, matches: bool):
+def test_a_label_selector_has_one_canonical_form_and_matches(text: str, canonical: str, matches: bool):
     selector = selectors.parse_labels(text)
     assert str(selector) == canonical
     assert selector.match(LABELS) is matches
@@ -194,7 +194,7 @@ def test_refused_label_selector_objects(document, message: str):
         (r"odd=a\,b\=c\\d", r"odd=a\,b\=c\\d", True),
     ],
 )
-def test_fields(text: str, canonical: str, matches: bool):
+def test_a_field_selector_has_one_canonical_form_and_matches(text: str, canonical: str, matches: bool):
     selector = selectors.parse_fields(text)
     assert str(selector) == canonical
     assert selector.match({"metadata.name": "a", "type": "Opaque", "odd": "a,b=c\\d"}) is matches

@@ -10,7 +10,7 @@ from handfast.api import status
 
 
 class TestDocument:
-    def test_bare(self) -> None:
+    def test_a_status_without_details_has_none(self) -> None:
         assert status.bad_request("no").document() == {
             "kind": "Status",
             "apiVersion": "v1",
@@ -21,7 +21,7 @@ class TestDocument:
             "code": 400,
         }
 
-    def test_everything(self) -> None:
+    def test_a_status_shows_everything_the_error_says(self) -> None:
         cause = status.Cause("FieldValueInvalid", "Invalid value: 3", "spec.replicas")
         error = status.StatusError(
             "Expired",
@@ -121,7 +121,7 @@ class TestConstructors:
         error = status.invalid("Deployment", "apps", "a", causes)
         assert error.message == 'Deployment.apps "a" is invalid: [type: Required value, all of it]'
 
-    def test_expired(self) -> None:
+    def test_an_expired_list_carries_its_continue_token(self) -> None:
         assert status.expired("old").document()["metadata"] == {}
         assert status.expired("old", "abc").document()["metadata"] == {"continue": "abc"}
 
@@ -137,11 +137,11 @@ class TestFromError:
         error = status.bad_request("no")
         assert status.from_error(error) is error
 
-    def test_unavailable(self) -> None:
+    def test_what_is_unavailable_is_a_503_to_try_again(self) -> None:
         found = status.from_error(errors.Unavailable("the disk is full"))
         assert (found.code, found.message, found.retry_after) == (503, "the disk is full", 1)
 
-    def test_refused(self) -> None:
+    def test_a_refusal_is_a_400_with_its_message(self) -> None:
         found = status.from_error(errors.Refused("bad key"))
         assert (found.code, found.message) == (400, "bad key")
 
@@ -160,7 +160,7 @@ def test_no_such_path() -> None:
 class TestLength:
     """A refusal does not outgrow the request, whatever it quotes."""
 
-    def test_causes(self) -> None:
+    def test_causes_are_cut_in_number_and_length(self) -> None:
         causes = [status.Cause("FieldValueInvalid", "m" * 5000, "f" * 5000)] * 300
         error = status.invalid("Pod", "", "n" * 5000, causes)
         details = error.document()["details"]
@@ -179,6 +179,6 @@ class TestLength:
         assert error.message.endswith("m, and more: only the first 100 are shown]")
         assert len(error.causes) == 100
 
-    def test_message(self) -> None:
+    def test_a_message_is_cut_at_its_limit(self) -> None:
         assert status.bad_request("m" * (32 << 10)).document()["message"] == "m" * (32 << 10)
         assert status.bad_request("m" * 300_000).document()["message"] == "m" * (32 << 10) + "…"

@@ -14,7 +14,7 @@ CONFIG_MAP = bytes.fromhex("6b3873000a0f0a0276311209436f6e6669674d617012050a030a
 
 
 @pytest.mark.parametrize("content_type", ["", "application/json", "Application/JSON; charset=utf-8"])
-def test_json(content_type):
+def test_a_json_body_becomes_its_document_whatever_the_case_of_its_type(content_type):
     body = b'{"kind": "A", "n": 123456789012345678901234567890, "f": 1.5, "l": [null, true]}'
     assert decode.document(body, content_type) == {
         "kind": "A",
@@ -29,7 +29,7 @@ def test_yaml_and_json_said_to_be_yaml(body):
     assert decode.document(body, "application/yaml") == {"a": 1}
 
 
-def test_protobuf():
+def test_a_protobuf_body_becomes_the_document_of_its_envelope():
     assert decode.document(CONFIG_MAP, decode.PROTOBUF) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -85,7 +85,7 @@ def deep(levels: int) -> bytes:
 
 
 @pytest.mark.parametrize("content_type", [decode.JSON, decode.YAML])
-def test_depth(content_type):
+def test_a_body_is_refused_above_the_deepest_level_allowed(content_type):
     assert decode.document(deep(nesting.MAX_DEPTH), content_type)
     for levels in (nesting.MAX_DEPTH + 1, 900, 100_000):
         with pytest.raises(status.StatusError, match=r"^the body is nested too deeply: at most 128 levels"):

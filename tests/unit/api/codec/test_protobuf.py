@@ -36,7 +36,7 @@ MINIMAL = "6b3873000a0f0a0276311209436f6e6669674d6170120d0a030a016112060a016b120
         (MINIMAL, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}),
     ],
 )
-def test_vectors(body, document):
+def test_bodies_of_real_clients_become_the_documents_they_stand_for(body, document):
     assert protobuf.decode(bytes.fromhex(body)) == document
 
 
@@ -83,7 +83,7 @@ def test_the_last_occurrence_counts():
     assert metadata(delimited(1, b"a") + delimited(1, b"")) == {}
 
 
-def test_times():
+def test_times_become_the_texts_that_go_writes():
     assert metadata(delimited(8, integer(1, 0) + integer(2, 0))) == {
         "metadata": {"creationTimestamp": "1970-01-01T00:00:00Z"}
     }
@@ -113,7 +113,7 @@ def test_int_or_string():
     assert "impossible IntOrString.Type" in refusal(body)
 
 
-def test_maps():
+def test_the_last_of_equal_keys_counts_and_missing_parts_of_an_entry_are_zero():
     # a repeated key, an entry without a value, one without a key, a quantity without text
     content = b"".join(
         delimited(2, entry)
@@ -242,7 +242,7 @@ def broken(content: bytes) -> bytes:
         ),
     ],
 )
-def test_refusals(body, why):
+def test_a_malformed_body_is_refused_with_the_reason(body, why):
     assert why in refusal(body)
 
 
@@ -260,7 +260,7 @@ def test_bad_doubles(content, why):
     assert why in refusal(enveloped("apiextensions.k8s.io/v1", "CustomResourceDefinition", content))
 
 
-def test_depth():
+def test_messages_nested_too_deeply_are_refused():
     content = b""
     for _ in range(200):
         content = delimited(28, content)

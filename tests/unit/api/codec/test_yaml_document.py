@@ -53,12 +53,12 @@ def load(text: str):
         ("|\n  a\n  b\n", "a\nb\n"),
     ],
 )
-def test_scalars(text, value):
+def test_a_plain_scalar_is_read_as_kubernetes_reads_it(text, value):
     found = load(f"a: {text}")["a"]
     assert (found, type(found)) == (value, type(value))
 
 
-def test_structure():
+def test_mappings_and_sequences_keep_their_structure():
     assert load("a:\n- b: {c: [1, []]}\n- {}\nd: {}\n") == {"a": [{"b": {"c": [1, []]}}, {}], "d": {}}
     assert load("[1, 2]") == [1, 2]
     assert load("--- 3\n...\n") == 3
@@ -103,7 +103,7 @@ def test_repeated_keys_are_counted_up_to_a_limit():
         ('a: "\\ud800"', "line 1: found invalid Unicode character escape code"),
     ],
 )
-def test_refusals(text, why):
+def test_what_json_cannot_say_is_refused_with_the_reason(text, why):
     with pytest.raises(errors.Refused, match=why):
         load(text)
 

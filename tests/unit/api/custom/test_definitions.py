@@ -184,7 +184,7 @@ def test_prepare_adds_the_finalizer_until_the_end() -> None:
     assert "create" not in definitions.rows(document)[0].verbs
 
 
-def test_rows() -> None:
+def test_an_established_definition_has_a_row_for_each_served_version() -> None:
     scale = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n", "labelSelectorPath": ".status.s"}
     old = version("v1beta1", storage=False, selectableFields=[{"jsonPath": ".spec.colour"}, {}])
     new = version("v1", subresources={"status": {}, "scale": scale}, additionalPrinterColumns=[{"name": "A"}])
@@ -235,7 +235,9 @@ def test_versions_in_the_order_of_preference() -> None:
         ({"versions": [version("v2")]}, "status.storedVersions[0]", "Invalid"),
     ],
 )
-def test_problems(change: dict[str, Any], field: str, reason: str) -> None:
+def test_what_is_wrong_with_a_definition_is_one_cause_at_its_field(
+    change: dict[str, Any], field: str, reason: str
+) -> None:
     document = accepted(definition())
     assert list(definitions.problems(document)) == []
     document["spec"] |= change
@@ -281,7 +283,7 @@ def test_scale_paths(scale: dict[str, str], fields: list[str]) -> None:
     assert [cause.field for cause in found] == [f"spec.versions[0].subresources.scale.{name}" for name in fields]
 
 
-def test_warnings() -> None:
+def test_rules_and_conversion_webhooks_that_are_not_used_are_warned_of() -> None:
     assert definitions.warnings(definition()) == []
     ruled = copy.deepcopy(SCHEMA) | {"x-kubernetes-validations": [{"rule": "true"}]}
     document = definition(version(schema={"openAPIV3Schema": ruled}))

@@ -57,7 +57,9 @@ def pruned(spec: dict[str, Any], value: Any) -> tuple[Any, list[str]]:
         (STRING, "text", "text", []),
     ],
 )
-def test_prune(spec: dict[str, Any], value: Any, left: Any, unknown: list[str]) -> None:
+def test_a_field_that_the_schema_does_not_know_is_dropped_and_reported(
+    spec: dict[str, Any], value: Any, left: Any, unknown: list[str]
+) -> None:
     assert pruned(spec, value) == (left, unknown)
 
 
@@ -121,7 +123,7 @@ DEFAULTED = {"type": "object", "properties": {"a": {"type": "integer", "default"
         (STRING, "text", "text"),
     ],
 )
-def test_fill(spec: dict[str, Any], value: Any, expected: Any) -> None:
+def test_what_is_absent_gets_the_default_of_its_schema(spec: dict[str, Any], value: Any, expected: Any) -> None:
     assert filled(spec, value) == expected
 
 

@@ -53,7 +53,7 @@ LIST_MAP = {
         {"type": "object", "properties": {"a": "odd"}, "oneOf": [{"properties": {"a": "odd"}}]},
     ],
 )
-def test_structural(schema: dict[str, Any]) -> None:
+def test_a_structural_schema_has_no_problems(schema: dict[str, Any]) -> None:
     assert problems(schema) == []
 
 

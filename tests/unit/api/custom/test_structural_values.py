@@ -58,7 +58,7 @@ S, N, L, O = {"type": "string"}, {"type": "number"}, {"type": "array"}, {"type":
         ({**O, "x-kubernetes-embedded-resource": True}, {"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}}),
     ],
 )
-def test_right(schema: dict[str, Any], value: Any) -> None:
+def test_a_value_that_its_schema_allows_has_no_cause(schema: dict[str, Any], value: Any) -> None:
     assert causes(schema, value) == []
 
 
@@ -124,7 +124,9 @@ def invalid(shown: str, detail: str) -> tuple[str, str, str]:
         ),
     ],
 )
-def test_wrong(schema: dict[str, Any], value: Any, expected: tuple[str, str, str]) -> None:
+def test_a_value_that_its_schema_forbids_has_one_cause_in_kubernetes_words(
+    schema: dict[str, Any], value: Any, expected: tuple[str, str, str]
+) -> None:
     assert causes(schema, value) == [expected]
 
 
@@ -209,5 +211,5 @@ def test_a_budget_can_be_shared() -> None:
         (0, 2, True),
     ],
 )
-def test_multiples(value: float, factor: float, expected: bool) -> None:
+def test_a_multiple_is_exact_for_integers_and_near_for_fractions(value: float, factor: float, expected: bool) -> None:
     assert structural_values.is_multiple(value, factor) is expected

@@ -30,7 +30,7 @@ def test_a_custom_resource_is_left_alone():
     assert document == {"spec": {}}
 
 
-def test_namespace():
+def test_a_namespace_gets_its_name_as_a_label_its_finalizer_and_its_phase():
     assert _applied("", "namespaces", {"metadata": {"name": "a", "labels": {"x": "y"}}}) == {
         "metadata": {"name": "a", "labels": {"x": "y", "kubernetes.io/metadata.name": "a"}},
         "spec": {"finalizers": ["kubernetes"]},
@@ -47,21 +47,21 @@ def test_a_namespace_being_deleted_gets_no_finalizer_back():
     assert "labels" not in document["metadata"]
 
 
-def test_secret():
+def test_a_secret_gets_its_type_and_string_data_becomes_data():
     document = {"stringData": {"a": "héllo", "odd": 5}, "data": {"a": "b2xk", "b": "eA=="}}
     assert _applied("", "secrets", document) == {"type": "Opaque", "data": {"a": "aMOpbGxv", "b": "eA=="}}
     assert _applied("", "secrets", {"type": "x/y", "stringData": None}) == {"type": "x/y"}
     assert _applied("", "secrets", {"stringData": {"a": "1"}})["data"] == {"a": "MQ=="}
 
 
-def test_node():
+def test_a_node_gets_its_pod_cidrs_and_what_can_be_allocated():
     document = _applied("", "nodes", {"spec": {"podCIDR": "10.0.0.0/24"}, "status": {"capacity": {"cpu": "1"}}})
     assert document["spec"]["podCIDRs"] == ["10.0.0.0/24"]
     assert document["status"]["allocatable"] == {"cpu": "1"}
     assert _applied("", "nodes", {}) == {"spec": {}, "status": {}}
 
 
-def test_service():
+def test_a_service_gets_its_type_policies_and_ports():
     assert _applied("", "services", {"spec": {"ports": [{"port": 80}]}}) == {
         "spec": {
             "type": "ClusterIP",
@@ -92,7 +92,7 @@ def test_endpoints_and_slices():
     assert document["ports"] == [{"port": 1, "protocol": "TCP", "name": ""}]
 
 
-def test_volumes():
+def test_volumes_and_claims_get_their_mode_and_phase():
     volume = _applied("", "persistentvolumes", {"spec": {"hostPath": {"path": "/x"}}})
     assert volume == {
         "spec": {
@@ -108,7 +108,7 @@ def test_volumes():
     }
 
 
-def test_storage():
+def test_storage_classes_and_drivers_get_their_policies():
     assert _applied("storage.k8s.io", "storageclasses", {}) == {
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "Immediate",
@@ -126,7 +126,7 @@ def test_storage():
     assert _applied("storage.k8s.io", "csidrivers", given)["spec"]["volumeLifecycleModes"] == ["Ephemeral"]
 
 
-def test_deployment():
+def test_a_deployment_gets_replicas_strategy_limits_and_a_pod_template():
     document = _applied("apps", "deployments", {"spec": {"template": {"spec": {}}}})
     assert document["spec"].pop("template")["spec"]["dnsPolicy"] == "ClusterFirst"
     assert document["spec"] == {
@@ -167,7 +167,7 @@ def test_replication_controller_takes_labels_from_its_template():
     assert _applied("", "replicationcontrollers", {}) == {"metadata": {}, "spec": {"replicas": 1}}
 
 
-def test_job():
+def test_a_job_gets_its_counts_its_labels_and_a_selector_by_its_uid():
     document = _applied("batch", "jobs", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
     assert document["metadata"]["labels"] == {"a": "b"}
     spec = document["spec"]
@@ -213,14 +213,14 @@ def test_cron_job():
 
 
 @pytest.mark.parametrize("plural", ["rolebindings", "clusterrolebindings"])
-def test_bindings(plural):
+def test_roles_users_and_groups_of_a_binding_get_their_api_group(plural):
     subjects = [{"kind": "User"}, {"kind": "Group", "apiGroup": ""}, {"kind": "ServiceAccount"}]
     document = _applied(RBAC, plural, {"roleRef": {"kind": "Role"}, "subjects": subjects})
     assert document["roleRef"]["apiGroup"] == RBAC
     assert [subject.get("apiGroup") for subject in document["subjects"]] == [RBAC, RBAC, None]
 
 
-def test_webhooks():
+def test_webhooks_get_policies_timeout_and_selectors():
     webhook = {"rules": [{}], "clientConfig": {"service": {}}}
     document = _applied("admissionregistration.k8s.io", "mutatingwebhookconfigurations", {"webhooks": [webhook]})
     assert document["webhooks"][0] == {
@@ -237,7 +237,7 @@ def test_webhooks():
     assert "reinvocationPolicy" not in document["webhooks"][0]
 
 
-def test_definition():
+def test_a_definition_gets_its_names_and_no_conversion():
     group, plural = "apiextensions.k8s.io", "customresourcedefinitions"
     assert _applied(group, plural, {"spec": {"names": {"kind": "Widget"}}})["spec"] == {
         "names": {"kind": "Widget", "singular": "widget", "listKind": "WidgetList"},

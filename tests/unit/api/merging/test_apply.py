@@ -110,7 +110,7 @@ def test_a_map_that_another_holds_empty_stays():
     assert bare(do_apply(live, config())) == config({})
 
 
-def test_conflict():
+def test_a_change_to_a_field_that_another_owns_is_a_conflict():
     live = do_apply(None, config({"a": "1", "b": "2"}))
     with pytest.raises(status.StatusError) as refused:
         do_apply(live, config({"a": "9"}), "two")

@@ -160,7 +160,7 @@ def test_parse_is_bounded():
         FieldSet.parse(fields)
 
 
-def test_algebra():
+def test_union_intersection_and_difference_are_those_of_sets():
     one = FieldSet.parse({"f:a": {".": {}, "f:x": {}}, "f:b": {}})
     other = FieldSet.parse({"f:a": {"f:x": {}, "f:y": {}}, "f:c": {}})
     assert one.union(other).fields_v1() == {"f:a": {".": {}, "f:x": {}, "f:y": {}}, "f:b": {}, "f:c": {}}
@@ -172,7 +172,7 @@ def test_algebra():
     assert not FieldSet.parse({"f:a": {}}).intersection(FieldSet.parse({"f:a": {"f:b": {}}}))
 
 
-def test_paths():
+def test_parents_come_before_what_is_in_them():
     fields = FieldSet.parse({"f:a": {".": {}, "f:x": {}}, "f:b": {"f:c": {}}})
     assert list(fields.paths()) == [("f:a",), ("f:a", "f:x"), ("f:b", "f:c")]
 

@@ -65,7 +65,7 @@ def check(document: Any, patch: Any, result: Any, message: str = POD) -> None:
         ),
     ],
 )
-def test_merge(document, patch, result):
+def test_a_patch_merges_as_the_schema_says(document, patch, result):
     check(document, patch, result)
 
 
@@ -242,7 +242,7 @@ def test_values_without_fields_are_replaced_or_merged_plainly():
         ),
     ],
 )
-def test_refusals(document, patch, message):
+def test_a_malformed_patch_is_refused_in_kubernetes_words(document, patch, message):
     with pytest.raises(status.StatusError) as refused:
         strategic.apply_strategic(document, patch, POD)
     assert refused.value.code == 400

@@ -33,7 +33,7 @@ def core() -> dict[str, Any]:
     return openapi.document("", "v1", rows("", "v1"))
 
 
-def test_index():
+def test_the_index_names_each_group_version_with_its_hash():
     assert openapi.index({("apps", "v1"): "B", ("", "v1"): "A"}) == {
         "paths": {
             "api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=A"},
@@ -77,7 +77,7 @@ def test_a_kind(core):
     assert listed["x-kubernetes-group-version-kind"] == [{"group": "", "kind": "PodList", "version": "v1"}]
 
 
-def test_properties(core):
+def test_a_property_has_its_type_and_how_lists_and_maps_merge(core):
     schemas = core["components"]["schemas"]
     containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert containers == {

@@ -79,7 +79,7 @@ def test_bodies_and_answers():
     assert item["delete"]["requestBody"]["content"]["*/*"]["schema"]["allOf"][0]["$ref"].endswith(".DeleteOptions")
 
 
-def test_subresources():
+def test_a_subresource_has_a_path_with_its_verbs_and_its_kind():
     scale = kinds.Subresource(name="scale", kind="Scale", group="autoscaling", version="v1", verbs=("get", "update"))
     token = kinds.Subresource(name="binding", kind="Binding", verbs=("create",))
     found = paths(row(subresources=(scale, token)))

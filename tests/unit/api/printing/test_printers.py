@@ -73,7 +73,7 @@ def test_every_built_in_kind_has_columns_and_as_many_cells():
         ("", "serviceaccounts", "Name Age", ""),
     ],
 )
-def test_columns(group, plural, normal, wide):
+def test_a_kind_has_the_columns_of_kubectl_in_their_order(group, plural, normal, wide):
     definitions = printers.columns(sample_documents.kind(group, plural))
     for priority, names in ((0, normal), (1, wide)):
         found = [row["name"].replace(" ", "-") for row in definitions if row["priority"] == priority]
@@ -161,7 +161,7 @@ def test_columns(group, plural, normal, wide):
         ("node.k8s.io", "runtimeclasses", ["web", "runc", AGE]),
     ],
 )
-def test_cells(group, plural, cells):
+def test_the_cells_of_a_minimal_object_are_those_of_kubectl(group, plural, cells):
     assert list(_row(group, plural).values()) == cells
 
 

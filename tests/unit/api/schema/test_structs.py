@@ -237,7 +237,7 @@ def test_type_errors(message, document, error):
 
 
 @pytest.mark.parametrize("value", ["lots", True, {}, []])
-def test_quantities(value):
+def test_what_is_no_quantity_is_a_type_error(value):
     error = structs.check("core.v1.Pod", pod({"resources": {"limits": {"cpu": value}}})).type_error
     assert error is not None
     assert error.startswith("quantities must match the regular expression")

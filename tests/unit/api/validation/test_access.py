@@ -112,7 +112,7 @@ SIGNER = "spec.signerName"
         ),
     ],
 )
-def test_create(resource, changes, causes):
+def test_a_wrong_role_binding_lease_or_request_has_kubernetes_causes(resource, changes, causes):
     found = created(resource[0], resource[1], changes)
     assert begin(found, causes), found
 

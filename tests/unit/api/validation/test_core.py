@@ -72,7 +72,7 @@ def test_what_is_no_key_of_data(key, text):
         ),
     ],
 )
-def test_secret(changes, causes):
+def test_a_wrong_secret_has_kubernetes_causes_without_its_values(changes, causes):
     found = created("", "secrets", changes)
     assert begin(found, causes), found
     assert "hunter2" not in str(found)
@@ -98,7 +98,7 @@ def test_changes_of_a_secret():
         ({"data|a": 5}, []),
     ],
 )
-def test_configmap(changes, causes):
+def test_a_wrong_configmap_has_kubernetes_causes(changes, causes):
     found = created("", "configmaps", changes)
     assert begin(found, causes), found
 
@@ -119,7 +119,7 @@ def test_finalizers_of_a_namespace():
     ), found
 
 
-def test_node():
+def test_wrong_taints_and_pod_cidrs_of_a_node_have_kubernetes_causes():
     taints = [
         {"key": "a", "effect": "NoSchedule"},
         {"key": "a", "effect": "NoSchedule"},

@@ -111,7 +111,7 @@ COLUMN = f"{IN}.additionalPrinterColumns[0]"
         ),
     ],
 )
-def test_create(changes, causes):
+def test_a_wrong_definition_has_kubernetes_causes(changes, causes):
     found = created(*CRD, changes)
     assert begin(found, causes), found
 

@@ -74,7 +74,7 @@ CONFIG = ("", "configmaps")
         ),
     ],
 )
-def test_create(resource, changes, causes):
+def test_wrong_metadata_have_kubernetes_causes(resource, changes, causes):
     found = created(resource[0], resource[1], changes)
     assert begin(found, causes), found
 

@@ -68,7 +68,7 @@ SLICES = ("discovery.k8s.io", "endpointslices")
         ({"spec|type": "ExternalName", "spec|clusterIP": "", "spec|externalName": "db.example.com."}, []),
     ],
 )
-def test_service(changes, causes):
+def test_a_wrong_service_has_kubernetes_causes(changes, causes):
     found = created("", "services", changes)
     assert begin(found, causes), found
 
@@ -111,7 +111,7 @@ def test_the_address_of_a_service_stays():
         ),
     ],
 )
-def test_endpoints(changes, causes):
+def test_wrong_endpoints_have_kubernetes_causes(changes, causes):
     found = created("", "endpoints", changes)
     assert begin(found, causes), found
 
@@ -150,7 +150,7 @@ def test_endpoints(changes, causes):
         ),
     ],
 )
-def test_endpointslice(changes, causes):
+def test_a_wrong_endpointslice_has_kubernetes_causes(changes, causes):
     found = created(*SLICES, changes)
     assert begin(found, causes), found
 

@@ -101,7 +101,7 @@ IN = "spec.containers[0]"
         ),
     ],
 )
-def test_pod(changes, causes):
+def test_a_wrong_pod_has_kubernetes_causes(changes, causes):
     found = created("", "pods", changes)
     assert begin(found, causes), found
 

@@ -65,7 +65,7 @@ EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolume
         (RUNTIME, {"handler": "A"}, ['handler: Invalid value: "A": a lowercase RFC 1123 label']),
     ],
 )
-def test_create(resource, changes, causes):
+def test_a_wrong_volume_claim_or_storage_kind_has_kubernetes_causes(resource, changes, causes):
     found = created(resource[0], resource[1], changes)
     assert begin(found, causes), found
 
@@ -99,7 +99,7 @@ def test_create(resource, changes, causes):
         (RUNTIME, {"handler": "kata"}, ['handler: Invalid value: "kata": field is immutable']),
     ],
 )
-def test_update(resource, changes, causes):
+def test_a_forbidden_change_of_a_storage_kind_has_kubernetes_causes(resource, changes, causes):
     found = updated(resource[0], resource[1], changes)
     assert begin(found, causes), found
 

@@ -102,7 +102,7 @@ ONE = "Required value: exactly one of url or service is required"
         ({f"{HOOK}|rules|0|scope": "X"}, [f'{IN}.rules[0].scope: Unsupported value: "X"']),
     ],
 )
-def test_mutating(changes, causes):
+def test_a_wrong_webhook_has_kubernetes_causes_without_passwords(changes, causes):
     found = created(GROUP, MUTATING, changes)
     assert begin(found, causes), found
     assert "pw" not in str(found)

@@ -65,7 +65,7 @@ JOBS, CRONJOBS = ("batch", "jobs"), ("batch", "cronjobs")
         ),
     ],
 )
-def test_deployment(changes, causes):
+def test_a_wrong_deployment_has_kubernetes_causes(changes, causes):
     found = created(*DEPLOYMENTS, changes)
     assert begin(found, causes), found
 
@@ -83,7 +83,7 @@ def test_empty_selectors_of_others(plural, word):
     assert found == [f"spec.selector: Invalid value: {{}}: empty selector is invalid for {word}"]
 
 
-def test_statefulset():
+def test_a_wrong_statefulset_or_a_forbidden_change_has_kubernetes_causes():
     changes = {"spec|podManagementPolicy": "X", "spec|updateStrategy": {"type": "OnDelete"}}
     assert created("apps", "statefulsets", changes) == [
         'spec.podManagementPolicy: Unsupported value: "X": supported values: "OrderedReady", "Parallel"'
@@ -126,7 +126,7 @@ def test_a_replication_controller_needs_a_template():
         ),
     ],
 )
-def test_job(changes, causes):
+def test_a_wrong_job_has_kubernetes_causes(changes, causes):
     found = created(*JOBS, changes)
     assert begin(found, causes), found
 
