@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handfast.api import status
-from handfast.api.merging import apply, fieldsets
+from handfast.api.merging import apply, fieldsets, managed_fields
 
 letters = st.sampled_from("abcd")
 env = st.lists(
@@ -86,7 +86,7 @@ def test_who_comes_and_goes_takes_nothing_of_others(first, second, of):
     both = _apply(alone, second, of, "two")
     left = _apply(both, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, of, "two")
     there = fieldsets.FieldSet.of(_bare(left), shape)
-    for entry in apply.read_entries(left):
+    for entry in managed_fields.read_entries(left):
         assert entry.manager == "one"
         for path in entry.fields.paths():
             tree = there.tree
@@ -121,7 +121,7 @@ def test_an_update_owns_what_differs(before, after, of):
     wanted = {**after, "metadata": {**after["metadata"], "managedFields": live["metadata"].get("managedFields", [])}}
     rows = apply.track_update(live, wanted, manager="two", types=of, api_version="v1", now_text="t2")
     changed, removed = apply.compare(live, wanted, fieldsets.shape_of(of))
-    for entry in apply.read_entries({"metadata": {"managedFields": rows}}):
+    for entry in managed_fields.read_entries({"metadata": {"managedFields": rows}}):
         assert not entry.fields.intersection(removed)
         assert entry.fields.intersection(changed) == (changed if entry.manager == "two" else fieldsets.FieldSet())
 

@@ -17,28 +17,22 @@ What applying does, in order (the numbers are those in the code):
 The record has one rule that costs nothing to those who never apply: an object without an Apply entry is not tracked.
 Its first apply gives everything that is there to `before-first-apply`.
 
-The record is bounded, or an object would grow with everyone who ever wrote it. Of the `Update` entries the newest stay
-and the others become one, `ancient-changes`, as in Kubernetes. `Apply` entries cannot be merged without taking fields
-from somebody: one more applier than `MAX_APPLIERS` is refused.
+How the record is read, written and kept within bounds is `managed_fields`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from handfast import errors
 from handfast.api import objects, status
-from handfast.api.merging import fieldsets, patch
+from handfast.api.merging import fieldsets, managed_fields, patch
 
 Document = dict[str, Any]
 Types = str | Mapping[str, Any] | None
 
 BEFORE_FIRST_APPLY = "before-first-apply"
-ANCIENT_CHANGES = "ancient-changes"
-MAX_UPDATERS = 10
-MAX_APPLIERS = 256
 # Nobody owns what names an object, nor what only the server sets.
 _UNOWNED = fieldsets.FieldSet.parse(
     {
@@ -48,100 +42,6 @@ _UNOWNED = fieldsets.FieldSet.parse(
     }
 )
 _GONE: Any = object()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One entry of `managedFields`."""
-
-    manager: str
-    operation: str
-    api_version: str
-    subresource: str
-    time: str
-    fields: fieldsets.FieldSet
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """Who this is: an applier is the same whatever version it applies."""
-        version = "" if self.operation == "Apply" else self.api_version
-        return (self.operation, self.manager, version, self.subresource)
-
-    def __str__(self) -> str:
-        text = f'"{self.manager}"'
-        if self.subresource:
-            text += f' with subresource "{self.subresource}"'
-        return text if self.operation == "Apply" else f"{text} using {self.api_version}"
-
-    def document(self) -> Document:
-        document = {
-            "manager": self.manager,
-            "operation": self.operation,
-            "apiVersion": self.api_version,
-            "time": self.time,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": self.fields.fields_v1(),
-            "subresource": self.subresource,
-        }
-        return {key: value for key, value in document.items() if value != ""}
-
-
-def read_entries(document: Mapping[str, Any] | None) -> list[Entry]:
-    """The record of an object; a malformed one counts as none, as in Kubernetes."""
-    metadata = (document or {}).get("metadata")
-    rows = metadata.get("managedFields") if isinstance(metadata, dict) else None
-    try:
-        return [_entry(row) for row in rows] if isinstance(rows, list) else []
-    except errors.Refused:
-        return []
-
-
-def _entry(row: Any) -> Entry:
-    if not isinstance(row, dict):
-        raise errors.Refused("an entry of managedFields must be an object")
-    words = {key: row.get(key, "") for key in ("manager", "operation", "apiVersion", "subresource", "time")}
-    if not all(isinstance(word, str) for word in words.values()) or words["operation"] not in {"Apply", "Update"}:
-        raise errors.Refused("an entry of managedFields needs texts, and an operation that is Apply or Update")
-    return Entry(
-        manager=words["manager"],
-        operation=words["operation"],
-        api_version=words["apiVersion"],
-        subresource=words["subresource"],
-        time=words["time"],
-        fields=fieldsets.FieldSet.parse(row.get("fieldsV1", {})),
-    )
-
-
-def _write_entries(entries: Sequence[Entry]) -> list[Document]:
-    """The record in Kubernetes' order."""
-    ordered = sorted(_folded(entries), key=lambda each: (each.operation, each.time, each.manager, *each.identity))
-    return [entry.document() for entry in ordered]
-
-
-def _folded(entries: Sequence[Entry]) -> list[Entry]:
-    """At most `MAX_UPDATERS` Update entries: the oldest of more are one, of the newest one's version and time."""
-    # The writer of this very change comes first in the list, and is the newest of those of the same second.
-    updates = [entry for entry in reversed(entries) if entry.operation == "Update"]
-    if len(updates) <= MAX_UPDATERS:
-        return list(entries)
-    updates.sort(key=lambda each: (each.manager != ANCIENT_CHANGES, each.time))
-    old, kept = updates[: 1 - MAX_UPDATERS], updates[1 - MAX_UPDATERS :]
-    fields = fieldsets.FieldSet()
-    for entry in old:
-        fields = fields.union(entry.fields)
-    newest = max(old, key=lambda each: each.time)
-    ancient = replace(newest, manager=ANCIENT_CHANGES, subresource="", fields=fields)
-    return [*(entry for entry in entries if entry.operation == "Apply"), ancient, *kept]
-
-
-def _check_appliers(before: Sequence[Entry], after: Sequence[Entry]) -> None:
-    """A record that has too many already, from whatever time, may be kept but not grow."""
-    had, has = (sum(entry.operation == "Apply" for entry in entries) for entries in (before, after))
-    if has > max(had, MAX_APPLIERS):
-        raise status.bad_request(
-            f"metadata.managedFields: too many field managers have applied to this object ({has}, allowed: "
-            f"{MAX_APPLIERS}): apply as one of those, or clear the record by an update that sets it to [{{}}]"
-        )
 
 
 def server_side_apply(
@@ -165,7 +65,7 @@ def server_side_apply(
     configuration = _configuration(applied)
     _check_elements(shape, configuration, ())
     owned = fieldsets.FieldSet.of(configuration, shape).difference(_UNOWNED)
-    own = Entry(
+    own = managed_fields.Entry(
         manager=manager,
         operation="Apply",
         api_version=api_version,
@@ -176,7 +76,7 @@ def server_side_apply(
     entries = _owners(live, shape, now_text)
     last = next((entry for entry in entries if entry.identity == own.identity), None)
     others = [entry for entry in entries if entry.identity != own.identity]
-    _check_appliers(entries, [own, *(entry for entry in others if entry.fields)])
+    managed_fields.check_appliers(entries, [own, *(entry for entry in others if entry.fields)])
 
     # 3. merge field by field
     merged = _merge(shape, live or {}, configuration)
@@ -194,7 +94,7 @@ def server_side_apply(
     kept = [replace(entry, fields=entry.fields.difference(lost)) for entry in others]
     left = [entry for entry in (own, *kept) if entry.fields]
     # Applying nothing to an object without a record does not begin one.
-    managed = _write_entries(left) if owned or read_entries(live) else []
+    managed = managed_fields.write_entries(left) if owned or managed_fields.read_entries(live) else []
     return _with_record(merged, managed), managed
 
 
@@ -204,10 +104,10 @@ def record_create(sent: Document, *, manager: str, types: Types, api_version: st
     What admission put in is nobody's, so that an apply of the same configuration does not take it out again.
     """
     fields = fieldsets.FieldSet.of(sent, fieldsets.shape_of(types)).difference(_UNOWNED)
-    own = Entry(
+    own = managed_fields.Entry(
         manager=manager, operation="Update", api_version=api_version, subresource="", time=now_text, fields=fields
     )
-    return _write_entries([own])
+    return managed_fields.write_entries([own])
 
 
 def track_update(
@@ -225,15 +125,15 @@ def track_update(
     An object without a record gets none: nobody applies to it. A writer may clear the record with `[]`
     or `[{}]`, and may rewrite it (a client that leaves client-side apply does so) as long as it is well-formed.
     """
-    tracked = read_entries(before)
+    tracked = managed_fields.read_entries(before)
     if before is None or not tracked:
         return []
     if (after.get("metadata") or {}).get("managedFields") in ([], [{}]):
         return []
-    entries = read_entries(after) or tracked
-    _check_appliers(tracked, entries)
+    entries = managed_fields.read_entries(after) or tracked
+    managed_fields.check_appliers(tracked, entries)
     changed, removed = compare(before, after, fieldsets.shape_of(types))
-    own = Entry(
+    own = managed_fields.Entry(
         manager=manager,
         operation="Update",
         api_version=api_version,
@@ -249,15 +149,15 @@ def track_update(
         else:
             kept.append(replace(entry, fields=entry.fields.difference(lost)))
     # An applier that lost everything stays, or the object would no longer be tracked.
-    return _write_entries([entry for entry in (own, *kept) if entry.fields or entry.operation == "Apply"])
+    return managed_fields.write_entries([entry for entry in (own, *kept) if entry.fields or entry.operation == "Apply"])
 
 
-def _owners(live: Document | None, shape: fieldsets.Shape, now_text: str) -> list[Entry]:
+def _owners(live: Document | None, shape: fieldsets.Shape, now_text: str) -> list[managed_fields.Entry]:
     """The record of the live object or, if it has none yet, one that gives everything to nobody known."""
-    entries = read_entries(live)
+    entries = managed_fields.read_entries(live)
     if live is None or entries:
         return entries
-    first = Entry(
+    first = managed_fields.Entry(
         manager=BEFORE_FIRST_APPLY,
         operation="Update",
         api_version=str(live.get("apiVersion", "")),
@@ -354,7 +254,7 @@ def _merge_elements(shape: fieldsets.Shape, live: list[Any], applied: list[Any])
 
 
 def _without(
-    document: Document, gone: fieldsets.FieldSet, entries: Sequence[Entry], shape: fieldsets.Shape
+    document: Document, gone: fieldsets.FieldSet, entries: Sequence[managed_fields.Entry], shape: fieldsets.Shape
 ) -> Document:
     """The document without those fields of `gone` in which none of `entries` owns anything."""
     kept = fieldsets.FieldSet()
@@ -445,7 +345,7 @@ def _removed(shape: fieldsets.Shape, value: Any) -> fieldsets.Tree:
     return {".": {}} | {name: _removed(below, part) for name, part, below in fieldsets.children(shape, value)}
 
 
-def _check_conflicts(others: Sequence[Entry], changed: fieldsets.FieldSet) -> None:
+def _check_conflicts(others: Sequence[managed_fields.Entry], changed: fieldsets.FieldSet) -> None:
     conflicts = [
         (str(entry), fieldsets.path_text(path))
         for entry in sorted(others, key=str)

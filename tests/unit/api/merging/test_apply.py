@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from handfast.api import status
-from handfast.api.merging import apply
+from handfast.api.merging import apply, managed_fields
 
 T0, T1, T2 = (f"2026-01-01T00:00:0{second}Z" for second in range(3))
 
@@ -336,14 +336,14 @@ def test_refused_configurations(applied, message):
     ],
 )
 def test_a_malformed_record_counts_as_none(rows):
-    assert apply.read_entries({"metadata": {"managedFields": rows}}) == []
+    assert managed_fields.read_entries({"metadata": {"managedFields": rows}}) == []
     document = do_apply(config({"a": "1"}, managedFields=rows), config({"b": "2"}))
     assert [each["manager"] for each in document["metadata"]["managedFields"]] == ["one", "before-first-apply"]
 
 
 def test_no_record_at_all():
-    assert apply.read_entries(None) == []
-    assert apply.read_entries({"metadata": 7}) == []
+    assert managed_fields.read_entries(None) == []
+    assert managed_fields.read_entries({"metadata": 7}) == []
 
 
 def test_updates_of_untracked_objects_cost_nothing():
@@ -461,11 +461,11 @@ def test_who_writes_now_is_not_folded_away_by_others_of_the_same_second():
         live = after
         managers = [row["manager"] for row in after["metadata"]["managedFields"]]
         assert f"w{number}" in managers
-        assert len(managers) <= 1 + apply.MAX_UPDATERS
+        assert len(managers) <= 1 + managed_fields.MAX_UPDATERS
 
 
 def test_appliers_are_bounded(monkeypatch):
-    monkeypatch.setattr(apply, "MAX_APPLIERS", 3)
+    monkeypatch.setattr(managed_fields, "MAX_APPLIERS", 3)
     live = None
     for number in range(3):
         live = do_apply(live, config({f"k{number}": "v"}), f"m{number}")
