@@ -74,7 +74,7 @@ class Joinable:
     async def join(self, *words: object) -> int:
         return await self.run("join", "--discovery-only", *words, "--bootstrap-kubeconfig", self.kubeconfig)
 
-    async def search(self, *, pinned: bool = True) -> searching.Found:
+    async def search(self, *, pinned: bool = True) -> searching.Cluster:
         """With the world's own clock, which tests move."""
         clock = self.world.movable()
         search = searching.Discovery(clock, timeout=50.0)

@@ -25,7 +25,7 @@ from handfast.api import resources
 from handfast.apiserver import limits
 from handfast.assembly import node as nodes
 from handfast.bootstrap import cluster_info, discovery, endpoints, tokens
-from handfast.cli import join
+from handfast.cli import join_cluster
 from handfast.client import discovery as searching
 from handfast.node import identity
 from handfast.pki import pem, pins
@@ -72,7 +72,7 @@ class Machine:
             bootstrap_kubeconfig=self.directory / "bootstrap.conf",
             directory=self.directory / "pki",
         )
-        (self.directory / "bootstrap.conf").write_text(join.bootstrap_kubeconfig(found, TOKEN))
+        (self.directory / "bootstrap.conf").write_text(join_cluster.bootstrap_kubeconfig(found, TOKEN))
         await nodes.obtain(where, 300.0, clock=self.clock)
 
 

@@ -4,15 +4,15 @@
 It fetches nothing and waits for nothing: `client/discovery.py` does, and asks here. What to tell if it fails is in
 `diagnosis`.
 
-The method (`choose`), each a usage error when it does not hold:
+The method (`choose`). What does not hold is a `Fault`, whose spelling is the command line's:
 
- 1. `--token` stands for `--discovery-token` and for `--tls-bootstrap-token`, where those are not given. Where no TLS
+ 1. The one token stands for the discovery token and for the TLS bootstrap token, where those are not given. Where no TLS
     bootstrap token is given at all, the discovery token is that, too, as with kubeadm.
- 2. Exactly one of a discovery token and `--discovery-file`.
- 3. A token needs an endpoint, and a pin of the CA or the flag that does without. Pins count, if there are any.
- 4. A file is a path, an https URL or `-`; pins do not go with it, since nothing would be compared with them.
- 5. `--discovery-ca-file` goes with a URL.
- 6. There is a TLS bootstrap token; beside a file it may be that of a bootstrap kubeconfig, which the caller reads.
+ 2. Exactly one of a discovery token and a discovery file.
+ 3. A token needs an endpoint, and a pin of the CA or the wish to go without. Pins count, if there are any.
+ 4. A file is a path, an https URL or `-`. Pins do not go with it: nothing would be compared with them.
+ 5. A CA for the file goes with a URL.
+ 6. There is a TLS bootstrap token. Beside a file it may be that of a bootstrap kubeconfig, which the caller reads.
 
 What was fetched without verified TLS (`read_config_map`, `check`, `require_same`):
 
@@ -49,30 +49,49 @@ What a known cluster says of itself later (`adopt`, `common_roots`), over TLS th
 from __future__ import annotations
 
 import dataclasses
+import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from handfast import errors
 from handfast.bootstrap import cluster_info, diagnosis, endpoints, jws, tokens
 from handfast.pki import pem, pins
 
-T = TypeVar("T")
-
 PATH: Final = f"/api/v1/namespaces/{cluster_info.NAMESPACE}/configmaps/{cluster_info.NAME}"
 
 
-class Usage(errors.Refused):
-    """The command line asks for something that is not allowed."""
+class Fault(enum.Enum):
+    """What may be wrong with an offer as a whole. How a command line spells it is the command's (`cli.join_plan`)."""
 
-    reason = "Usage"
-    from_flag = True
+    LOGIN_AND_DOCUMENT = "a token and a document were both given, and the token may be meant for logging in"
+    TWO_METHODS = "a discovery token and a document were both given"
+    NO_METHOD = "neither a token nor a document was given"
+    NO_ENDPOINT = "discovery with a token needs the address of an API server"
+    NO_PIN = "discovery with a token needs a pin of the CA"
+    PIN_BESIDE_DOCUMENT = "a pin of the CA was given beside a document"
+    UNSAFE_BESIDE_DOCUMENT = "the wish to go without a pin was given beside a document"
+    NO_SOURCE = "the document has no name"
+    OTHER_SCHEME = "the document's URL is not an https URL"
+    NO_URL = "the document's URL is none, or has credentials in it"
+    CA_WITHOUT_URL = "a CA for the document was given, and the document is not at a URL"
+    NO_LOGIN = "there is no token to log in with after discovery"
+
+
+class Unfit(errors.Refused):
+    """An offer that does not hold together."""
+
+    reason = "UnfitOffer"
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.value)
+        self.fault = fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """What was typed; None: not given."""
+class Offer:
+    """What somebody offers to find a cluster with, not parsed yet; None: not given."""
 
     endpoints: tuple[str, ...] = ()
     token: str | None = field(default=None, repr=False)
@@ -81,7 +100,7 @@ class Flags:
     discovery_file: str | None = None
     pins: tuple[str, ...] = ()
     unsafe_skip_ca_verification: bool = False
-    ca_file: bool = False
+    ca_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +113,10 @@ class ByToken:
 
 @dataclass(frozen=True, slots=True)
 class ByFile:
-    """Discovery by a document in a file, at an https URL or on stdin."""
+    """Discovery by a document in a file, at an https URL or on stdin; `ca_file` is the CA of the URL."""
 
     source: str
+    ca_file: str | None = None
 
     @property
     def is_url(self) -> bool:
@@ -111,96 +131,65 @@ class Plan:
     method: ByToken | ByFile
     tls_token: tokens.Token
 
+    @property
+    def signs(self) -> bool:
+        """Whether the token to log in with is the one whose signature is checked."""
+        return isinstance(self.method, ByToken) and self.method.token == self.tls_token
 
-def choose(flags: Flags) -> Plan:
+
+def choose(offer: Offer) -> Plan:
     """The method (1 to 6 of the first list)."""
-    # 1.
-    given = flags.discovery_token if flags.discovery_token is not None else flags.token
-    typed = tuple(_typed(text, endpoints.parse) for text in flags.endpoints)
-    # 2.
-    if given is not None and flags.discovery_file is not None:
-        raise _two_methods(flags)
-    method: ByToken | ByFile
-    if given is not None:
-        method = _by_token(given, flags)
-    elif flags.discovery_file is not None:
-        method = _by_file(flags.discovery_file, flags)
-    else:
-        raise Usage(
-            "no discovery method was given",
-            reason="NoDiscoveryMethod",
-            hint="give --token (or --discovery-token) with an endpoint, or --discovery-file with a file, an https URL or -",
-        )
-    # 5.
-    if flags.ca_file and not (isinstance(method, ByFile) and method.is_url):
-        raise Usage(
-            "--discovery-ca-file is for a --discovery-file that is an https URL",
-            reason="UnusedFlag",
-            hint="leave it out; the CA of the cluster is pinned with --discovery-token-ca-cert-hash",
-        )
-    # 1., 6.
-    tls = flags.tls_bootstrap_token if flags.tls_bootstrap_token is not None else given
-    if tls is None:
-        raise Usage(
-            "no token was given to log in with after discovery",
-            reason="NoBootstrapToken",
-            hint="give it with --tls-bootstrap-token, or have a bootstrap kubeconfig with a token at "
-            "--bootstrap-kubeconfig: a discovery file holds no credentials",
-        )
-    return Plan(endpoints=typed, method=method, tls_token=_typed(tls, tokens.parse))
+    # 1. one token stands for both
+    signing = offer.discovery_token if offer.discovery_token is not None else offer.token
+    login = offer.tls_bootstrap_token if offer.tls_bootstrap_token is not None else signing
+    addresses = tuple(endpoints.parse(text) for text in offer.endpoints)
+    method = _method(signing, offer)
+    # 5. a CA of the document goes with a URL
+    if offer.ca_file is not None and not (isinstance(method, ByFile) and method.is_url):
+        raise Unfit(Fault.CA_WITHOUT_URL)
+    # 6. there is a token to log in with
+    if login is None:
+        raise Unfit(Fault.NO_LOGIN)
+    return Plan(endpoints=addresses, method=method, tls_token=tokens.parse(login))
 
 
-def _two_methods(flags: Flags) -> Usage:
-    hint = "leave one of them out"
-    if flags.discovery_token is None:
-        hint = "beside --discovery-file, the token to log in with is given as --tls-bootstrap-token"
-    flag = "--token" if flags.discovery_token is None else "--discovery-token"
-    return Usage(f"{flag} and --discovery-file cannot both be set", reason="TwoDiscoveryMethods", hint=hint)
+def _method(signing: str | None, offer: Offer) -> ByToken | ByFile:
+    # 2. exactly one method
+    if signing is not None and offer.discovery_file is not None:
+        raise Unfit(Fault.LOGIN_AND_DOCUMENT if offer.discovery_token is None else Fault.TWO_METHODS)
+    if signing is not None:
+        return _by_token(signing, offer)
+    if offer.discovery_file is not None:
+        return _by_file(offer.discovery_file, offer)
+    raise Unfit(Fault.NO_METHOD)
 
 
-def _by_token(text: str, flags: Flags) -> ByToken:
-    token = _typed(text, tokens.parse)
-    # 3.
-    if not flags.endpoints:
-        raise Usage(
-            "discovery with a token needs the address of an API server",
-            reason="NoEndpoint",
-            hint="name it as the argument, as in: handfast join 192.0.2.1:6443 --token …",
-        )
-    if not flags.pins and not flags.unsafe_skip_ca_verification:
-        raise Usage(
-            "discovery with a token and without a pin of the CA is not safe: whoever else has the token could answer "
-            "in the cluster's place",
-            reason="NoPin",
-            hint="add the --discovery-token-ca-cert-hash that `handfast token create --print-join-command` prints, or "
-            "--discovery-token-unsafe-skip-ca-verification",
-        )
-    return ByToken(token, tuple(_typed(pin, pins.parse) for pin in flags.pins))
+def _by_token(text: str, offer: Offer) -> ByToken:
+    token = tokens.parse(text)
+    # 3. an endpoint, and a pin or the wish to go without
+    if not offer.endpoints:
+        raise Unfit(Fault.NO_ENDPOINT)
+    if not offer.pins and not offer.unsafe_skip_ca_verification:
+        raise Unfit(Fault.NO_PIN)
+    return ByToken(token, tuple(pins.parse(pin) for pin in offer.pins))
 
 
-def _by_file(source: str, flags: Flags) -> ByFile:
-    # 4.
-    if flags.pins or flags.unsafe_skip_ca_verification:
-        flag = "--discovery-token-ca-cert-hash" if flags.pins else "--discovery-token-unsafe-skip-ca-verification"
-        raise Usage(
-            f"{flag} is for discovery with a token, not for --discovery-file",
-            reason="UnusedFlag",
-            hint="leave it out: the CA in the file is trusted because the file is",
-        )
+def _by_file(source: str, offer: Offer) -> ByFile:
+    # 4. a path, an https URL or stdin, and no pins
+    if offer.pins:
+        raise Unfit(Fault.PIN_BESIDE_DOCUMENT)
+    if offer.unsafe_skip_ca_verification:
+        raise Unfit(Fault.UNSAFE_BESIDE_DOCUMENT)
     if not source:
-        raise Usage("--discovery-file is empty", hint="name a file, an https URL, or - for stdin")
-    scheme, found, _ = source.partition("://")
-    if found and scheme.lower() != "https":
-        raise Usage(
-            f"--discovery-file: {source!r}: if a URL is used, the scheme must be https",
-            hint="name a file, an https URL, or - for stdin",
-        )
-    if found and not _is_url(source):
-        raise Usage(
-            "--discovery-file: this is not a URL such as https://example.com/cluster.yaml, without credentials in it",
-            hint="name a file, an https URL, or - for stdin",
-        )
-    return ByFile(f"https://{source[8:]}" if found else source)
+        raise Unfit(Fault.NO_SOURCE)
+    scheme, separator, rest = source.partition("://")
+    if not separator:
+        return ByFile(source, offer.ca_file)
+    if scheme.lower() != "https":
+        raise Unfit(Fault.OTHER_SCHEME)
+    if not _is_url(source):
+        raise Unfit(Fault.NO_URL)
+    return ByFile(f"https://{rest}", offer.ca_file)
 
 
 def _is_url(source: str) -> bool:
@@ -214,13 +203,6 @@ def _is_url(source: str) -> bool:
     return True
 
 
-def _typed(text: str, parse: Callable[[str], T]) -> T:
-    try:
-        return parse(text)
-    except errors.Refused as refused:
-        raise Usage(refused.message, reason=refused.reason, hint=refused.hint) from None
-
-
 @dataclass(frozen=True, slots=True)
 class Published:
     """The data of the ConfigMap, not believed yet."""
@@ -231,14 +213,14 @@ class Published:
 
 def read_config_map(body: bytes, where: str) -> Published:
     """Checks 1 and 2 of the second list."""
-    # 1.
+    # 1. it is the ConfigMap
     document = diagnosis.document(body)
     metadata, data = document.get("metadata"), document.get("data")
     named = isinstance(metadata, dict) and metadata.get("name") == cluster_info.NAME
     if document.get("kind") != "ConfigMap" or not named:
         raise diagnosis.not_an_api_server(where, "the answer is not the ConfigMap cluster-info")
     values = {key: text for key, text in data.items() if isinstance(text, str)} if isinstance(data, dict) else {}
-    # 2.
+    # 2. it has a kubeconfig
     kubeconfig = values.get(cluster_info.KUBECONFIG_KEY, "")
     if not kubeconfig:
         raise errors.Unavailable(
@@ -253,15 +235,15 @@ def read_config_map(body: bytes, where: str) -> Published:
 
 def check(published: Published, token: tokens.Token, wanted: tuple[pins.Pin, ...]) -> cluster_info.ClusterInfo:
     """Checks 3 to 6 of the second list."""
-    # 3.
+    # 3. signed by this token
     signature = published.signatures.get(token.id)
     if signature is None:
         raise _unsigned(published, token)
-    # 4.
+    # 4. the signature is good
     _verify(signature, published, token)
-    # 5.
+    # 5. a ClusterInfo without credentials
     info = cluster_info.read(published.kubeconfig)
-    # 6.
+    # 6. its CA is pinned
     anchors(info, wanted)
     return info
 
@@ -325,7 +307,7 @@ def adopt(known: cluster_info.ClusterInfo, fresh: cluster_info.ClusterInfo) -> c
 
     It counts once a server verifies by `common_roots`.
     """
-    # 8.
+    # 8. the id that is known
     if known.id and fresh.id and known.id != fresh.id:
         raise errors.Refused(
             f"this is another cluster: its id is {fresh.id}, and {known.id} was known until now",
@@ -340,14 +322,14 @@ def adopt(known: cluster_info.ClusterInfo, fresh: cluster_info.ClusterInfo) -> c
             hint="if the cluster is managed by something else now, discover it anew with `handfast join`",
         )
     # A CA is never given up for the roots of the system because a document is silent on it.
-    found = dataclasses.replace(fresh, ca=fresh.ca if fresh.ca is not None else known.ca, id=fresh.id or known.id)
-    # 9.
-    common_roots(known, found)
-    return found
+    adopted = dataclasses.replace(fresh, ca=fresh.ca if fresh.ca is not None else known.ca, id=fresh.id or known.id)
+    # 9. not all roots at once
+    common_roots(known, adopted)
+    return adopted
 
 
 def common_roots(known: cluster_info.ClusterInfo, fresh: cluster_info.ClusterInfo) -> tuple[bytes | None, ...]:
-    """9. The bundles, PEM or None for the roots of the system, by each of which a server has to verify.
+    """The bundles by each of which a server has to verify (9): PEM, or None for the roots of the system.
 
     Keys are compared, not certificates: a CA that was renewed with its key is the same one.
     """

@@ -128,7 +128,7 @@ def status(form: str, **flags: Any) -> int:
     # What is wrong is told as a fact.
     log.configure(level="error")
     found = node_settings.resolved(flags, *_PLACES)
-    named = node_settings.given(flags, "kubeconfig") is not None
+    named = node_settings.named(flags, "kubeconfig") is not None
     facts = node_status.look(found.cert_dir, found.kubeconfig, named=named)
     output.result(node_status.shown(facts) if form == "text" else output.document(facts, form))
     good = facts["certificate"] is not None and facts["certificate"]["inForce"] and not facts["refused"]

@@ -28,7 +28,7 @@ def resolved(flags: Mapping[str, Any], *names: str) -> node_config.NodeConfigura
     return node_config.resolve(flags, os.environ, names=names)
 
 
-def given(flags: Mapping[str, Any], name: str) -> str | None:
+def named(flags: Mapping[str, Any], name: str) -> str | None:
     """What somebody said of a setting, as it was said; None for nothing."""
     value: str | None = flags[name.replace("-", "_")]
     return (os.environ.get(node_config.variable(name)) or None) if value is None else value

@@ -116,12 +116,12 @@ async def refresh(path: pathlib.Path, search: discovery.Discovery, context: str 
     )
 
 
-def _changed(before: cluster_info.ClusterInfo, described: discovery.Found) -> list[str]:
+def _changed(before: cluster_info.ClusterInfo, cluster: discovery.Cluster) -> list[str]:
     rows = (
-        ("server", before.servers[0] != described.server),
-        ("servers", set(before.servers) != {*described.info.servers, described.server}),
-        ("certificate authority", before.ca != described.info.ca),
-        ("id", before.id != described.info.id),
+        ("server", before.servers[0] != cluster.server),
+        ("servers", set(before.servers) != {*cluster.info.servers, cluster.server}),
+        ("certificate authority", before.ca != cluster.info.ca),
+        ("id", before.id != cluster.info.id),
     )
     return [name for name, differs in rows if differs]
 

@@ -42,8 +42,8 @@ TELL: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The cluster, the server to use, and what a person may want to know about how it was found."""
+class Cluster:
+    """A cluster that was found: the server to use, and what a person may want to know about the search."""
 
     info: cluster_info.ClusterInfo
     server: str
@@ -64,7 +64,7 @@ class _Waiting:
 
     reason: str
     since: float
-    told: float
+    reported: float
 
 
 class Discovery:
@@ -87,39 +87,39 @@ class Discovery:
         # What is known of endpoints that are busy, in case the time runs out while one is waited for.
         self._busy: dict[str, errors.HandfastError] = {}
 
-    async def by_token(self, typed: Sequence[endpoints.Endpoint], method: discovery.ByToken) -> Found:
+    async def by_token(self, typed: Sequence[endpoints.Endpoint], method: discovery.ByToken) -> Cluster:
         """Signed cluster-info, fetched twice."""
 
-        async def attempt(url: str) -> Found:
+        async def attempt(url: str) -> Cluster:
             return await self._signed(url, method)
 
         return await self.until([endpoint.url for endpoint in typed], attempt)
 
-    async def by_document(self, text: str, typed: Sequence[endpoints.Endpoint]) -> Found:
+    async def by_document(self, text: str, typed: Sequence[endpoints.Endpoint]) -> Cluster:
         """A ClusterInfo that is trusted for where it came from, brought up to date by the cluster itself."""
         known = cluster_info.read(text)
 
-        async def attempt(url: str) -> Found:
+        async def attempt(url: str) -> Cluster:
             try:
                 return await self.refreshed(known, url)
             except errors.HandfastError as error:
                 # It was reached over verified TLS and has nothing to add: the document is enough.
                 if error.reason not in {"AnonymousRefused", "NoClusterInfo"}:
                     raise
-                return Found(
+                return Cluster(
                     info=known, server=url, notes=(f"{error.message}; the discovery document is used as it is",)
                 )
 
         return await self.until(merged(known.servers, [endpoint.url for endpoint in typed]), attempt)
 
-    async def refreshed(self, known: cluster_info.ClusterInfo, url: str) -> Found:
+    async def refreshed(self, known: cluster_info.ClusterInfo, url: str) -> Cluster:
         """What the cluster says of itself at `url`, over TLS that is verified with what is known."""
         published, skew = await self._published(url, anonymous.Trust(known.ca))
         fresh = discovery.adopt(known, cluster_info.read(published.kubeconfig))
         roots = discovery.common_roots(known, fresh)
         return await self._settled(fresh, url, skew, roots, proven=fresh.ca == known.ca)
 
-    async def _signed(self, url: str, method: discovery.ByToken) -> Found:
+    async def _signed(self, url: str, method: discovery.ByToken) -> Cluster:
         first, skew = await self._published(url, anonymous.UNVERIFIED)
         try:
             info = discovery.check(first, method.token, method.pins)
@@ -177,14 +177,14 @@ class Discovery:
         roots: Sequence[bytes | None],
         *,
         proven: bool,
-    ) -> Found:
-        """4. What is handed out works: one of the servers, or the endpoint that led here, passes with each of `roots`."""
+    ) -> Cluster:
+        """The cluster with a server that works (4): one that it names, or the endpoint that led here, passes each of `roots`."""
         same = (
             [] if via is None else [url for url in info.servers if endpoints.of_server(url) == endpoints.of_server(via)]
         )
         notes = diagnosis.clock_notes(skew)
         if proven and same:
-            return Found(info=info, server=same[0], skew=skew, notes=notes)
+            return Cluster(info=info, server=same[0], skew=skew, notes=notes)
 
         async def attempt(url: str) -> str:
             for ca in roots:
@@ -197,30 +197,30 @@ class Discovery:
         if won.value not in info.servers:
             named = ", ".join(info.servers)
             notes += (f"none of the servers that the cluster names answers here ({named}); {won.value} is used",)
-        return Found(info=info, server=won.value, skew=skew, notes=notes)
+        return Cluster(info=info, server=won.value, skew=skew, notes=notes)
 
-    async def login(self, found: Found, token: tokens.Token, *, signs: bool) -> bool:
+    async def login(self, cluster: Cluster, token: tokens.Token, *, signs: bool) -> bool:
         """Does the cluster let the token in? False: it did not say. Asked over TLS that is verified with its CA."""
 
         async def attempt(url: str) -> bool:
             try:
-                answer = await self._patiently(url, _version(url), anonymous.Trust(found.info.ca), token)
+                answer = await self._patiently(url, _version(url), anonymous.Trust(cluster.info.ca), token)
             except anonymous.Troubled as troubled:
-                raise diagnosis.explain(troubled.trouble, url, troubled.detail, found.skew) from None
+                raise diagnosis.explain(troubled.trouble, url, troubled.detail, cluster.skew) from None
             if answer.code == 429:
                 raise diagnosis.busy(url)
             refused = diagnosis.login(token, answer.code, answer.challenge, signs=signs)
             if refused is not None:
-                raise diagnosis.with_clock(refused, found.skew)
+                raise diagnosis.with_clock(refused, cluster.skew)
             # Whoever is known may still be forbidden to read it, on a server with rules of its own.
             return answer.code in {200, 403}
 
-        return await self.until([found.server], attempt)
+        return await self.until([cluster.server], attempt)
 
     async def _patiently(
         self, url: str, target: str, trust: anonymous.Trust | anonymous.Unverified, token: tokens.Token | None = None
     ) -> anonymous.Answer:
-        """5. One answer. It is 429 only after several of those."""
+        """One answer, which is 429 only after several of those (5)."""
         waits = backoff.Backoff(_BUSY)
         for left in reversed(range(BUSY_TRIES)):
             answer = await self._ask(target, trust, token)
@@ -271,7 +271,7 @@ class Discovery:
     async def race(
         self, targets: Sequence[str], attempt: Callable[[str], Awaitable[T]]
     ) -> tuple[_Outcome[T] | None, dict[str, errors.HandfastError]]:
-        """2. Who was first, and why the others were not; those that had not ended are in neither."""
+        """Who was first (2), and why the others were not; those that had not ended are in neither."""
         failed: dict[str, errors.HandfastError] = {}
         go = [asyncio.Event() for _ in targets]
 
@@ -295,7 +295,7 @@ class Discovery:
         return None, failed
 
     async def until(self, targets: Sequence[str], attempt: Callable[[str], Awaitable[T]]) -> T:
-        """3. The first good answer of any target."""
+        """The first good answer of any target (3)."""
         last: dict[str, errors.HandfastError] = {}
         won: list[T] = []
 
@@ -326,8 +326,8 @@ class Discovery:
             seen = waiting[url] = _Waiting(error.reason, now, now - TELL)
             word = "waiting"
         worth = diagnosis.worth_waiting(error, now - seen.since)
-        if worth and now - seen.told >= TELL:
-            seen.told = now
+        if worth and now - seen.reported >= TELL:
+            seen.reported = now
             self._report(f"{word}: {error.message}")
         return worth
 
@@ -363,11 +363,11 @@ def _given_up(
 
 def _most_telling(failed: Mapping[str, errors.HandfastError]) -> errors.HandfastError:
     """Whoever refuses has answered, and says more than silence does; of two alike, the one that is preferred."""
-    found = list(failed.values())
+    every = list(failed.values())
     ranks: list[list[errors.HandfastError]] = [
-        [error for error in found if isinstance(error, errors.Refused)],
-        [error for error in found if error.reason in {"SignatureMissing", "NoClusterInfo", "ServerNotReady"}],
-        found,
+        [error for error in every if isinstance(error, errors.Refused)],
+        [error for error in every if error.reason in {"SignatureMissing", "NoClusterInfo", "ServerNotReady"}],
+        every,
     ]
     first = next(rank for rank in ranks if rank)
     return first[0]
@@ -375,10 +375,10 @@ def _most_telling(failed: Mapping[str, errors.HandfastError]) -> errors.Handfast
 
 def merged(servers: Sequence[str], more: Sequence[str]) -> list[str]:
     """The servers, then those of `more`, each once, whatever its spelling."""
-    found: dict[endpoints.Endpoint, str] = {}
+    by_endpoint: dict[endpoints.Endpoint, str] = {}
     for url in (*servers, *more):
-        found.setdefault(endpoints.of_server(url), url)
-    return list(found.values())
+        by_endpoint.setdefault(endpoints.of_server(url), url)
+    return list(by_endpoint.values())
 
 
 def _request(server: str) -> str:

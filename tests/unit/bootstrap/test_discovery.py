@@ -33,43 +33,42 @@ def published(kubeconfig=KUBECONFIG, *by):
 
 
 class TestChoose:
-    TOKEN_FLAGS = discovery.Flags(endpoints=("a",), token=TOKEN.text, pins=(str(PIN),))
-    FILE_FLAGS = discovery.Flags(discovery_file="f", tls_bootstrap_token=TOKEN.text)
+    BY_TOKEN = discovery.Offer(endpoints=("a",), token=TOKEN.text, pins=(str(PIN),))
+    BY_FILE = discovery.Offer(discovery_file="f", tls_bootstrap_token=TOKEN.text)
 
     def test_a_token(self):
-        plan = discovery.choose(self.TOKEN_FLAGS)
+        plan = discovery.choose(self.BY_TOKEN)
         assert plan.method == discovery.ByToken(TOKEN, (PIN,))
+        assert plan.signs
         assert (plan.tls_token, [str(endpoint) for endpoint in plan.endpoints]) == (TOKEN, ["a:6443"])
 
     def test_a_discovery_token_is_the_other_one_too(self):
-        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, token=None, discovery_token=OTHER.text))
+        plan = discovery.choose(dataclasses.replace(self.BY_TOKEN, token=None, discovery_token=OTHER.text))
         assert (plan.method, plan.tls_token) == (discovery.ByToken(OTHER, (PIN,)), OTHER)
 
     def test_each_by_its_own_flag(self):
         plan = discovery.choose(
-            dataclasses.replace(
-                self.TOKEN_FLAGS, discovery_token=OTHER.text, tls_bootstrap_token=TOKEN.text, token=None
-            )
+            dataclasses.replace(self.BY_TOKEN, discovery_token=OTHER.text, tls_bootstrap_token=TOKEN.text, token=None)
         )
         assert (plan.method, plan.tls_token) == (discovery.ByToken(OTHER, (PIN,)), TOKEN)
 
     def test_token_fills_what_is_missing(self):
-        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, tls_bootstrap_token=OTHER.text))
+        plan = discovery.choose(dataclasses.replace(self.BY_TOKEN, tls_bootstrap_token=OTHER.text))
         assert (plan.method, plan.tls_token) == (discovery.ByToken(TOKEN, (PIN,)), OTHER)
-        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, discovery_token=OTHER.text))
+        plan = discovery.choose(dataclasses.replace(self.BY_TOKEN, discovery_token=OTHER.text))
         assert plan.method == discovery.ByToken(OTHER, (PIN,))
 
     def test_without_pins_by_wish(self):
-        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, pins=(), unsafe_skip_ca_verification=True))
+        plan = discovery.choose(dataclasses.replace(self.BY_TOKEN, pins=(), unsafe_skip_ca_verification=True))
         assert plan.method == discovery.ByToken(TOKEN, ())
 
     def test_pins_count_even_so(self):
-        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, unsafe_skip_ca_verification=True))
+        plan = discovery.choose(dataclasses.replace(self.BY_TOKEN, unsafe_skip_ca_verification=True))
         assert plan.method == discovery.ByToken(TOKEN, (PIN,))
 
     def test_two_pins_in_upper_case(self):
         wanted = (str(PIN).upper(), str(pins.of_certificate(SECOND.der)))
-        plan = discovery.choose(dataclasses.replace(self.TOKEN_FLAGS, pins=wanted))
+        plan = discovery.choose(dataclasses.replace(self.BY_TOKEN, pins=wanted))
         assert plan.method == discovery.ByToken(TOKEN, (PIN, pins.of_certificate(SECOND.der)))
 
     @pytest.mark.parametrize(
@@ -83,66 +82,67 @@ class TestChoose:
         ],
     )
     def test_a_file(self, text, source, is_url):
-        flags = dataclasses.replace(self.FILE_FLAGS, discovery_file=text, ca_file=is_url, endpoints=("b:1",))
-        plan = discovery.choose(flags)
+        offer = dataclasses.replace(
+            self.BY_FILE, discovery_file=text, ca_file="ca" if is_url else None, endpoints=("b:1",)
+        )
+        plan = discovery.choose(offer)
         assert isinstance(plan.method, discovery.ByFile)
-        assert (plan.method.source, plan.method.is_url) == (source, is_url)
+        assert (plan.method.source, plan.method.is_url, plan.signs) == (source, is_url, False)
+        assert plan.method.ca_file == ("ca" if is_url else None)
         assert (plan.tls_token, [str(endpoint) for endpoint in plan.endpoints]) == (TOKEN, ["b:1"])
 
     @pytest.mark.parametrize(
-        ("flags", "changes", "reason", "hint"),
+        ("offer", "changes", "fault"),
         [
-            (TOKEN_FLAGS, {"token": None}, "NoDiscoveryMethod", "--discovery-file"),
-            (TOKEN_FLAGS, {"discovery_file": "f"}, "TwoDiscoveryMethods", "--tls-bootstrap-token"),
-            (TOKEN_FLAGS, {"discovery_file": "f", "discovery_token": OTHER.text}, "TwoDiscoveryMethods", "leave one"),
-            (TOKEN_FLAGS, {"discovery_file": "f", "token": None, "discovery_token": ""}, "TwoDiscoveryMethods", "one"),
-            (TOKEN_FLAGS, {"endpoints": ()}, "NoEndpoint", "handfast join"),
-            (TOKEN_FLAGS, {"endpoints": ("a", "http://b")}, "BadEndpoint", "https"),
-            (TOKEN_FLAGS, {"pins": ()}, "NoPin", "--discovery-token-ca-cert-hash"),
-            (TOKEN_FLAGS, {"pins": ("foo",)}, "BadPin", "64 hex"),
-            (TOKEN_FLAGS, {"pins": ("sha256:xyz",)}, "BadPin", "64 hex"),
-            (TOKEN_FLAGS, {"pins": (str(PIN)[:-2],)}, "BadPin", "64 hex"),
-            (TOKEN_FLAGS, {"pins": (str(PIN) * 2,)}, "BadPin", "64 hex"),
-            (TOKEN_FLAGS, {"token": ""}, "BadBootstrapToken", "six letters"),
-            (TOKEN_FLAGS, {"token": "abcdef.0123456789abcde"}, "BadBootstrapToken", "six letters"),
-            (TOKEN_FLAGS, {"tls_bootstrap_token": "abcdef"}, "BadBootstrapToken", "six letters"),
-            (TOKEN_FLAGS, {"ca_file": True}, "UnusedFlag", "leave it out"),
-            (FILE_FLAGS, {"ca_file": True}, "UnusedFlag", "leave it out"),
-            (FILE_FLAGS, {"tls_bootstrap_token": None}, "NoBootstrapToken", "--tls-bootstrap-token"),
-            (FILE_FLAGS, {"pins": (str(PIN),)}, "UnusedFlag", "leave it out"),
-            (FILE_FLAGS, {"unsafe_skip_ca_verification": True}, "UnusedFlag", "leave it out"),
-            (FILE_FLAGS, {"discovery_file": ""}, "Usage", "stdin"),
-            (FILE_FLAGS, {"discovery_file": "http://url/f"}, "Usage", "https"),
-            (FILE_FLAGS, {"discovery_file": "ftp://url/f"}, "Usage", "https"),
-            (FILE_FLAGS, {"discovery_file": "https://u r l/f"}, "Usage", "https"),
-            (FILE_FLAGS, {"discovery_file": "https://"}, "Usage", "https"),
-            (FILE_FLAGS, {"discovery_file": "https://url:99999/f"}, "Usage", "https"),
-            (FILE_FLAGS, {"discovery_file": "https://a:b@url/f"}, "Usage", "https"),
+            (BY_TOKEN, {"token": None}, discovery.Fault.NO_METHOD),
+            (BY_TOKEN, {"discovery_file": "f"}, discovery.Fault.LOGIN_AND_DOCUMENT),
+            (BY_TOKEN, {"discovery_file": "f", "discovery_token": OTHER.text}, discovery.Fault.TWO_METHODS),
+            (BY_TOKEN, {"discovery_file": "f", "token": None, "discovery_token": ""}, discovery.Fault.TWO_METHODS),
+            (BY_TOKEN, {"endpoints": ()}, discovery.Fault.NO_ENDPOINT),
+            (BY_TOKEN, {"pins": ()}, discovery.Fault.NO_PIN),
+            (BY_TOKEN, {"ca_file": "ca"}, discovery.Fault.CA_WITHOUT_URL),
+            (BY_FILE, {"ca_file": "ca"}, discovery.Fault.CA_WITHOUT_URL),
+            (BY_FILE, {"tls_bootstrap_token": None}, discovery.Fault.NO_LOGIN),
+            (BY_FILE, {"pins": (str(PIN),)}, discovery.Fault.PIN_BESIDE_DOCUMENT),
+            (BY_FILE, {"unsafe_skip_ca_verification": True}, discovery.Fault.UNSAFE_BESIDE_DOCUMENT),
+            (BY_FILE, {"discovery_file": ""}, discovery.Fault.NO_SOURCE),
+            (BY_FILE, {"discovery_file": "http://url/f"}, discovery.Fault.OTHER_SCHEME),
+            (BY_FILE, {"discovery_file": "ftp://url/f"}, discovery.Fault.OTHER_SCHEME),
+            (BY_FILE, {"discovery_file": "https://u r l/f"}, discovery.Fault.NO_URL),
+            (BY_FILE, {"discovery_file": "https://"}, discovery.Fault.NO_URL),
+            (BY_FILE, {"discovery_file": "https://url:99999/f"}, discovery.Fault.NO_URL),
+            (BY_FILE, {"discovery_file": "https://a:b@url/f"}, discovery.Fault.NO_URL),
         ],
     )
-    def test_wrong_usage(self, flags, changes, reason, hint):
-        with pytest.raises(discovery.Usage) as caught:
-            discovery.choose(dataclasses.replace(flags, **changes))
-        assert caught.value.reason == reason
-        assert caught.value.from_flag
-        assert hint is None or hint in str(caught.value.hint)
-        assert TOKEN.secret[:15] not in caught.value.message
+    def test_an_offer_that_does_not_hold_together_is_refused(self, offer, changes, fault):
+        with pytest.raises(discovery.Unfit) as caught:
+            discovery.choose(dataclasses.replace(offer, **changes))
+        assert caught.value.fault is fault
+        assert caught.value.message == fault.value
 
     @pytest.mark.parametrize(
-        ("changes", "flag"),
+        ("changes", "reason", "hint"),
         [
-            ({"pins": (str(PIN),)}, "--discovery-token-ca-cert-hash"),
-            ({"unsafe_skip_ca_verification": True}, "--discovery-token-unsafe-skip-ca-verification"),
+            ({"endpoints": ("a", "http://b")}, "BadEndpoint", "https"),
+            ({"pins": ("foo",)}, "BadPin", "64 hex"),
+            ({"pins": ("sha256:xyz",)}, "BadPin", "64 hex"),
+            ({"pins": (str(PIN)[:-2],)}, "BadPin", "64 hex"),
+            ({"pins": (str(PIN) * 2,)}, "BadPin", "64 hex"),
+            ({"token": ""}, "BadBootstrapToken", "six letters"),
+            ({"token": "abcdef.0123456789abcde"}, "BadBootstrapToken", "six letters"),
+            ({"tls_bootstrap_token": "abcdef"}, "BadBootstrapToken", "six letters"),
         ],
     )
-    def test_the_flag_that_is_of_no_use_is_named(self, changes, flag):
-        with pytest.raises(discovery.Usage) as caught:
-            discovery.choose(dataclasses.replace(self.FILE_FLAGS, **changes))
-        assert caught.value.message == f"{flag} is for discovery with a token, not for --discovery-file"
+    def test_what_cannot_be_read_is_refused_with_what_is_allowed(self, changes, reason, hint):
+        with pytest.raises(errors.Refused) as caught:
+            discovery.choose(dataclasses.replace(self.BY_TOKEN, **changes))
+        assert caught.value.reason == reason
+        assert hint in str(caught.value.hint)
+        assert TOKEN.secret[:15] not in caught.value.message
 
     def test_no_repr_shows_a_token(self):
-        flags = dataclasses.replace(self.TOKEN_FLAGS, discovery_token=OTHER.text, tls_bootstrap_token=OTHER.text)
-        shown = repr((flags, discovery.choose(flags)))
+        offer = dataclasses.replace(self.BY_TOKEN, discovery_token=OTHER.text, tls_bootstrap_token=OTHER.text)
+        shown = repr((offer, discovery.choose(offer)))
         assert TOKEN.secret not in shown
         assert OTHER.secret not in shown
 

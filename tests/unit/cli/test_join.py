@@ -20,7 +20,7 @@ import yaml
 from handfast import errors
 from handfast.assembly import node_config
 from handfast.bootstrap import cluster_info, diagnosis, discovery, kubeconfig
-from handfast.cli import join, main, output
+from handfast.cli import join_cluster, join_flags, main, output
 from handfast.client import cluster_cache
 from handfast.client import discovery as searching
 from handfast.node import units
@@ -49,25 +49,25 @@ class FakeDiscovery:
         self.asked = {}
         FakeDiscovery.made.append(self)
 
-    def found(self):
+    def cluster(self):
         if self.error is not None:
             raise self.error
-        return searching.Found(info=INFO, server="https://a:6443", notes=self.notes)
+        return searching.Cluster(info=INFO, server="https://a:6443", notes=self.notes)
 
     async def by_token(self, typed, method):
         self.report("waiting: for nothing")
         self.asked |= {"typed": [str(one) for one in typed], "method": method}
-        return self.found()
+        return self.cluster()
 
     async def by_document(self, text, typed):
         self.asked |= {"text": text, "typed": [str(one) for one in typed]}
-        return self.found()
+        return self.cluster()
 
     async def document(self, url, ca):
         self.asked |= {"url": url, "ca": ca}
         return "from the URL"
 
-    async def login(self, found, token, *, signs):
+    async def login(self, cluster, token, *, signs):
         self.asked |= {"login": token, "signs": signs}
         return self.accepted
 
@@ -78,7 +78,7 @@ def _world(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("HANDFAST_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(searching, "Discovery", FakeDiscovery)
-    monkeypatch.setattr(join, "DEFAULT_FILE", str(tmp_path / "etc" / DEFAULT))
+    monkeypatch.setattr(join_flags, "DEFAULT_FILE", str(tmp_path / "etc" / DEFAULT))
     # Whatever a test forgets to say, it does not reach the machine's own files.
     monkeypatch.setattr(node_config, "KUBECONFIG", str(tmp_path / "etc" / "kubelet.conf"))
     monkeypatch.setattr(node_config, "CERT_DIR", str(tmp_path / "pki"))
@@ -145,7 +145,9 @@ class TestResult:
     @pytest.mark.parametrize("more", [(), ("--dry-run", "--bootstrap-kubeconfig", "k")])
     def test_printed_and_not_written(self, capsys, tmp_path, more):
         assert run("a", "--token", TOKEN.text, *PINNED, "--print-kubeconfig", *more) == 0
-        assert kubeconfig.parse(capsys.readouterr().out).user == kubeconfig.User(name=join.USER, token=TOKEN.text)
+        assert kubeconfig.parse(capsys.readouterr().out).user == kubeconfig.User(
+            name=join_cluster.USER, token=TOKEN.text
+        )
         assert list(tmp_path.iterdir()) == []
 
     def test_printed_and_written(self, capsys, tmp_path):
@@ -231,7 +233,7 @@ class TestDocuments:
         assert asked() == {"text": "text", "typed": [], "login": TOKEN, "signs": False}
         written = kubeconfig.parse(path.read_text())
         assert written.cluster.server == "https://a:6443"
-        assert written.user == kubeconfig.User(name=join.USER, token=TOKEN.text)
+        assert written.user == kubeconfig.User(name=join_cluster.USER, token=TOKEN.text)
         out, err = capsys.readouterr()
         assert f"note: logging in with the token of {'k' if words else path}\n" in err
         assert TOKEN.secret not in out + err

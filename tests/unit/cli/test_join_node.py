@@ -15,7 +15,7 @@ import structlog
 from handfast import errors
 from handfast.assembly import node, node_config
 from handfast.bootstrap import kubeconfig
-from handfast.cli import join, join_node, main, output
+from handfast.cli import join_cluster, join_flags, join_node, main, output
 from handfast.client import connection
 from handfast.client import discovery as searching
 from handfast.node import units
@@ -72,7 +72,7 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setattr(searching, "Discovery", FakeDiscovery)
     monkeypatch.setattr(FakeDiscovery, "made", [])
     # Whatever a test forgets to say, it does not reach the machine's own files.
-    monkeypatch.setattr(join, "DEFAULT_FILE", str(made.bootstrap))
+    monkeypatch.setattr(join_flags, "DEFAULT_FILE", str(made.bootstrap))
     monkeypatch.setattr(node_config, "KUBECONFIG", str(tmp_path / "etc" / "kubelet.conf"))
     monkeypatch.setattr(node_config, "CERT_DIR", str(tmp_path / "pki"))
     monkeypatch.setattr(node_config, "_SETTINGS", node_defaults(tmp_path))
@@ -101,7 +101,7 @@ def test_to_the_end(world, capsys):
     (where, seconds, text) = world.asked[0]
     assert (where.node, where.rotate, seconds) == ("worker-1", False, 300)
     assert (str(where.kubeconfig), str(where.directory)) == (node_config.KUBECONFIG, node_config.CERT_DIR)
-    assert kubeconfig.parse(text).user == kubeconfig.User(name=join.USER, token=TOKEN.text)
+    assert kubeconfig.parse(text).user == kubeconfig.User(name=join_cluster.USER, token=TOKEN.text)
     assert not world.bootstrap.exists()
     assert TOKEN.secret not in out + err
 
@@ -335,10 +335,10 @@ class TestAnotherCluster:
 
 def test_printing_ends_early(world, capsys):
     assert run("--print-kubeconfig") == 0
-    assert kubeconfig.parse(capsys.readouterr().out).user == kubeconfig.User(name=join.USER, token=TOKEN.text)
+    assert kubeconfig.parse(capsys.readouterr().out).user == kubeconfig.User(name=join_cluster.USER, token=TOKEN.text)
     assert world.asked == []
 
 
 def test_paths_with_blanks_can_be_pasted(world):
-    plan = join_node.Plan(name="n", kubeconfig=world.root / "a b", directory=world.root, unit=None)
+    plan = join_node.NodePlan(name="n", kubeconfig=world.root / "a b", directory=world.root, unit=None)
     assert str(world.root / "a b") in plan.command()

@@ -16,11 +16,11 @@ from handfast.cli import node_settings
     ("flag", "variable", "found"),
     [("/f", "/v", "/f"), ("", "/v", ""), (None, "/v", "/v"), (None, "", None), (None, None, None)],
 )
-def test_given(monkeypatch, flag, variable, found):
+def test_a_flag_counts_before_its_variable_and_an_empty_variable_is_none(monkeypatch, flag, variable, found):
     monkeypatch.delenv("HANDFAST_CERT_DIR", raising=False)
     if variable is not None:
         monkeypatch.setenv("HANDFAST_CERT_DIR", variable)
-    assert node_settings.given({"cert_dir": flag}, "cert-dir") == found
+    assert node_settings.named({"cert_dir": flag}, "cert-dir") == found
 
 
 def test_only_the_settings_that_are_named_are_read(monkeypatch):

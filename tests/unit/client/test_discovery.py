@@ -458,7 +458,7 @@ class TestDocument:
 
 
 class TestLogin:
-    FOUND = searching.Found(info=INFO, server=A, skew=datetime.timedelta(hours=2))
+    FOUND = searching.Cluster(info=INFO, server=A, skew=datetime.timedelta(hours=2))
 
     async def login(self, clock, answer, *, signs=True):
         servers = Servers(clock, a=lambda **_: answer)
