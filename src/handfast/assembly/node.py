@@ -40,7 +40,7 @@ _log = structlog.get_logger("handfast.node")
 
 @contextlib.contextmanager
 def owned(directory: pathlib.Path) -> Iterator[None]:
-    """1."""
+    """The directory is this process's while it lasts (1)."""
     with files.otherwise("name another directory with --cert-dir"):
         files.create_directory(directory, mode=0o755)
         lock = files.lock_directory(directory)
@@ -50,36 +50,38 @@ def owned(directory: pathlib.Path) -> Iterator[None]:
         lock.release()
 
 
-def places(found: node_config.NodeConfiguration) -> identities.Places:
+def places(configuration: node_config.NodeConfiguration) -> identities.Places:
     """Who the node is and where its credentials lie."""
     return identities.Places(
-        node=found.node_name or machine.node_name(),
-        kubeconfig=found.kubeconfig,
-        bootstrap_kubeconfig=found.bootstrap_kubeconfig,
-        directory=found.cert_dir,
-        rotate=found.rotate_certificates,
+        node=configuration.node_name or machine.node_name(),
+        kubeconfig=configuration.kubeconfig,
+        bootstrap_kubeconfig=configuration.bootstrap_kubeconfig,
+        directory=configuration.cert_dir,
+        rotate=configuration.rotate_certificates,
     )
 
 
-async def run(found: node_config.NodeConfiguration, *, clock: clocks.Clock) -> None:
+async def run(configuration: node_config.NodeConfiguration, *, clock: clocks.Clock) -> None:
     """Run the agent until cancelled."""
-    for text in found.warnings:
+    for text in configuration.warnings:
         _log.warning(text)
-    where = places(found)
-    with owned(found.cert_dir), addresses.listen(found.listen, "--listen") as listener:
-        made = agent.Agent(
+    where = places(configuration)
+    with owned(configuration.cert_dir), addresses.listen(configuration.listen, "--listen") as listener:
+        node_agent = agent.Agent(
             agent.Options(
                 places=where,
-                node_ip=found.node_ip,
-                rotate_server=found.rotate_server_certificates,
-                static_pods=found.static_pods_dir,
-                proxied=networks.Networks.parse(found.proxy_protocol_from),
+                node_ip=configuration.node_ip,
+                rotate_server=configuration.rotate_server_certificates,
+                static_pods=configuration.static_pods_dir,
+                proxied=networks.Networks.parse(configuration.proxy_protocol_from),
             ),
             listener,
             clock=clock,
         )
-        _log.info("the node agent starts", node=where.node, endpoint=str(addresses.bound(listener, found.listen)))
-        await made.run()
+        _log.info(
+            "the node agent starts", node=where.node, endpoint=str(addresses.bound(listener, configuration.listen))
+        )
+        await node_agent.run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +110,17 @@ async def obtain(
             if fresh:
                 _look_at(await identity.namesake(), waits)
             await identity.hold(seconds, patient=False)
-            found = identity.manager.current()
-            if found is None:
+            pair = identity.manager.current()
+            if pair is None:
                 raise errors.Refused(
                     f"{where.kubeconfig} logs in with a token, and no certificate was asked for",
                     reason="NoCertificate",
                     hint="name another file with --kubeconfig",
                 )
-            known = await _accepted(identity, where, found, fresh=fresh, clock=clock, end=end)
+            known = await _accepted(identity, where, pair, fresh=fresh, clock=clock, end=end)
         finally:
             await identity.close()
-    return Obtained(found, fresh, known)
+    return Obtained(pair, fresh, known)
 
 
 async def rehearse(

@@ -89,12 +89,12 @@ def _node_ip(value: Any) -> tuple[str, ...]:
 
 def _ip(text: str) -> str:
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         raise ValueError(f"has {text!r}, which is no IP address") from None
-    if found.is_unspecified or found.is_multicast:
+    if address.is_unspecified or address.is_multicast:
         raise ValueError(f"has {text!r}, which cannot be the address of a node")
-    return str(found)
+    return str(address)
 
 
 def _address(value: Any) -> addresses.Address:
@@ -115,13 +115,13 @@ def _gates(value: Any) -> dict[str, bool]:
         raise ValueError(  # noqa: TRY004 - the value's fault, not the caller's
             "is neither text nor a mapping of names to true or false"
         )
-    found: dict[str, bool] = {}
+    gates: dict[str, bool] = {}
     for item in filter(None, (part.strip() for part in value.split(","))):
         name, equals, on = item.partition("=")
         if not equals:
             raise ValueError(f"has {item!r} without =true or =false")
-        found |= [_gate(name.strip(), on.strip())]
-    return found
+        gates |= [_gate(name.strip(), on.strip())]
+    return gates
 
 
 def _gate(name: str, on: Any) -> tuple[str, bool]:
@@ -198,38 +198,38 @@ def resolve(
     With `names` only these settings are looked at, and the others have their defaults.
     """
     document = document or {}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for setting in _SETTINGS:
         value, origin = setting.default, "default"
         if names is None or setting.flag in names:
             value, origin = _choose(setting, flags, environ, document, file)
         try:
-            found[setting.field] = setting.read(value)
+            values[setting.field] = setting.read(value)
         except ValueError as error:
             raise _refused(setting, value, origin, error) from None
     warnings = _ignored(document, file)
-    gates: Mapping[str, bool] = found.pop("feature_gates")
+    gates: Mapping[str, bool] = values.pop("feature_gates")
     warnings += _gated(gates)
-    bootstrap = found["bootstrap_kubeconfig"] or (BOOTSTRAP_KUBECONFIG if exists(BOOTSTRAP_KUBECONFIG) else "")
-    static = found["static_pods_dir"]
+    bootstrap = values["bootstrap_kubeconfig"] or (BOOTSTRAP_KUBECONFIG if exists(BOOTSTRAP_KUBECONFIG) else "")
+    static = values["static_pods_dir"]
     return NodeConfiguration(
         bootstrap_kubeconfig=pathlib.Path(bootstrap).absolute() if bootstrap else None,
-        kubeconfig=pathlib.Path(found["kubeconfig"]).absolute(),
-        cert_dir=pathlib.Path(found["cert_dir"]).absolute(),
-        node_name=found["node_name"],
-        node_ip=found["node_ip"],
-        rotate_certificates=found["rotate_certificates"] and gates.get(CLIENT_GATE, True),
-        rotate_server_certificates=found["rotate_server_certificates"] and gates.get(SERVER_GATE, True),
+        kubeconfig=pathlib.Path(values["kubeconfig"]).absolute(),
+        cert_dir=pathlib.Path(values["cert_dir"]).absolute(),
+        node_name=values["node_name"],
+        node_ip=values["node_ip"],
+        rotate_certificates=values["rotate_certificates"] and gates.get(CLIENT_GATE, True),
+        rotate_server_certificates=values["rotate_server_certificates"] and gates.get(SERVER_GATE, True),
         static_pods_dir=pathlib.Path(static).absolute() if static else None,
-        listen=found["listen"],
-        proxy_protocol_from=found["proxy_protocol_from"],
-        verbosity=found["verbosity"],
+        listen=values["listen"],
+        proxy_protocol_from=values["proxy_protocol_from"],
+        verbosity=values["verbosity"],
         warnings=tuple(warnings),
     )
 
 
 def _refused(setting: _Setting, value: Any, origin: str, error: ValueError) -> config.Invalid:
-    # 2.
+    # 2. refused with its origin
     refused = config.Invalid(
         f"{origin}: the value {_shown(value)} {error}",
         hint=f"allowed: {setting.allowed}",
@@ -260,7 +260,7 @@ def _shown(value: Any) -> str:
 
 
 def _ignored(document: Mapping[str, Any], file: str) -> list[str]:
-    # 1.
+    # 1. keys that do not count
     warnings: list[str] = []
     others: list[str] = []
     for key in document:
@@ -277,7 +277,7 @@ def _ignored(document: Mapping[str, Any], file: str) -> list[str]:
 
 
 def _gated(gates: Mapping[str, bool]) -> list[str]:
-    # 3.
+    # 3. gates that are on for good
     warnings = []
     flags = {CLIENT_GATE: "--rotate-certificates", SERVER_GATE: "--rotate-server-certificates"}
     for name, on in gates.items():

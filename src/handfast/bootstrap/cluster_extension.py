@@ -50,17 +50,17 @@ def read(cluster: Mapping[str, Any], where: str) -> Extension:
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, dict) and entry.get("name") == NAME:
             inside = f"{where}.extensions[{index}].extension"
-            found = entry.get("extension")
+            extension = entry.get("extension")
             # 1. a list of https URLs
-            if not isinstance(found, dict):
+            if not isinstance(extension, dict):
                 raise Malformed(f"{inside}: must be a mapping")
-            servers = found.get("servers")
+            servers = extension.get("servers")
             if not isinstance(servers, list):
                 raise Malformed(f"{inside}.servers: must be a list of URLs")
             for number, server in enumerate(servers):
                 require_https(server, f"{inside}.servers[{number}]")
             # 2. an identifier
-            known = found.get("id")
+            known = extension.get("id")
             if known is not None and not isinstance(known, str):
                 raise Malformed(f"{inside}.id: must be a string")
             require_id(known or "", f"{inside}.id")
@@ -74,7 +74,7 @@ def entry(known: str, servers: Sequence[str]) -> dict[str, Any]:
 
 
 def require_https(server: object, where: str) -> None:
-    """1."""
+    """Returns if it is an https URL without credentials (1)."""
     if not isinstance(server, str) or not server:
         raise Malformed(f"{where}: required, an https URL")
     if "@" in server:
@@ -87,6 +87,6 @@ def require_https(server: object, where: str) -> None:
 
 
 def require_id(text: str, where: str) -> None:
-    """2."""
+    """Returns if it is empty or an identifier (2)."""
     if text and _ID.fullmatch(text) is None:
         raise Malformed(f"{where}: {json.dumps(text[:200])} is no identifier; allowed: {_ALLOWED}")

@@ -127,17 +127,17 @@ def build(info: ClusterInfo) -> str:
 
 def read(text: str, limit: int = kubeconfig.MAX_BYTES) -> ClusterInfo:
     """Checks 1 to 5; `limit` is how long the text may be."""
-    # 1.
+    # 1. one tame document of this kind
     document = kubeconfig.load(text, limit)
     for key, wanted in (("apiVersion", "v1"), ("kind", "Config")):
         # A tuple, because what is no text may have no hash.
         if document.get(key) not in (None, "", wanted):
             raise _bad(f"{key}: must be {wanted!r}")
-    # 2.
+    # 2. nobody's credentials
     clusters = _without_credentials(document)
-    # 3.
+    # 3. which cluster
     where, cluster = _choose(document, clusters)
-    # 4.
+    # 4. a CA, and no way around it
     if cluster.get("insecure-skip-tls-verify") not in (None, False):
         raise errors.Refused(
             f"cluster-info: {where}.insecure-skip-tls-verify: not accepted: nobody could tell who answers",
@@ -148,14 +148,14 @@ def read(text: str, limit: int = kubeconfig.MAX_BYTES) -> ClusterInfo:
         if _text(cluster, key, where):
             raise _bad(f"{where}.{key}: not supported here")
     ca = _ca(cluster, where)
-    # 5.
+    # 5. its server and its extension
     server = _text(cluster, "server", where)
     beside = _extension(cluster, server, where)
     return ClusterInfo(tuple(dict.fromkeys((server, *beside.servers))), ca, beside.id)
 
 
 def _without_credentials(document: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
-    """Check 2; the clusters."""
+    """The clusters of a document with nobody's credentials in it (2)."""
     for _, where, body in _entries(document, "user"):
         for key, value in body.items():
             if value not in (None, "", {}, []):
@@ -171,7 +171,7 @@ def _without_credentials(document: Mapping[str, Any]) -> list[tuple[str, str, Ma
 def require_no_credentials(text: str) -> None:
     """Return if nobody's credentials are in a text that is to be signed, else Refused (CredentialsInClusterInfo).
 
-    8. What cannot be read may be readable for others: there no field may be named as one of a credential is.
+    What cannot be read here may be readable for others (8). So no field in it may have the name of a credential's field.
     """
     try:
         _without_credentials(kubeconfig.load(text))
@@ -191,7 +191,7 @@ def signatures(
     sign: Callable[[bytes, str, str], str] = jws.sign,
 ) -> Signatures:
     """The signatures of `kubeconfig`, in `room` octets of keys and values. A `sign` that remembers saves time."""
-    # 6.
+    # 6. not expired; the rest of it was checked when the SigningToken was made
     signing = [each for each in candidates if each.until > now]
     # 7. Of two that expire together the lower id wins, so that every copy of the signer keeps the same.
     signing.sort(key=lambda each: each.token.id)

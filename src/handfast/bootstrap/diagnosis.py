@@ -301,26 +301,26 @@ def skew(date: str, now: datetime.datetime) -> datetime.timedelta | None:
     return now - at
 
 
-def difference(found: datetime.timedelta) -> str:
+def difference(ahead: datetime.timedelta) -> str:
     """As in "2h5m ahead of"."""
-    seconds = round(abs(found).total_seconds())
+    seconds = round(abs(ahead).total_seconds())
     parts = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s"))
     text = "".join(f"{count}{unit}" for count, unit in [part for part in parts if part[0]][:2])
-    return f"{text or '0s'} {'ahead of' if found > datetime.timedelta() else 'behind'}"
+    return f"{text or '0s'} {'ahead of' if ahead > datetime.timedelta() else 'behind'}"
 
 
-def clock_notes(found: datetime.timedelta | None) -> tuple[str, ...]:
+def clock_notes(ahead: datetime.timedelta | None) -> tuple[str, ...]:
     """What a machine that finds its cluster should be told of its clock: nothing, where it agrees with the server's."""
-    if found is None or abs(found) < SKEW:
+    if ahead is None or abs(ahead) < SKEW:
         return ()
     judged = "certificates, tokens and Leases are judged by the time, so set the one that is wrong right"
-    return (f"this machine's clock is {difference(found)} the server's: {judged}",)
+    return (f"this machine's clock is {difference(ahead)} the server's: {judged}",)
 
 
-def with_clock(error: errors.HandfastError, found: datetime.timedelta | None) -> errors.HandfastError:
+def with_clock(error: errors.HandfastError, ahead: datetime.timedelta | None) -> errors.HandfastError:
     """An error about a token, with the clocks in its hint where they differ: whoever made it may have been wrong."""
-    if found is not None and abs(found) >= SKEW and error.reason in {"UnknownTokenID", "TokenExpired", "TokenRefused"}:
-        error.hint = f"{error.hint}; note that this machine's clock is {difference(found)} the server's"
+    if ahead is not None and abs(ahead) >= SKEW and error.reason in {"UnknownTokenID", "TokenExpired", "TokenRefused"}:
+        error.hint = f"{error.hint}; note that this machine's clock is {difference(ahead)} the server's"
     return error
 
 

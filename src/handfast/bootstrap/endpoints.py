@@ -11,7 +11,6 @@ It resolves no name and opens no connection. What is accepted, in order of check
    certificate can name them.
 4. A host of digits and dots is an IPv4 address in full; any other is a DNS name in ASCII, kept in lower case.
 5. A port is a number from 1 to 65535.
-
 6. A URL has no line breaks or tabs in it, which Python's parser would drop, and others would not.
 
 Credentials in a URL are refused, and not repeated in the error.
@@ -71,7 +70,7 @@ def of_server(url: str) -> Endpoint:
 def _parse(text: str, default_port: int) -> Endpoint:
     if "@" in text:
         raise _refused("credentials do not belong in an address")
-    # 1.
+    # 1. an address, or an https URL
     rest, path = text, ""
     scheme = _SCHEME.match(text)
     if scheme is not None:
@@ -83,7 +82,7 @@ def _parse(text: str, default_port: int) -> Endpoint:
 
 
 def _split_url(text: str) -> tuple[str, str]:
-    # 6.
+    # 6. nothing that a parser would drop
     if not text.isprintable():
         raise _refused(f"{_quoted(text)} is not an https URL")
     try:
@@ -99,7 +98,7 @@ def _split_url(text: str) -> tuple[str, str]:
 
 
 def _split_port(rest: str, text: str) -> tuple[str, str | None]:
-    # 3.
+    # 3. brackets around an IPv6 address
     if rest.startswith("["):
         inside, bracket, after = rest[1:].partition("]")
         if not bracket or (after and not after.startswith(":")):
@@ -112,7 +111,7 @@ def _split_port(rest: str, text: str) -> tuple[str, str | None]:
 
 
 def _host(host: str, text: str) -> str:
-    # 3.
+    # 3. an IPv6 address without a zone
     if host.startswith("["):
         try:
             address = ipaddress.IPv6Address(host[1:-1])
@@ -121,7 +120,7 @@ def _host(host: str, text: str) -> str:
         if address.scope_id is not None:
             raise _refused(f"{_quoted(text)} has a zone, which no certificate can name")
         return str(address)
-    # 4.
+    # 4. an IPv4 address in full, or a DNS name
     if not host:
         raise _refused(f"{_quoted(text)} has no host")
     if re.fullmatch(r"[0-9.]+", host):
@@ -135,7 +134,7 @@ def _host(host: str, text: str) -> str:
 
 
 def _port(port: str, text: str) -> int:
-    # 5.
+    # 5. a port
     if re.fullmatch(r"[0-9]{1,5}", port) is None or not 1 <= int(port) <= 65535:
         raise _refused(f"{_quoted(text)} has the port {_quoted(port)}, which is no number from 1 to 65535")
     return int(port)

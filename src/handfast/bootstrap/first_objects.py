@@ -169,11 +169,11 @@ def _leads(config_map: objects.Document) -> tuple[object, ...] | None:
     Not the identifier, which kubeadm does not write: the CA tells clusters apart.
     """
     try:
-        found = cluster_info.read(jsonpath.text(config_map, "data", cluster_info.KUBECONFIG_KEY))
-        authorities = None if found.ca is None else frozenset(pem.certificates_from_pem(found.ca))
+        info = cluster_info.read(jsonpath.text(config_map, "data", cluster_info.KUBECONFIG_KEY))
+        authorities = None if info.ca is None else frozenset(pem.certificates_from_pem(info.ca))
     except errors.Refused:
         return None
-    return frozenset(endpoints.of_server(server) for server in found.servers), authorities
+    return frozenset(endpoints.of_server(server) for server in info.servers), authorities
 
 
 def _reads(name: str, namespace: str, config_map: str, *subjects: tuple[str, str]) -> tuple[FirstObject, ...]:

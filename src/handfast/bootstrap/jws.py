@@ -16,7 +16,7 @@ octets, because others compare whole texts. `verify` returns only when all of th
 | who | holding | tries | stopped by | shown in tests/unit/bootstrap/test_jws.py |
 |---|---|---|---|---|
 | one in the middle | a signed content | change the content | 4 | test_another_content_is_refused |
-| one in the middle | nothing | `alg: none`, no MAC | 1, 2 | test_refused |
+| one in the middle | nothing | `alg: none`, no MAC | 1, 2 | test_a_signature_of_another_form_algorithm_or_key_is_refused |
 | one in the middle | a token of his own | sign with that, `kid` swapped or not | 3, 4 | test_another_token_is_refused |
 | anyone | many tries | learn the MAC octet by octet | 4: constant time | test_macs_are_compared_in_constant_time |
 | a reader of logs | errors | find a secret in them | nothing prints it | test_no_error_shows_a_secret |
@@ -45,22 +45,22 @@ def sign(content: bytes, token_id: str, secret: str) -> str:
 
 def verify(signature: str, content: bytes, token: tokens.Token) -> None:
     """Checks 1 to 4; Refused says which one failed."""
-    # 1.
+    # 1. the compact form, detached
     header, mac = _parts(signature)
     fields = _header(header)
-    # 2.
+    # 2. the algorithm
     algorithm = fields.get("alg")
     if algorithm != ALGORITHM:
         raise errors.Refused(
             f"the signature's algorithm is {_shown(algorithm)}; it must be {ALGORITHM}", reason="WrongAlgorithm"
         )
-    # 3.
+    # 3. this token's id
     key_id = fields.get("kid")
     if key_id != token.id:
         raise errors.Refused(
             f"the signature is that of token id {_shown(key_id)}, not of {_shown(token.id)}", reason="WrongKeyID"
         )
-    # 4. `|`, not `or`: both comparisons are made.
+    # 4. the MAC; `|`, not `or`: both comparisons are made
     by_secret = hmac.compare_digest(mac, _mac(header, content, token.secret))
     by_token = hmac.compare_digest(mac, _mac(header, content, token.text))
     if not by_secret | by_token:
@@ -87,15 +87,15 @@ def _parts(signature: str) -> tuple[str, bytes]:
 
 def _header(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(_decoded(text, "header"), object_pairs_hook=_without_repeats)
+        fields = json.loads(_decoded(text, "header"), object_pairs_hook=_without_repeats)
     # Not quoted: what a peer sends may be anything. The nesting of hostile JSON ends in a RecursionError.
     except (ValueError, RecursionError):
         raise _malformed("the header is not one JSON object") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise _malformed("the header is not one JSON object")
-    if "crit" in found:
+    if "crit" in fields:
         raise _malformed("the header demands extensions (crit), and none is known")
-    return found
+    return fields
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -145,13 +145,13 @@ def merge(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def anchored(document: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, Any]:
     """The document with every path in it as `place` says, so that it can be merged with those of other directories."""
-    found = dict(document)
+    placed = dict(document)
     for noun in _NOUNS:
-        found[f"{noun}s"] = [
+        placed[f"{noun}s"] = [
             {**entry, noun: _placed(entry[noun], place)} if isinstance(entry.get(noun), dict) else entry
             for entry in _entries(document, noun)
         ]
-    return found
+    return placed
 
 
 def _placed(body: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _placed(body: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, A
 
 
 def _require_kind(document: Mapping[str, Any]) -> None:
-    """2."""
+    """Returns if apiVersion and kind are right, or not there (2)."""
     for key, wanted in (("apiVersion", "v1"), ("kind", "Config")):
         found = _text(document, key, key)
         if found not in {"", wanted}:
@@ -228,16 +228,16 @@ class _Loader(yaml.CSafeLoader):
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key_node, value_node in node.value:
         where = f"line {key_node.start_mark.line + 1}"
         if key_node.tag != "tag:yaml.org,2002:str":
             raise _refused(f"{where}: a key must be a string, and merge keys are not accepted")
         key = key_node.value
-        if key in found:
+        if key in mapping:
             raise _refused(f"{where}: {json.dumps(key[:200])} occurs twice in one mapping")
-        found[key] = loader.construct_object(value_node, deep=True)
-    return found
+        mapping[key] = loader.construct_object(value_node, deep=True)
+    return mapping
 
 
 _KEPT = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:bool", "tag:yaml.org,2002:merge"}
@@ -263,13 +263,13 @@ _Dumper.add_representer(str, _quoted)
 
 def _fields(cluster_or_user: Cluster | User) -> dict[str, Any]:
     """The document's fields of a cluster or user: the names of the attributes in kubeconfig's spelling."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for attribute in cluster_or_user.__dataclass_fields__:
         value = getattr(cluster_or_user, attribute)
         if attribute not in {"name", "beside"}:
             text = base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
-            found[_SPELLING.get(attribute, attribute.replace("_", "-"))] = text
-    return found
+            fields[_SPELLING.get(attribute, attribute.replace("_", "-"))] = text
+    return fields
 
 
 # The one field of kubeconfig in camel case.
@@ -280,8 +280,8 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _named(document: Mapping[str, Any], noun: str, name: str, asked: str) -> tuple[str, Mapping[str, Any]]:
-    """Where the entry of that name is, and its body; `asked` is the field that named it."""
+def _named(document: Mapping[str, Any], noun: str, name: str, named_by: str) -> tuple[str, Mapping[str, Any]]:
+    """Where the entry of that name is, and its body; `named_by` is the field that named it."""
     entries = _entries(document, noun)
     for index, entry in enumerate(entries):
         if _text(entry, "name", f"{noun}s[{index}].name") == name:
@@ -292,7 +292,7 @@ def _named(document: Mapping[str, Any], noun: str, name: str, asked: str) -> tup
                 raise _refused(f"{noun}s[{index}].{noun}: must be a mapping")
             return f"{noun}s[{index}].{noun}", body
     known = ", ".join(sorted(json.dumps(entry.get("name")) for entry in entries)) or "none"
-    raise _refused(f"{asked}: there is no {noun} {json.dumps(name)}; the document has: {known}")
+    raise _refused(f"{named_by}: there is no {noun} {json.dumps(name)}; the document has: {known}")
 
 
 def _entries(document: Mapping[str, Any], noun: str) -> list[dict[str, Any]]:
@@ -318,11 +318,11 @@ def _cluster(name: str, where: str, body: Mapping[str, Any]) -> Cluster:
         proxy_url=_text(body, "proxy-url", f"{where}.proxy-url"),
         beside=_beside(body, where),
     )
-    # 4.
+    # 4. a server
     if not cluster.server:
         raise _refused(f"{where}.server: required")
     _require_url(cluster.server, f"{where}.server")
-    # 5.
+    # 5. either a CA or none
     if cluster.insecure_skip_tls_verify and (cluster.certificate_authority_data or cluster.certificate_authority):
         raise _refused(f"{where}.insecure-skip-tls-verify: cannot be true beside a certificate authority")
     return cluster
@@ -337,7 +337,7 @@ def _beside(body: Mapping[str, Any], where: str) -> cluster_extension.Extension:
 
 
 def _user(name: str, where: str, body: Mapping[str, Any]) -> User:
-    # 6.
+    # 6. a credential of a kind that is known
     for unsupported in _UNSUPPORTED:
         if body.get(unsupported) is not None:
             raise errors.Refused(

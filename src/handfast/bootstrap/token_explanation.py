@@ -56,7 +56,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    found: tokens.TokenSecret
+    secret: tokens.TokenSecret
     document: objects.Document
     broken: str
     now: datetime.datetime
@@ -74,14 +74,16 @@ def explain(
     presented: tokens.Token | None = None,
 ) -> Explanation:
     """All checks on the Secret of an id, None where there is none; `presented` is the whole token, if somebody has it."""
-    # 1.
+    # 1. it is there
     where = f"Secret {tokens.NAMESPACE}/{tokens.secret_name(token_id)}"
     if document is None:
         return Explanation((Finding("exists", False, f"there is no {where}"),), discovery=False, authentication=False)
-    found, broken = _read(document)
-    seen = _Seen(found, document, broken, now, ahead, presented)
+    secret, broken = _read(document)
+    seen = _Seen(secret, document, broken, now, ahead, presented)
     first = (
-        Finding("exists", False, f"{where} is being deleted") if found.deleting else Finding("exists", True, f"{where}")
+        Finding("exists", False, f"{where} is being deleted")
+        if secret.deleting
+        else Finding("exists", True, f"{where}")
     )
     findings = (first, *(check(seen) for check in _CHECKS))
     failed = {finding.check for finding in findings if finding.good is False}
@@ -107,33 +109,33 @@ def _read(document: objects.Document) -> tuple[tokens.TokenSecret, str]:
 
 
 def _type(seen: _Seen) -> Finding:
-    # 2.
+    # 2. its type and data
     return Finding("type", not seen.broken, seen.broken or tokens.SECRET_TYPE)
 
 
 def _name(seen: _Seen) -> Finding:
-    # 3.
+    # 3. its name
     try:
-        tokens.require_consistent(seen.found)
+        tokens.require_consistent(seen.secret)
     except errors.Refused as refused:
         return Finding("name", False, refused.message)
-    return Finding("name", True, f"{tokens.KEY_ID} is {json.dumps(seen.found.token.id)}, as in the name")
+    return Finding("name", True, f"{tokens.KEY_ID} is {json.dumps(seen.secret.token.id)}, as in the name")
 
 
 def _secret(seen: _Seen) -> Finding:
-    # 4. The id is one that is well formed: only the other half is in question.
-    good = tokens.is_well_formed(tokens.Token("0" * 6, seen.found.token.secret).text)
+    # 4. its secret half; the id put before it is well formed, so that only this half is in question
+    good = tokens.is_well_formed(tokens.Token("0" * 6, seen.secret.token.secret).text)
     if good and seen.presented is not None:
-        same = tokens.Token(seen.presented.id, seen.found.token.secret) == seen.presented
+        same = tokens.Token(seen.presented.id, seen.secret.token.secret) == seen.presented
         return Finding("secret", same, f"{tokens.KEY_SECRET} {'is' if same else 'is not'} the one given")
     return Finding("secret", good, f"{tokens.KEY_SECRET} {'has' if good else 'does not have'} the form of one")
 
 
 def _expiry(seen: _Seen) -> Finding:
-    # 5.
+    # 5. not expired
     clocks = _clocks(seen.ahead)
     try:
-        until = tokens.parse_expiration(seen.found.expiration)
+        until = tokens.parse_expiration(seen.secret.expiration)
     except errors.Refused as refused:
         return Finding("expiry", False, f"{refused.message}; what cannot be read counts as expired")
     if until is None:
@@ -156,9 +158,9 @@ def _clocks(ahead: datetime.timedelta | None) -> str:
 
 
 def _usage(usage: str, purpose: str) -> Callable[[_Seen], Finding]:
-    # 6, 7.
+    # 6. for signing, and 7. for authentication
     def check(seen: _Seen) -> Finding:
-        good = usage in seen.found.usages
+        good = usage in seen.secret.usages
         state = "is" if good else "is not"
         return Finding(usage, good, f'{tokens.USAGE_PREFIX}{usage} {state} "true": {"" if good else "not "}{purpose}')
 
@@ -166,9 +168,9 @@ def _usage(usage: str, purpose: str) -> Callable[[_Seen], Finding]:
 
 
 def _groups(seen: _Seen) -> Finding:
-    # 8.
+    # 8. its groups
     try:
-        groups = tokens.parse_groups(seen.found.extra_groups, seen.found.old_groups)
+        groups = tokens.parse_groups(seen.secret.extra_groups, seen.secret.old_groups)
     except errors.Refused as refused:
         return Finding("groups", False, refused.message)
     listed = ", ".join(groups)
@@ -178,7 +180,7 @@ def _groups(seen: _Seen) -> Finding:
 
 
 def _uses(seen: _Seen) -> Finding:
-    # 9.
+    # 9. uses are left
     try:
         used, left = token_limits.count(seen.document), token_limits.uses_left(seen.document)
     except errors.Refused as refused:
@@ -189,7 +191,7 @@ def _uses(seen: _Seen) -> Finding:
 
 
 def _restrictions(seen: _Seen) -> Finding:
-    # 10.
+    # 10. which nodes, and from where
     try:
         limits = token_limits.read(seen.document)
     except errors.Refused as refused:
@@ -201,11 +203,11 @@ def _restrictions(seen: _Seen) -> Finding:
 
 
 def _rights(seen: _Seen) -> Finding:
-    # 11. As `first_objects` grants them.
-    if tokens.AUTHENTICATION not in seen.found.usages:
+    # 11. what its bearer may do, as `first_objects` grants it
+    if tokens.AUTHENTICATION not in seen.secret.usages:
         return Finding("rights", True, f"none but to verify {first_objects.CLUSTER_INFO}: it does not log in")
     try:
-        joins = first_objects.NODE_GROUP in tokens.parse_groups(seen.found.extra_groups, seen.found.old_groups)
+        joins = first_objects.NODE_GROUP in tokens.parse_groups(seen.secret.extra_groups, seen.secret.old_groups)
     except errors.Refused:
         return Finding("rights", True, "none: it is not accepted")
     return Finding("rights", True, _MAY_JOIN if joins else "those that bindings of your own give to its groups")

@@ -122,12 +122,12 @@ def cidrs(document: object) -> tuple[Network, ...]:
 
 def as_annotations(limits: Limits) -> dict[str, str]:
     """The annotations that state these limits."""
-    found = {
+    annotations = {
         MAX_USES_KEY: "" if limits.max_uses is None else str(limits.max_uses),
         NODES_KEY: ",".join(limits.nodes),
         CIDRS_KEY: ",".join(str(network) for network in limits.cidrs),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in annotations.items() if value}
 
 
 def parse_max_uses(text: str, where: str = MAX_USES_KEY) -> int:
@@ -195,10 +195,10 @@ def uses_left(document: object) -> int | None:
     return None if found.limits.max_uses is None else max(0, found.limits.max_uses - found.count)
 
 
-def written(document: objects.Document, found: Record) -> objects.Document:
+def written(document: objects.Document, uses_record: Record) -> objects.Document:
     """The Secret with these uses on it."""
     metadata = objects.metadata(document)
-    said = {USES_KEY: _encode(found.rows).decode(), COUNT_KEY: str(found.count)}
+    said = {USES_KEY: _encode(uses_record.rows).decode(), COUNT_KEY: str(uses_record.count)}
     noted = {**jsonpath.mapping(metadata, "annotations"), **said}
     return {**document, "metadata": {**metadata, "annotations": noted}}
 

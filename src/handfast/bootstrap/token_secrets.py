@@ -48,16 +48,16 @@ def is_meant(name: str) -> bool:
 
 def fault(document: objects.Document) -> Fault | None:
     """What is wrong with a Secret of that type, or that `is_meant` to be."""
-    # 1.
+    # 1. its namespace
     if objects.metadata(document).get("namespace") != tokens.NAMESPACE:
         return WRONG_NAMESPACE
-    # 2.
+    # 2. its type and data
     try:
-        found = tokens.read(document)
+        secret = tokens.read(document)
     except errors.Refused as refused:
         return Fault(refused.reason, refused.message)
-    # 3 to 7.
-    return next((Fault(reason, sentence) for holds, reason, sentence in _CHECKS if not holds(found)), None)
+    # 3 to 7. what the table has
+    return next((Fault(reason, sentence) for holds, reason, sentence in _CHECKS if not holds(secret)), None)
 
 
 def _can(read: Callable[[], object]) -> bool:
@@ -83,27 +83,27 @@ _GROUPS_SENTENCE: Final = (
     f"{tokens.KEY_GROUPS_OLD}, its old name, must say the same or be absent"
 )
 _CHECKS: Final[tuple[tuple[Callable[[tokens.TokenSecret], bool], str, str], ...]] = (
-    # 3.
+    # 3. an id
     (_has_id, "BadTokenID", f"{tokens.KEY_ID}: must be six lower-case letters or digits"),
-    # 4.
+    # 4. its name
     (
-        lambda found: found.name == tokens.secret_name(found.token.id),
+        lambda secret: secret.name == tokens.secret_name(secret.token.id),
         "WrongSecretName",
         f"the name must be {tokens.NAME_PREFIX}, followed by the {tokens.KEY_ID} in the data",
     ),
-    # 5.
+    # 5. a secret half
     (
-        lambda found: tokens.is_well_formed(found.token.text),
+        lambda secret: tokens.is_well_formed(secret.token.text),
         "BadTokenSecret",
         f"{tokens.KEY_SECRET}: must be sixteen lower-case letters or digits",
     ),
-    # 6.
+    # 6. an expiration that can be read
     (
-        lambda found: _can(lambda: tokens.parse_expiration(found.expiration)),
+        lambda secret: _can(lambda: tokens.parse_expiration(secret.expiration)),
         "BadTokenExpiration",
         f"{tokens.KEY_EXPIRATION}: must be an RFC 3339 time such as 2030-01-31T12:00:00Z; any other text has expired",
     ),
-    # 7.
+    # 7. its groups
     (
         _groups_are_good,
         "BadBootstrapGroup",

@@ -25,8 +25,8 @@ All checks run, whichever fails: how long the answer takes does not tell an unkn
 | anyone | nothing | learn which ids exist from the time taken | all checks run | test_an_unknown_id_takes_the_steps_of_a_wrong_secret |
 | anyone | this source | present the decoy's own secret | 2 | test_the_decoy_opens_nothing |
 | a reader of logs | verdicts | find a secret in one | nothing prints it | test_no_repr_shows_a_secret |
-| a former holder | an expired token | join again | 7 | test_verdict |
-| a holder | a token for signing only | log in with it | 8 | test_verdict |
+| a former holder | an expired token | join again | 7 | test_the_first_check_that_fails_is_named |
+| a holder | a token for signing only | log in with it | 8 | test_the_first_check_that_fails_is_named |
 | who writes token Secrets | a group such as `system:masters` | make administrators | 9: one prefix, anchored | test_group_is_refused |
 | who writes token Secrets | a Secret of another type, or with broken data | crash the server | 4 | test_a_broken_document_is_rejected |
 """
@@ -79,7 +79,7 @@ def decoy() -> objects.Document:
 class Evidence:
     """What the checks see."""
 
-    found: tokens.TokenSecret
+    secret: tokens.TokenSecret
     broken: tokens.Finding | None
     presented: tokens.Token
     now: datetime.datetime
@@ -87,18 +87,18 @@ class Evidence:
 
 
 def _check_secret(seen: Evidence) -> tokens.Finding | None:
-    same = tokens.same(seen.found.token.secret, seen.presented.secret)
+    same = tokens.same(seen.secret.token.secret, seen.presented.secret)
     return None if same else ("WrongTokenSecret", f"{tokens.KEY_SECRET}: not the one presented")
 
 
 def _check_id(seen: Evidence) -> tokens.Finding | None:
-    same = tokens.same(seen.found.token.id, seen.presented.id)
+    same = tokens.same(seen.secret.token.id, seen.presented.id)
     return None if same else ("WrongTokenID", f"{tokens.KEY_ID}: not the one in the Secret's name")
 
 
 def _check_expiration(seen: Evidence) -> tokens.Finding | None:
     try:
-        until = tokens.parse_expiration(seen.found.expiration)
+        until = tokens.parse_expiration(seen.secret.expiration)
     except errors.Refused as refused:
         return refused.reason, refused.message
     if until is not None and until <= seen.now:
@@ -108,7 +108,7 @@ def _check_expiration(seen: Evidence) -> tokens.Finding | None:
 
 def _check_groups(seen: Evidence) -> tokens.Finding | None:
     try:
-        tokens.parse_groups(seen.found.extra_groups, seen.found.old_groups)
+        tokens.parse_groups(seen.secret.extra_groups, seen.secret.old_groups)
     except errors.Refused as refused:
         return refused.reason, refused.message
     return None
@@ -118,12 +118,12 @@ _NOT_FOR_AUTHENTICATION = ("NotForAuthentication", f'{tokens.USAGE_PREFIX}{token
 Check = Callable[[Evidence], tokens.Finding | None]
 CHECKS: tuple[tuple[int, Check], ...] = (
     (2, lambda seen: None if seen.known else ("UnknownToken", "there is no such token")),
-    (3, lambda seen: ("TokenBeingDeleted", "its Secret is being deleted") if seen.found.deleting else None),
+    (3, lambda seen: ("TokenBeingDeleted", "its Secret is being deleted") if seen.secret.deleting else None),
     (4, lambda seen: seen.broken),
     (5, _check_secret),
     (6, _check_id),
     (7, _check_expiration),
-    (8, lambda seen: None if tokens.AUTHENTICATION in seen.found.usages else _NOT_FOR_AUTHENTICATION),
+    (8, lambda seen: None if tokens.AUTHENTICATION in seen.secret.usages else _NOT_FOR_AUTHENTICATION),
     (9, _check_groups),
 )
 
@@ -132,13 +132,13 @@ def verdict(
     document: object, presented: tokens.Token, now: datetime.datetime, *, known: bool = True
 ) -> Accepted | Rejected:
     """Judge a token by the Secret found under its id; where there is none: by the decoy, with `known` false."""
-    found, broken = tokens.look(document)
-    seen = Evidence(found, broken, presented, now, known)
+    secret, broken = tokens.look(document)
+    seen = Evidence(secret, broken, presented, now, known)
     # Every check runs before any is looked at: see above.
     findings = [(number, check(seen)) for number, check in CHECKS]
     for number, finding in findings:
         if finding is not None:
             return Rejected(number, *finding)
-    # 10.
-    groups = tokens.parse_groups(found.extra_groups, found.old_groups)
-    return Accepted(tokens.USER_PREFIX + presented.id, groups, tokens.parse_expiration(found.expiration))
+    # 10. its user and groups
+    groups = tokens.parse_groups(secret.extra_groups, secret.old_groups)
+    return Accepted(tokens.USER_PREFIX + presented.id, groups, tokens.parse_expiration(secret.expiration))

@@ -66,22 +66,22 @@ class View:
 
 def view(document: objects.Document) -> View:
     """What a Secret says of its token, or Refused in kubeadm's words (1.)."""
-    found = tokens.read(document)
-    tokens.require_consistent(found)
+    secret = tokens.read(document)
+    tokens.require_consistent(secret)
     try:
-        expires = tokens.parse_expiration(found.expiration)
+        expires = tokens.parse_expiration(secret.expiration)
     except errors.Refused as refused:
         raise errors.Refused(
-            f"can't parse expiration time of bootstrap token {json.dumps(found.name)}: {refused.message}",
+            f"can't parse expiration time of bootstrap token {json.dumps(secret.name)}: {refused.message}",
             reason=refused.reason,
         ) from None
-    groups = found.extra_groups if found.extra_groups is not None else found.old_groups
+    groups = secret.extra_groups if secret.extra_groups is not None else secret.old_groups
     shown = View(
-        token=found.token,
+        token=secret.token,
         expires=expires,
-        usages=found.usages,
+        usages=secret.usages,
         groups=tuple(groups.split(",")) if groups else (),
-        description=found.description,
+        description=secret.description,
     )
     try:
         limits, listed, used = token_limits.read(document), token_limits.uses(document), token_limits.count(document)
@@ -158,7 +158,7 @@ def _one_line(text: str) -> str:
 
 def document(each: View) -> dict[str, Any]:
     """A `BootstrapToken` (3.)."""
-    found = {
+    fields = {
         "kind": KIND,
         "apiVersion": API_VERSION,
         "token": each.token.text,
@@ -168,11 +168,11 @@ def document(each: View) -> dict[str, Any]:
         "groups": list(each.groups),
         "handfast": _own(each),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _own(each: View) -> dict[str, Any]:
-    found = {
+    fields = {
         "maxUses": each.limits.max_uses,
         "nodes": list(each.limits.nodes),
         "cidrs": [str(network) for network in each.limits.cidrs],
@@ -180,7 +180,7 @@ def _own(each: View) -> dict[str, Any]:
         "uses": [use_document(use) for use in each.uses],
         "unreadable": each.unreadable,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
 def use_document(use: token_limits.Use) -> dict[str, str]:
@@ -188,11 +188,11 @@ def use_document(use: token_limits.Use) -> dict[str, str]:
     return {"time": objects.timestamp(use.time), "node": use.node, "key": use.key, "source": use.source}
 
 
-def documents(found: Iterable[Mapping[str, Any]], form: str) -> str:
+def documents(rows: Iterable[Mapping[str, Any]], form: str) -> str:
     """Documents one after the other, as kubeadm writes `json` and `yaml`."""
     if form == "json":
-        return "\n".join(json.dumps(each, indent=4, ensure_ascii=False) for each in found)
-    return "\n---\n".join("\n".join(_yaml(each)) for each in found)
+        return "\n".join(json.dumps(each, indent=4, ensure_ascii=False) for each in rows)
+    return "\n---\n".join("\n".join(_yaml(each)) for each in rows)
 
 
 def _yaml(value: Mapping[str, Any] | Sequence[Any], indent: str = "") -> Iterator[str]:

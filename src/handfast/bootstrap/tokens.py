@@ -119,8 +119,8 @@ def presented(text: str) -> Token | None:
 
 def parse(text: str) -> Token:
     """The token; the refusal repeats at most its id, since whatever else was given may be a secret."""
-    found = presented(text)
-    if found is None:
+    token = presented(text)
+    if token is None:
         head, dot, _ = text.partition(".")
         shown = f"{head}.<hidden>" if dot and _ID.fullmatch(head) else "<hidden>"
         raise errors.Refused(
@@ -128,7 +128,7 @@ def parse(text: str) -> Token:
             reason="BadBootstrapToken",
             hint=TOKEN_FORM,
         )
-    return found
+    return token
 
 
 def secret_name(token_id: str) -> str:
@@ -138,13 +138,13 @@ def secret_name(token_id: str) -> str:
 
 def parse_secret_name(name: str) -> str:
     """The id in the name of a Secret."""
-    found = name.removeprefix(NAME_PREFIX)
-    if not name.startswith(NAME_PREFIX) or not _ID.fullmatch(found):
+    token_id = name.removeprefix(NAME_PREFIX)
+    if not name.startswith(NAME_PREFIX) or not _ID.fullmatch(token_id):
         raise errors.Refused(
             f"the Secret name {_quoted(name)} is not {NAME_PREFIX} and six lower-case letters or digits",
             reason="BadBootstrapSecretName",
         )
-    return found
+    return token_id
 
 
 def validate_group(group: str) -> None:
@@ -270,11 +270,11 @@ def secret_document(
 
 def read(document: object) -> TokenSecret:
     """What a Secret says, or Refused with what is wrong with its form."""
-    found, broken = look(document)
+    secret, broken = look(document)
     if broken is not None:
         reason, sentence = broken
         raise errors.Refused(sentence, reason=reason)
-    return found
+    return secret
 
 
 def require_consistent(secret: TokenSecret) -> None:
@@ -296,14 +296,14 @@ def require_consistent(secret: TokenSecret) -> None:
 
 def look(document: object) -> tuple[TokenSecret, Finding | None]:
     """What can be read of a Secret, and the first thing that is wrong with its form."""
-    given: Mapping[Any, Any] = document if isinstance(document, dict) else {}
-    metadata = given.get("metadata")
-    data = given.get("data")
+    mapping: Mapping[Any, Any] = document if isinstance(document, dict) else {}
+    metadata = mapping.get("metadata")
+    data = mapping.get("data")
     broken: Finding | None = None
     if not isinstance(metadata, dict):
         broken = ("NotADocument", "this is not a document with metadata")
         metadata = {}
-    elif given.get("type") != SECRET_TYPE:
+    elif mapping.get("type") != SECRET_TYPE:
         broken = ("WrongSecretType", f"type: must be {SECRET_TYPE}")
     elif not isinstance(data, dict):
         broken = ("NoSecretData", "data: must be a mapping")
@@ -312,7 +312,7 @@ def look(document: object) -> tuple[TokenSecret, Finding | None]:
     usages = (
         key.removeprefix(USAGE_PREFIX) for key in values if key.startswith(USAGE_PREFIX) and values[key] == "true"
     )
-    found = TokenSecret(
+    secret = TokenSecret(
         name=name if isinstance(name, str) else "",
         token=Token(values.get(KEY_ID, ""), values.get(KEY_SECRET, "")),
         expiration=values.get(KEY_EXPIRATION, ""),
@@ -322,7 +322,7 @@ def look(document: object) -> tuple[TokenSecret, Finding | None]:
         description=values.get(KEY_DESCRIPTION, ""),
         deleting=metadata.get("deletionTimestamp") is not None,
     )
-    return found, broken or wrong
+    return secret, broken or wrong
 
 
 _READ = frozenset({KEY_ID, KEY_SECRET, KEY_EXPIRATION, KEY_DESCRIPTION, KEY_GROUPS, KEY_GROUPS_OLD})

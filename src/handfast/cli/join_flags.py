@@ -19,6 +19,7 @@ from handfast.cli import durations, join_node, node_settings, output, token_inpu
 from handfast.node import units
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_Option = Callable[[Any], Any]
 
 # As kubeadm names it.
 DEFAULT_FILE: Final = node_config.BOOTSTRAP_KUBECONFIG
@@ -55,101 +56,80 @@ class Flags:
         return pathlib.Path(self.bootstrap_kubeconfig or DEFAULT_FILE)
 
 
-def _token_options(function: _F) -> _F:
-    for name, about in reversed(_TOKENS.items()):
-        function = click.option(f"--{name}-file", metavar="FILE", help=f"A file with --{name}; - is stdin.")(function)
-        function = click.option(f"--{name}", metavar="TOKEN", help=f"{about}  - reads it from stdin.")(function)
-    return function
-
-
-def _node_options(function: _F) -> _F:
-    rows = (
-        node_settings.setting("node-name", "The name of the Node.", "the host name", metavar="NAME"),
-        node_settings.setting("cert-dir", "Where certificates are kept.", node_config.CERT_DIR, metavar="DIR"),
-        node_settings.setting(
-            "kubeconfig", "Where the node's kubeconfig goes.", node_config.KUBECONFIG, metavar="FILE"
-        ),
-        click.option(
-            "--replace-node",
-            is_flag=True,
-            help="Take over the name of a node that is alive, once its Lease has ended or an administrator approves.",
-        ),
-        click.option(
-            "--systemd", is_flag=True, help="Install the agent as a service, so that it runs after each start."
-        ),
-        click.option("--systemd-dir", metavar="DIR", hidden=True, help="Where the unit goes."),
+def _token_rows(name: str, about: str) -> tuple[_Option, _Option]:
+    return (
+        click.option(f"--{name}", metavar="TOKEN", help=f"{about}  - reads it from stdin."),
+        click.option(f"--{name}-file", metavar="FILE", help=f"A file with --{name}; - is stdin."),
     )
-    return _with(function, *rows)
 
 
-def _discovery_options(function: _F) -> _F:
-    rows = (
-        click.option(
-            "--discovery-token-ca-cert-hash",
-            "pins",
-            metavar="sha256:HEX",
-            multiple=True,
-            help="Pin of a public key of the cluster's CA.  May be given several times.",
-        ),
-        click.option(
-            "--discovery-token-unsafe-skip-ca-verification",
-            "unsafe",
-            is_flag=True,
-            help="Join without a pin: whoever has the token can pose as the cluster.",
-        ),
-        click.option(
-            "--discovery-file",
-            metavar="FILE|URL|-",
-            help="A file or https URL that describes the cluster; - is stdin.",
-        ),
-        click.option(
-            "--discovery-ca-file", metavar="FILE", help="CA of that URL.  [default: the roots of this system]"
-        ),
-        node_settings.setting(
-            "bootstrap-kubeconfig", "Where the bootstrap kubeconfig is written.", DEFAULT_FILE, metavar="FILE"
-        ),
-    )
-    return _with(function, *rows)
-
-
-def _ending_options(function: _F) -> _F:
-    rows = (
-        click.option(
-            "--discovery-only",
-            is_flag=True,
-            help="Stop after the bootstrap kubeconfig is written, for a kubelet that asks for its own certificate.",
-        ),
-        click.option(
-            "--timeout",
-            default="5m",
-            show_default=True,
-            metavar="DURATION",
-            help="How long to wait for a cluster, and then for a certificate.",
-        ),
-        click.option(
-            "--dry-run", is_flag=True, help="Find the cluster and check the token; write and request nothing."
-        ),
-        click.option(
-            "--print-kubeconfig",
-            is_flag=True,
-            help="Print the bootstrap kubeconfig, token included, and stop; it is written only if its place was named.",
-        ),
-        output.format_option,
-    )
-    return _with(function, *rows)
-
-
-def _with(function: _F, *rows: Callable[[_F], _F]) -> _F:
-    """The function with these options, which --help shows in this order."""
-    for row in reversed(rows):
-        function = row(function)
-    return function
+# In the order in which --help shows them.
+_TOKEN_ROWS: Final = tuple(row for name, about in _TOKENS.items() for row in _token_rows(name, about))
+_DISCOVERY_ROWS: Final[tuple[_Option, ...]] = (
+    click.option(
+        "--discovery-token-ca-cert-hash",
+        "pins",
+        metavar="sha256:HEX",
+        multiple=True,
+        help="Pin of a public key of the cluster's CA.  May be given several times.",
+    ),
+    click.option(
+        "--discovery-token-unsafe-skip-ca-verification",
+        "unsafe",
+        is_flag=True,
+        help="Join without a pin: whoever has the token can pose as the cluster.",
+    ),
+    click.option(
+        "--discovery-file",
+        metavar="FILE|URL|-",
+        help="A file or https URL that describes the cluster; - is stdin.",
+    ),
+    click.option("--discovery-ca-file", metavar="FILE", help="CA of that URL.  [default: the roots of this system]"),
+    node_settings.setting(
+        "bootstrap-kubeconfig", "Where the bootstrap kubeconfig is written.", DEFAULT_FILE, metavar="FILE"
+    ),
+)
+_NODE_ROWS: Final[tuple[_Option, ...]] = (
+    node_settings.setting("node-name", "The name of the Node.", "the host name", metavar="NAME"),
+    node_settings.setting("cert-dir", "Where certificates are kept.", node_config.CERT_DIR, metavar="DIR"),
+    node_settings.setting("kubeconfig", "Where the node's kubeconfig goes.", node_config.KUBECONFIG, metavar="FILE"),
+    click.option(
+        "--replace-node",
+        is_flag=True,
+        help="Take over the name of a node that is alive, once its Lease has ended or an administrator approves.",
+    ),
+    click.option("--systemd", is_flag=True, help="Install the agent as a service, so that it runs after each start."),
+    click.option("--systemd-dir", metavar="DIR", hidden=True, help="Where the unit goes."),
+)
+_ENDING_ROWS: Final[tuple[_Option, ...]] = (
+    click.option(
+        "--discovery-only",
+        is_flag=True,
+        help="Stop after the bootstrap kubeconfig is written, for a kubelet that asks for its own certificate.",
+    ),
+    click.option(
+        "--timeout",
+        default="5m",
+        show_default=True,
+        metavar="DURATION",
+        help="How long to wait for a cluster, and then for a certificate.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Find the cluster and check the token; write and request nothing."),
+    click.option(
+        "--print-kubeconfig",
+        is_flag=True,
+        help="Print the bootstrap kubeconfig, token included, and stop; it is written only if its place was named.",
+    ),
+    output.format_option,
+)
+_ENDPOINTS: Final[_Option] = click.argument("endpoints", metavar="[ENDPOINT]...", nargs=-1)
 
 
 def options(function: _F) -> _F:
     """Adds all flags of `handfast join`; what click makes of them is for `read`."""
-    endpoints = click.argument("endpoints", metavar="[ENDPOINT]...", nargs=-1)
-    return _with(function, endpoints, _token_options, _discovery_options, _node_options, _ending_options)
+    for row in reversed((_ENDPOINTS, *_TOKEN_ROWS, *_DISCOVERY_ROWS, *_NODE_ROWS, *_ENDING_ROWS)):
+        function = row(function)
+    return function
 
 
 def read(words: Mapping[str, Any]) -> Flags:

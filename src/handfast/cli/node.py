@@ -104,17 +104,17 @@ def _undone(outcome: revocation.Outcome) -> str:
 
 
 def _facts(outcome: revocation.Outcome) -> dict[str, object]:
-    found: dict[str, object] = {
+    facts: dict[str, object] = {
         "node": outcome.node,
         "revocation": outcome.revocation,
         "revoked": outcome.revoked,
         "changed": outcome.changed,
     }
     if outcome.revoked:
-        found |= {"reason": outcome.reason, "expires": outcome.expires or None, "nodeExists": outcome.known}
+        facts |= {"reason": outcome.reason, "expires": outcome.expires or None, "nodeExists": outcome.known}
     else:
-        found["namedBy"] = list(outcome.others)
-    return found
+        facts["namedBy"] = list(outcome.others)
+    return facts
 
 
 def _notes(outcome: revocation.Outcome) -> None:

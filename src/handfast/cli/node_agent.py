@@ -105,13 +105,13 @@ def run(config_file: str | None, **flags: Any) -> None:
     if flags["verbosity"] is not None:
         # The kubelet's -v=2.
         flags["verbosity"] = flags["verbosity"].removeprefix("=")
-    found = _resolved(flags, config_file)
+    configuration = _resolved(flags, config_file)
 
     from handfast.assembly import node
     from handfast.cli import foreground
     from handfast.runtime import clock
 
-    foreground.run(node.run(found, clock=clock.SystemClock()), found.log_level)
+    foreground.run(node.run(configuration, clock=clock.SystemClock()), configuration.log_level)
 
 
 @click.command(short_help="Show this node's certificate and the state of its agent.")
@@ -127,9 +127,9 @@ def status(form: str, **flags: Any) -> int:
 
     # What is wrong is told as a fact.
     log.configure(level="error")
-    found = node_settings.resolved(flags, *_PLACES)
+    configuration = node_settings.resolved(flags, *_PLACES)
     named = node_settings.named(flags, "kubeconfig") is not None
-    facts = node_status.look(found.cert_dir, found.kubeconfig, named=named)
+    facts = node_status.look(configuration.cert_dir, configuration.kubeconfig, named=named)
     output.result(node_status.shown(facts) if form == "text" else output.document(facts, form))
     good = facts["certificate"] is not None and facts["certificate"]["inForce"] and not facts["refused"]
     return output.Code.DONE if good else output.Code.FAILED
@@ -147,13 +147,13 @@ def rotate(timeout: str, form: str, **flags: Any) -> None:
     import asyncio
 
     seconds = durations.parse(timeout, "--timeout", "168h").total_seconds()
-    found = asyncio.run(_rotated(node_settings.resolved(flags, *_PLACES).cert_dir, seconds))
+    renewed = asyncio.run(_rotated(node_settings.resolved(flags, *_PLACES).cert_dir, seconds))
     if form != "text":
-        facts = {"node": found.node, "serial": found.certificate, "nextRenewal": found.next_renewal or None}
+        facts = {"node": renewed.node, "serial": renewed.certificate, "nextRenewal": renewed.next_renewal or None}
         output.result(output.document(facts, form))
         return
     output.result(
-        f"node {found.node} has a new certificate, serial {found.certificate}\nnext renewal {found.next_renewal}"
+        f"node {renewed.node} has a new certificate, serial {renewed.certificate}\nnext renewal {renewed.next_renewal}"
     )
 
 
@@ -204,8 +204,8 @@ def recover(timeout: str, form: str, **flags: Any) -> None:
     import asyncio
 
     seconds = durations.parse(timeout, "--timeout", "168h").total_seconds()
-    found = node_settings.resolved(flags, *_PLACES)
-    before, after = asyncio.run(_recovered(found.cert_dir, found.kubeconfig, seconds))
+    configuration = node_settings.resolved(flags, *_PLACES)
+    before, after = asyncio.run(_recovered(configuration.cert_dir, configuration.kubeconfig, seconds))
     ends = f"{after.leaf.not_after:%Y-%m-%dT%H:%M:%SZ}"
     if form != "text":
         subject, serial = str(after.leaf.subject), after.leaf.serial

@@ -88,34 +88,38 @@ def _agent(seen: report.Report) -> dict[str, Any]:
 async def _server(kubeconfig: pathlib.Path) -> tuple[str | None, float | None, str | None]:
     """The API server, how far this machine's clock is ahead of its, and why it cannot be asked; no credential is sent."""
     try:
-        found = connection.load(str(kubeconfig))
+        described = connection.load(str(kubeconfig))
     except (errors.Refused, errors.Unavailable) as error:
         return None, None, error.message
     try:
-        answer = await anonymous.ask(found.server.rstrip("/") + "/version", anonymous.Trust(found.ca_pem))
+        answer = await anonymous.ask(described.server.rstrip("/") + "/version", anonymous.Trust(described.ca_pem))
     except anonymous.Troubled as troubled:
-        return found.server, None, diagnosis.explain(troubled.trouble, found.server, troubled.detail, None).message
+        return (
+            described.server,
+            None,
+            diagnosis.explain(troubled.trouble, described.server, troubled.detail, None).message,
+        )
     skew = diagnosis.skew(answer.date, clock.SystemClock().now())
-    return found.server, None if skew is None else skew.total_seconds(), None
+    return described.server, None if skew is None else skew.total_seconds(), None
 
 
 async def _refused(kubeconfig: pathlib.Path, pair: pairs.Pair) -> str | None:
     """Why the server does not let this certificate in; None: it does, or nobody can say."""
-    found = dataclasses.replace(
+    described = dataclasses.replace(
         connection.load(str(kubeconfig)),
         cert_pem=pair.certificate_pem,
         key_pem=pair.key_pem,
         token=None,
         token_file=None,
     )
-    link = transport.Transport(found, clock=clock.SystemClock())
+    link = transport.Transport(described, clock=clock.SystemClock())
     try:
         await api.Client(link).find(resources.NODES, _name(pair) or "")
     except status.StatusError as error:
         if error.code not in {401, 403} or isinstance(error, transport.UnexpectedAnswer):
             return None
         return (
-            f"{found.server} does not accept this certificate ({error.code} {error.reason}): the node was revoked, or "
+            f"{described.server} does not accept this certificate ({error.code} {error.reason}): the node was revoked, or "
             f"another CA is trusted there; on a control plane look with: kubectl get revocations; handfast ledger show "
             f"{pair.leaf.serial}"
         )

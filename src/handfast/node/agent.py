@@ -120,23 +120,25 @@ class Agent:
         store = certificate_store.CertificateStore(
             self._options.places.directory, certificate_store.SERVER, self._clock
         )
-        found = self._machine
-        wanted = serving.wanted(found.name, found.hostname, found.addresses)
-        made = certificates.CertificateManager(
+        here = self._machine
+        wanted = serving.wanted(here.name, here.hostname, here.addresses)
+        manager = certificates.CertificateManager(
             store, lambda: wanted, lambda: self.identity.client, clock=self._clock, chance=chance
         )
-        made.load()
-        return made
+        manager.load()
+        return manager
 
     def _registry(self) -> core.CollectorRegistry:
-        made = core.CollectorRegistry()
-        prometheus_client.ProcessCollector(registry=made)
+        registry = core.CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=registry)
         client = certificate_metrics.CertificateMetrics(self.identity.manager, certificate_metrics.CLIENT, self._clock)
-        made.register(client)
-        made.register(proxy_refusals.ProxyRefusals(lambda: self._proxied.refused))
+        registry.register(client)
+        registry.register(proxy_refusals.ProxyRefusals(lambda: self._proxied.refused))
         if self.serving is not None:
-            made.register(certificate_metrics.CertificateMetrics(self.serving, certificate_metrics.SERVER, self._clock))
-        return made
+            registry.register(
+                certificate_metrics.CertificateMetrics(self.serving, certificate_metrics.SERVER, self._clock)
+            )
+        return registry
 
     def _hosts(self) -> names.Sans:
         return serving.sans(self._machine.hostname, self._machine.addresses)
@@ -147,7 +149,7 @@ class Agent:
         await doors.start(self._listener, self._secure)
         try:
             async with tasks.Group("node") as group:
-                # 1.
+                # 1. from the first moment
                 group.start(self.static_pods.run(), name="static-pods")
                 group.start(self._reporter.run(), name="report")
                 # What fails meanwhile ends the wait.
@@ -159,11 +161,11 @@ class Agent:
             await self.identity.close()
 
     async def _then(self, group: tasks.Group) -> None:
-        # 2.
+        # 2. the certificate first
         await self.identity.hold(self._options.patience)
         self._phase = _RUNNING
         _log.info("this node has its identity", node=self._options.places.node)
-        # 3.
+        # 3. what talks to the API
         group.start(self.identity.manager.run(), name="certificate")
         group.start(self._watch_over(), name="watch-over")
         group.start(self.pods.run(), name="pods")
@@ -174,7 +176,7 @@ class Agent:
             search = discovery.Discovery(self._clock, timeout=_REFRESH_SECONDS)
             fresh = cluster_cache.keep_fresh(self._options.places.kubeconfig, search, self._clock)
             group.start(fresh, name="cluster")
-        # 5.
+        # 5. another server or CA counts
         group.start(self.identity.follow(lambda cluster: self._secure.trust(cluster.ca_pem)), name="kubeconfig")
         await self.registration.registered.wait()
         self.lease = lease.NodeLease(
@@ -192,7 +194,7 @@ class Agent:
         return token_only or manager.usable()
 
     async def _watch_over(self) -> None:
-        """4."""
+        """Ends the agent when its certificate has been of no use for too long (4)."""
         while True:
             await self._clock.sleep(_LOOK)
             manager = self.identity.manager

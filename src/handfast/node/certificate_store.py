@@ -56,7 +56,7 @@ _log = structlog.get_logger("handfast.node")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredPair:
     """The best pair there is, its file, whether `current` leads to it, and what could not be read."""
 
     pair: pairs.Pair | None
@@ -87,42 +87,42 @@ class CertificateStore:
         self._keep = keep
         self._generate = generate
 
-    def find(self) -> Found:
+    def find(self) -> StoredPair:
         """The best pair as the module's text says; nothing is changed."""
         now = self._clock.now()
         target = self._target(self.current)
         # Upstream's writer removes `current` before it renames `updated`.
         first = target or self._target(self._updated)
         problems: list[errors.HandfastError] = []
-        rest: Found | None = None
+        rest: StoredPair | None = None
         for path in dict.fromkeys((*([first] if first else ()), *self._stored())):
             try:
                 pair = pairs.read(files.read_private(path, limit=_MAX_BYTES))
             except errors.HandfastError as error:
                 problems.append(_about(path, error))
                 continue
-            found = Found(pair, path, path == target, tuple(problems))
+            candidate = StoredPair(pair, path, path == target, tuple(problems))
             if unexpired(pair, now):
-                return found
-            rest = rest or found
-        return rest or Found(None, None, linked=False, problems=tuple(problems))
+                return candidate
+            rest = rest or candidate
+        return rest or StoredPair(None, None, linked=False, problems=tuple(problems))
 
     def load(self) -> pairs.Pair | None:
         """The best pair; a link that does not lead to it is mended where the directory allows.
 
         Where nothing can be read and a file that may be good is out of reach, its error is raised.
         """
-        found = self.find()
-        for problem in found.problems:
+        stored = self.find()
+        for problem in stored.problems:
             _log.warning("a stored certificate cannot be used", error=problem.message, reason=problem.reason)
-        if found.pair is None:
-            for problem in found.problems:
+        if stored.pair is None:
+            for problem in stored.problems:
                 if problem.reason in _UNREADABLE:
                     raise problem
             return None
-        if not found.linked and found.path is not None:
-            self._mend(found.path)
-        return found.pair
+        if not stored.linked and stored.path is not None:
+            self._mend(stored.path)
+        return stored.pair
 
     def save(self, pair: pairs.Pair) -> pathlib.Path:
         """Store a pair and make it current; its key stops being the pending one, and old pairs go."""
@@ -142,10 +142,10 @@ class CertificateStore:
     def pending_key(self) -> keys.PrivateKey:
         """The key of the request under way, from before a restart if there is one; durable when this returns."""
         files.create_directory(self.directory, mode=0o755)
-        found = self._read_pending()
-        # 6.
-        if found is not None and self._stored_with(found) is None:
-            return found
+        pending = self._read_pending()
+        # 6. a key whose pair is stored is not pending
+        if pending is not None and self._stored_with(pending) is None:
+            return pending
         key = self._generate()
         with _explained("write", self._pending):
             temporary = self._write(self._pending.name, key.to_pem())
@@ -175,7 +175,7 @@ class CertificateStore:
         pending = self._read_pending()
         stored = None if pending is None else self._stored_with(pending)
         if stored is not None:
-            # 6.
+            # 6. the crash came before the link
             path, pair = stored
             found = self.find()
             newest = (found.pair or pair).leaf.not_before <= pair.leaf.not_before
@@ -238,7 +238,7 @@ class CertificateStore:
         return temporary
 
     def _link(self, path: pathlib.Path) -> None:
-        """3."""
+        """Makes a durable pair the current one, by one rename (3)."""
         self._updated.unlink(missing_ok=True)
         self._updated.symlink_to(path)
         self._updated.replace(self.current)
@@ -255,7 +255,7 @@ class CertificateStore:
             _log.warning("the link to the current certificate was mended", link=str(self.current), target=str(path))
 
     def _require_links(self) -> None:
-        """5."""
+        """Refuses links that are regular files (5)."""
         for link in (self.current, self._updated):
             if _is_regular(link):
                 raise errors.Refused(

@@ -2,9 +2,8 @@
 """The boot sequence of a node's identity: from what lies on disk to a client with a certificate.
 
 It does not renew (`certificates`) nor register the node: whoever starts it holds an `Identity` and asks it for the
-client. Nothing but certificate requests is sent before there is a certificate, and on demand one look at the Node of this name
-(`namesake`). Which cluster it is, is known here alone:
-the rest of the agent asks, or is told (`follow`).
+client. Before there is a certificate nothing but certificate requests is sent, and on demand one look at the Node of this name
+(`namesake`). Only this module knows which cluster it is: the rest of the agent asks, or is notified (`follow`).
 
 Where the pair comes from, first to last:
 
@@ -109,20 +108,20 @@ class Identity:
         """The server that is asked now: another than the kubeconfig's first, while that one does not answer."""
         return self._transport.server
 
-    async def follow(self, told: Callable[[connections.Connection], None]) -> None:
+    async def follow(self, notify: Callable[[connections.Connection], None]) -> None:
         """Never returns: go on with the server and CA that the kubeconfig names from now on, and the same credentials.
 
-        What cannot be read or used changes nothing. `told` gets each connection that is new.
+        What cannot be read or used changes nothing. `notify` gets each connection that is new.
         """
         known = self._named()
         while True:
             await self._clock.sleep(FOLLOW_SECONDS)
-            found = self._named()
-            if found is None or found == known:
+            cluster = self._named()
+            if cluster is None or cluster == known:
                 continue
-            known = found
-            if await self._moved(found):
-                told(found)
+            known = cluster
+            if await self._moved(cluster):
+                notify(cluster)
 
     def _named(self) -> connections.Connection | None:
         try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node's kubeconfig as a file: what it names, the pair in it, and writing the one that leads to the current pair.
 
-Which kubeconfig counts, and when one is written, is decided in `bootstrap`; the format is that of `bootstrap.kubeconfig`.
+Which kubeconfig counts, and when one is written, is decided in `identity`; the format is that of `bootstrap.kubeconfig`.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class NodeLease:
             "metadata": {"name": self._node, "namespace": NAMESPACE},
             "spec": self._spec(),
         }
-        # 3.
+        # 3. it belongs to the Node
         if self._uid:
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid}
             document["metadata"]["ownerReferences"] = [owner]

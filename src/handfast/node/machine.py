@@ -43,11 +43,11 @@ class Machine:
     def labels(self) -> dict[str, str]:
         """The labels a node gives itself, under their present and their old names."""
         rows = {"os": self.os, "arch": self.architecture}
-        found = {
+        own = {
             f"{domain}/{key}": text for key, text in rows.items() for domain in ("beta.kubernetes.io", "kubernetes.io")
         }
         # A host name can be longer than a label may be.
-        return found | ({"kubernetes.io/hostname": self.hostname} if objects.label_value(self.hostname) is None else {})
+        return own | ({"kubernetes.io/hostname": self.hostname} if objects.label_value(self.hostname) is None else {})
 
     @property
     def node_addresses(self) -> list[dict[str, str]]:
@@ -68,10 +68,10 @@ def node_name() -> str:
     )
 
 
-def addresses(given: tuple[str, ...], server: str) -> tuple[str, ...]:
-    """The addresses of this node: those given, else the one from which it reaches the API server."""
-    if given:
-        return given
+def addresses(named: tuple[str, ...], server: str) -> tuple[str, ...]:
+    """The addresses of this node: those named, else the one from which it reaches the API server."""
+    if named:
+        return named
     host = urllib.parse.urlsplit(server).hostname or ""
     loopback: tuple[str, ...] = ()
     # The address of a server on this machine says nothing; the way out of the machine does.
@@ -83,13 +83,15 @@ def addresses(given: tuple[str, ...], server: str) -> tuple[str, ...]:
     return loopback
 
 
-def this_machine(name: str, found: tuple[str, ...], port: int, root: pathlib.Path = pathlib.Path("/")) -> Machine:
+def this_machine(
+    name: str, own_addresses: tuple[str, ...], port: int, root: pathlib.Path = pathlib.Path("/")
+) -> Machine:
     """What this machine is; `root` is where its files are."""
     information = os.uname()
     return Machine(
         name=name,
         hostname=socket.gethostname().lower() or name,
-        addresses=found,
+        addresses=own_addresses,
         port=port,
         os=platform.system().lower(),
         architecture=_ARCHITECTURES.get(information.machine, information.machine),

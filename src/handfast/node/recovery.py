@@ -39,16 +39,16 @@ def node_of(pair: pairs.Pair) -> str:
 
 
 def expired(store: certificate_store.CertificateStore, clock: clocks.Clock) -> pairs.Pair | None:
-    """1. The pair to recover by; None where the one that is there is in force."""
-    found = store.find()
-    if found.pair is None:
-        why = "".join(f"; {problem.message}" for problem in found.problems)
+    """The pair to recover by (1); None where the one that is there is in force."""
+    stored = store.find()
+    if stored.pair is None:
+        why = "".join(f"; {problem.message}" for problem in stored.problems)
         raise errors.Refused(
             f"there is no certificate in {store.directory}{why}",
             reason="NoCertificate",
             hint="join this machine with: handfast join; or name another directory with --cert-dir",
         )
-    return None if certificate_store.unexpired(found.pair, clock.now()) else found.pair
+    return None if certificate_store.unexpired(stored.pair, clock.now()) else stored.pair
 
 
 async def recover(
@@ -59,7 +59,7 @@ async def recover(
     clock: clocks.Clock,
     seconds: float,
 ) -> pairs.Pair:
-    """2. The next pair, stored."""
+    """The next pair, stored (2)."""
     node = node_of(pair)
     described = connections.load(str(kubeconfig))
     link = transport.Transport(
@@ -79,7 +79,7 @@ async def recover(
 
 
 def refused(node: str, server: str, error: status.StatusError) -> errors.Refused:
-    """3."""
+    """The error for a server that does not let the node recover (3)."""
     return errors.Refused(
         f"{server} does not let node {node} recover by its expired certificate: {error.message}",
         reason="NotRecoverable",

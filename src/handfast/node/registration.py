@@ -73,7 +73,7 @@ class Registration:
 
     def _failed(self, error: errors.HandfastError) -> None:
         if isinstance(error, status.StatusError) and error.reason == "NotFound":
-            # 5.
+            # 5. deleted, and registered again
             self.registered.clear()
         if self._failing != error.message:
             _log.warning("the Node was not written", reason=error.reason, error=error.message)
@@ -89,16 +89,16 @@ class Registration:
     async def register(self) -> None:
         """Make the Node, or take it over (1., 2.)."""
         try:
-            found = await self._client.create(resources.NODES, self.document())
+            node = await self._client.create(resources.NODES, self.document())
             _log.info("registered", node=self._machine.name)
         except status.StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
-            found = await self._client.get(resources.NODES, self._machine.name)
-            found = await self._relabelled(found)
-        self.uid = jsonpath.text(found, "metadata", "uid")
+            node = await self._client.get(resources.NODES, self._machine.name)
+            node = await self._relabelled(node)
+        self.uid = jsonpath.text(node, "metadata", "uid")
         self._written = {}
-        self._ready = _ready_since(found)
+        self._ready = _ready_since(node)
         self.registered.set()
 
     def document(self) -> objects.Document:
@@ -123,11 +123,11 @@ class Registration:
         wanted = self.status()
         due = self._clock.monotonic() - self._written_at >= REPORT
         if self._written and not due and _without_heartbeat(wanted) == _without_heartbeat(self._written):
-            found = await self._client.get(resources.NODES, self._machine.name)
-            if _ready_of(found) == _ready_of({"status": wanted}):
+            node = await self._client.get(resources.NODES, self._machine.name)
+            if _ready_of(node) == _ready_of({"status": wanted}):
                 return
             # Others have changed it, and then.
-            self._ready = _ready_since(found)
+            self._ready = _ready_since(node)
             wanted = self.status()
         # Addresses are merged by type, so that two of one type would be one.
         patch = {"metadata": {}, "status": {**wanted, "addresses": [*wanted["addresses"], {"$patch": "replace"}]}}
@@ -138,29 +138,29 @@ class Registration:
 
     def status(self) -> dict[str, Any]:
         """What the Node's status is to be now."""
-        found = self._machine
+        machine = self._machine
         information = {
-            "architecture": found.architecture,
-            "bootID": found.boot_id,
+            "architecture": machine.architecture,
+            "bootID": machine.boot_id,
             "containerRuntimeVersion": "none",
-            "kernelVersion": found.kernel,
+            "kernelVersion": machine.kernel,
             "kubeProxyVersion": "",
             "kubeletVersion": f"handfast-{packages.version('handfast')}",
-            "machineID": found.machine_id,
-            "operatingSystem": found.os,
-            "osImage": found.image,
-            "systemUUID": found.machine_id,
+            "machineID": machine.machine_id,
+            "operatingSystem": machine.os,
+            "osImage": machine.image,
+            "systemUUID": machine.machine_id,
         }
-        endpoint = {"daemonEndpoints": {"kubeletEndpoint": {"Port": found.port}}} if found.port else {}
+        endpoint = {"daemonEndpoints": {"kubeletEndpoint": {"Port": machine.port}}} if machine.port else {}
         return {
-            "addresses": found.node_addresses,
+            "addresses": machine.node_addresses,
             "conditions": [self._condition()],
             "nodeInfo": information,
             **endpoint,
         }
 
     def _condition(self) -> dict[str, str]:
-        # 4.
+        # 4. ready, or why not
         problem = self._problem()
         now = objects.timestamp(self._clock.now())
         word = "True" if problem is None else "False"
@@ -192,6 +192,6 @@ def _ready_since(node: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _without_heartbeat(found: dict[str, Any]) -> dict[str, Any]:
-    conditions = [{**row, "lastHeartbeatTime": ""} for row in found["conditions"]]
-    return {**found, "conditions": conditions}
+def _without_heartbeat(node_status: dict[str, Any]) -> dict[str, Any]:
+    conditions = [{**row, "lastHeartbeatTime": ""} for row in node_status["conditions"]]
+    return {**node_status, "conditions": conditions}

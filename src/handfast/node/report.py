@@ -101,7 +101,7 @@ def _alive(pid: int) -> bool:
 
 
 def ask_to_rotate(directory: pathlib.Path) -> None:
-    """2."""
+    """Asks the agent of this directory for a renewal (2)."""
     files.write_atomically(directory / ROTATE, b"")
 
 
@@ -134,20 +134,20 @@ class Reporter:
         if self._asked():
             _log.info("a renewal was asked for")
             self._renew()
-        found = self._look()
+        latest = self._look()
         now = self._clock.monotonic()
-        if found == self._written and now - self._written_at < REFRESH:
+        if latest == self._written and now - self._written_at < REFRESH:
             return
         try:
-            write(self._directory, dataclasses.replace(found, written=objects.timestamp(self._clock.now())))
+            write(self._directory, dataclasses.replace(latest, written=objects.timestamp(self._clock.now())))
         except (errors.Refused, errors.Unavailable) as error:
-            # 1.
+            # 1. a full disk costs the report alone
             if not self._failing:
                 _log.warning("the status was not written", reason=error.reason, error=error.message)
             self._failing = True
             return
         self._failing = False
-        self._written, self._written_at = found, now
+        self._written, self._written_at = latest, now
 
     def _asked(self) -> bool:
         try:

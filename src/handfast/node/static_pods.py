@@ -59,7 +59,7 @@ class _Seen:
     """A file as it was when it was last read."""
 
     stamp: tuple[int, int, int]
-    found: StaticPod | str
+    content: StaticPod | str
 
 
 class StaticPods:
@@ -100,7 +100,7 @@ class StaticPods:
 
     @staticmethod
     def _manifests(directory: pathlib.Path) -> list[pathlib.Path]:
-        # 2.
+        # 2. regular files, without leftovers
         with os.scandir(directory) as entries:
             names = [entry.name for entry in entries if entry.is_file()]
         return [directory / name for name in names if not name.startswith(".") and not name.endswith(_LEFTOVERS)]
@@ -123,15 +123,15 @@ class StaticPods:
             return _Seen(stamp if isinstance(error, errors.Refused) else (0, 0, 0), error.message)
 
     def _publish(self) -> None:
-        found = [seen.found for seen in self._seen.values() if isinstance(seen.found, StaticPod)]
-        problems = {path.name: seen.found for path, seen in self._seen.items() if isinstance(seen.found, str)}
-        # 4.
-        named = Counter((pod.namespace, pod.name) for pod in found)
-        for pod in found:
+        pods = [seen.content for seen in self._seen.values() if isinstance(seen.content, StaticPod)]
+        problems = {path.name: seen.content for path, seen in self._seen.items() if isinstance(seen.content, str)}
+        # 4. two of one name are both wrong
+        named = Counter((pod.namespace, pod.name) for pod in pods)
+        for pod in pods:
             if named[pod.namespace, pod.name] > 1:
-                others = [p.path.name for p in found if p != pod and (p.namespace, p.name) == (pod.namespace, pod.name)]
+                others = [p.path.name for p in pods if p != pod and (p.namespace, p.name) == (pod.namespace, pod.name)]
                 problems[pod.path.name] = f"{pod.namespace}/{pod.name} is also in {', '.join(others)}"
-        self.pods = tuple(pod for pod in found if pod.path.name not in problems)
+        self.pods = tuple(pod for pod in pods if pod.path.name not in problems)
         now = {(pod.namespace, pod.name): pod.digest for pod in self.pods}
         for key in sorted(now.keys() | self._reported.keys()):
             if now.get(key) != self._reported.get(key):

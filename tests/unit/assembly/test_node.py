@@ -231,7 +231,7 @@ def test_one_owner(tmp_path):
         pass
 
 
-async def test_run(machine, monkeypatch):
+async def test_the_agent_runs_with_what_the_configuration_says(machine, monkeypatch):
     made: list[Any] = []
 
     class Agent:

@@ -19,7 +19,7 @@ def resolve(flags=None, environ=None, text="", **more):
     return node_config.resolve(flags or {}, environ or {}, document, FILE, **more)
 
 
-def test_defaults():
+def test_defaults_are_the_kubelets():
     found = resolve()
     assert found == node_config.NodeConfiguration(
         bootstrap_kubeconfig=None,
@@ -95,7 +95,7 @@ def test_the_files_endpoint(text, listen):
 
 
 class TestFile:
-    def test_serving(self):
+    def test_server_tls_bootstrap_turns_serving_rotation_on(self):
         assert resolve(text="serverTLSBootstrap: true\n").rotate_server_certificates
 
     def test_what_a_kubelet_has_is_ignored_aloud(self):
@@ -118,7 +118,7 @@ class TestFile:
             (HEAD + "port: 1\nport: 2", "the key port is there twice"),
         ],
     )
-    def test_refused(self, text, says):
+    def test_a_wrong_file_is_refused_with_its_name(self, text, says):
         with pytest.raises(config.Invalid) as refused:
             node_config.parse(text.encode(), FILE)
         assert says in refused.value.message

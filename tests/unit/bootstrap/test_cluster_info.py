@@ -265,7 +265,7 @@ def test_not_insecure_is_not():
         (document(entry(server="https://a/b'c")), "is not a URL"),
     ],
 )
-def test_refused(text: str, says: str):
+def test_a_wrong_document_is_refused_with_its_field(text: str, says: str):
     refused = refusal(text)
     assert refused.reason in {"BadClusterInfo", "BadKubeconfig"}
     assert says in refused.message

@@ -249,7 +249,7 @@ NOW = datetime.datetime(2026, 11, 15, 12, 0, tzinfo=datetime.UTC)
         ("Sun, 15 Nov 2026 12:00:00 GMT\n", None),
     ],
 )
-def test_skew(date, seconds):
+def test_the_skew_is_read_from_a_date_header_or_is_none(date, seconds):
     assert diagnosis.skew(date, NOW) == (None if seconds is None else datetime.timedelta(seconds=seconds))
 
 
@@ -263,7 +263,7 @@ def test_skew(date, seconds):
         (-86_400 * 400, "400d behind"),
     ],
 )
-def test_difference(seconds, text):
+def test_a_difference_is_told_in_its_two_largest_units(seconds, text):
     assert diagnosis.difference(datetime.timedelta(seconds=seconds)) == text
 
 
@@ -295,7 +295,7 @@ def test_worth_waiting(error, waited, worth):
 
 
 class TestDocument:
-    def test_good(self):
+    def test_an_answer_of_200_is_the_text(self):
         assert diagnosis.document_text(200, "ä".encode(), "u") == "ä"
 
     @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ class TestDocument:
             (200, b"\xff", "BadClusterInfo", errors.Refused),
         ],
     )
-    def test_refused(self, code, body, reason, family):
+    def test_an_answer_that_is_no_document_is_refused(self, code, body, reason, family):
         with pytest.raises(family) as caught:
             diagnosis.document_text(code, body, "u")
         assert caught.value.reason == reason

@@ -148,7 +148,7 @@ class TestChoose:
 
 
 class TestConfigMap:
-    def test_read(self):
+    def test_it_is_read_with_the_signatures_that_are_not_empty(self):
         found = discovery.read_config_map(body(abcdef="x", fedcba="", other="y"), "a")
         assert found == discovery.Published(KUBECONFIG, {"abcdef": "x", "other": "y"})
 
@@ -190,7 +190,7 @@ class TestConfigMap:
 
 class TestCheck:
     @pytest.mark.parametrize("wanted", [(), (PIN,), (pins.of_certificate(SECOND.der), PIN)])
-    def test_good(self, wanted):
+    def test_what_is_signed_and_pinned_is_believed(self, wanted):
         assert discovery.check(published(), TOKEN, wanted) == INFO
 
     def test_keyed_by_the_whole_token(self):
@@ -273,7 +273,7 @@ class TestAdopt:
             ({"id": ""}, {}, {}),
         ],
     )
-    def test_adopted(self, before, fresh, after):
+    def test_what_the_same_cluster_says_is_adopted(self, before, fresh, after):
         known, found = dataclasses.replace(INFO, **before), dataclasses.replace(INFO, **fresh)
         assert discovery.adopt(known, found) == dataclasses.replace(INFO, **after)
 

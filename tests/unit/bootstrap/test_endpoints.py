@@ -29,7 +29,7 @@ from handfast.bootstrap import endpoints
         (f"{'a' * 63}.b", f"https://{'a' * 63}.b:6443"),
     ],
 )
-def test_parse(text, url):
+def test_an_address_is_read_as_people_type_it(text, url):
     found = endpoints.parse(text)
     assert found.url == url
     assert endpoints.parse(found.url) == found
@@ -77,7 +77,7 @@ def test_parse(text, url):
         ("host/path", "neither"),
     ],
 )
-def test_refused(text, why):
+def test_what_is_no_address_is_refused_with_why(text, why):
     with pytest.raises(errors.Refused, match=why) as caught:
         endpoints.parse(text)
     assert caught.value.reason == "BadEndpoint"

@@ -63,7 +63,7 @@ def refusal(signature: str, content: bytes = b"payload", token: tokens.Token = T
         pytest.param(b"payload", TOKEN.id, TOKEN.secret, BY_SECRET, id="keyed by the secret"),
     ],
 )
-def test_vectors(content: bytes, token_id: str, secret: str, signature: str):
+def test_signatures_are_those_of_the_vectors(content: bytes, token_id: str, secret: str, signature: str):
     assert jws.sign(content, token_id, secret) == signature
     jws.verify(signature, content, tokens.Token(token_id, secret))
 
@@ -137,7 +137,7 @@ NOT_JWS = "not a detached JWS: "
         pytest.param(BY_SECRET[:-11], "SignatureMismatch", "07401b", id="short MAC"),
     ],
 )
-def test_refused(signature: str, reason: str, says: str):
+def test_a_signature_of_another_form_algorithm_or_key_is_refused(signature: str, reason: str, says: str):
     refused = refusal(signature)
     assert refused.reason == reason
     assert says in refused.message

@@ -50,7 +50,7 @@ def with_cluster(body: str) -> str:
     return BASE.replace("    server: https://api.example:6443\n", body)
 
 
-def test_build():
+def test_the_document_has_the_fields_of_kubeadms():
     assert yaml.safe_load(USUAL) == {
         "apiVersion": "v1",
         "kind": "Config",
@@ -136,7 +136,7 @@ def test_what_looks_like_a_number_is_text():
     assert config.user.token == "012345.0123456789012345"
 
 
-def test_contexts():
+def test_the_context_that_is_named_counts_before_the_current_one():
     assert kubeconfig.parse(BASE).namespace == "team"
     anonymous = kubeconfig.parse(BASE, "anonymous")
     assert (anonymous.context, anonymous.user, anonymous.namespace) == ("anonymous", None, "")
@@ -301,7 +301,7 @@ def test_document_of_cluster_info():
         pytest.param(with_user("    as: x\n"), "users[0].user.as: this kind", id="impersonation"),
     ],
 )
-def test_refused(text: str, words: str):
+def test_a_wrong_document_is_refused_with_its_field(text: str, words: str):
     with pytest.raises(errors.Refused) as caught:
         kubeconfig.parse(text)
     assert words in caught.value.message

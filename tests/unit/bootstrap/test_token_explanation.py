@@ -60,7 +60,7 @@ def test_a_good_token():
     assert found.joining is True
 
 
-def test_none():
+def test_without_a_secret_there_is_one_finding():
     found = explain(None)
     assert [(row.check, row.good) for row in found.findings] == [("exists", False)]
     assert found.findings[0].sentence == "there is no Secret kube-system/bootstrap-token-abcdef"
@@ -151,7 +151,7 @@ def test_one_restriction(limit, sentence):
         (datetime.timedelta(hours=-1), "never expires; the server's clock is 3600 s behind this machine's"),
     ],
 )
-def test_clocks(ahead, words):
+def test_the_expiry_is_told_with_the_difference_of_clocks(ahead, words):
     found = explain(document(expiration=None), ahead=ahead)
     row = next(row for row in found.findings if row.check == "expiry")
     assert (row.good, row.sentence) == (True, words)

@@ -41,7 +41,7 @@ def refusal(document: object) -> str:
     return caught.value.message
 
 
-def test_read() -> None:
+def test_limits_are_read_from_annotations() -> None:
     found = token_limits.read(
         secret(max_uses="3", allowed_nodes="worker-1, db-*.example.com,worker-1", allowed_cidrs="10.0.0.0/8, fd00::/8")
     )
@@ -152,12 +152,12 @@ def test_an_option_is_named_as_the_user_gave_it() -> None:
         ("*a", ["a", "ba", "aba"], ["ab"]),
     ],
 )
-def test_matches(pattern: str, yes: list[str], no: list[str]) -> None:
+def test_a_pattern_matches_these_names_and_no_others(pattern: str, yes: list[str], no: list[str]) -> None:
     assert [name for name in yes if not token_limits.matches(pattern, name)] == []
     assert [name for name in no if token_limits.matches(pattern, name)] == []
 
 
-def test_uses() -> None:
+def test_uses_are_read_and_unknown_fields_ignored() -> None:
     found = token_limits.uses(secret(uses=json.dumps([ROW, {**ROW, "node": "", "more": [1]}])))
     assert [(each.time, each.node, each.key, each.source) for each in found] == [
         (NOW, "worker-1", KEY, "192.0.2.7"),
@@ -198,7 +198,7 @@ def test_uses_that_cannot_be_read(text: str) -> None:
         ({"use_count": "7"}, 7),
     ],
 )
-def test_count(noted: dict[str, str], expected: int) -> None:
+def test_the_count_is_never_less_than_the_rows(noted: dict[str, str], expected: int) -> None:
     assert token_limits.count(secret(**noted)) == expected
 
 

@@ -44,7 +44,9 @@ ACCEPTED: dict[str, tuple[dict[str, Any], tuple[str, ...], datetime.datetime | N
 
 
 @pytest.mark.parametrize(("made", "groups", "until"), ACCEPTED.values(), ids=ACCEPTED)
-def test_accepted(made: dict[str, Any], groups: tuple[str, ...], until: datetime.datetime | None) -> None:
+def test_a_good_token_is_accepted_and_its_secret_not_changed(
+    made: dict[str, Any], groups: tuple[str, ...], until: datetime.datetime | None
+) -> None:
     before = copy.deepcopy(made)
     assert token_verdict.verdict(made, TOKEN, NOW) == token_verdict.Accepted("system:bootstrap:foobar", groups, until)
     assert made == before
@@ -91,7 +93,7 @@ REJECTED: dict[str, tuple[dict[str, Any], int, str]] = {
 
 
 @pytest.mark.parametrize(("made", "check", "reason"), REJECTED.values(), ids=REJECTED)
-def test_verdict(made: dict[str, Any], check: int, reason: str) -> None:
+def test_the_first_check_that_fails_is_named(made: dict[str, Any], check: int, reason: str) -> None:
     found = token_verdict.verdict(made, TOKEN, NOW)
     assert isinstance(found, token_verdict.Rejected)
     assert (found.check, found.reason) == (check, reason)
@@ -189,7 +191,7 @@ def test_group_is_refused(group: str) -> None:
 
 
 @pytest.mark.parametrize(("extra", "old", "added"), GROUPS.values(), ids=GROUPS)
-def test_groups(extra: str | None, old: str | None, added: tuple[str, ...]) -> None:
+def test_the_groups_of_the_secret_are_added(extra: str | None, old: str | None, added: tuple[str, ...]) -> None:
     accepted = token_verdict.verdict(document(auth_extra_groups=extra, auth_groups=old), TOKEN, NOW)
     assert isinstance(accepted, token_verdict.Accepted)
     assert accepted.groups == ("system:bootstrappers", *(GROUP + group for group in added))

@@ -94,7 +94,7 @@ class TestTable:
         assert "a b [31mc" in found
         assert len(found.splitlines()) == 2
 
-    def test_wide(self):
+    def test_the_wide_table_has_limits_and_uses(self):
         uses = json.dumps([{"time": "2026-11-15T18:00:00Z", "node": "worker-1", "key": KEY, "source": "10.0.0.7"}])
         limited = secret(
             max_uses="3", allowed_nodes="worker-*,db", allowed_cidrs="10.0.0.0/8", uses=uses, use_count="1"
@@ -208,7 +208,7 @@ class TestDocuments:
 
 
 class TestView:
-    def test_everything(self):
+    def test_a_view_has_all_that_the_secret_says(self):
         (shown,) = views(secret(ttl=60, description="d"))
         assert shown == token_views.View(
             token=tokens.parse("abcdef.0123456789abcdef"),

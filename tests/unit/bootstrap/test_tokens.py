@@ -262,7 +262,7 @@ GROUPS: dict[str, tuple[str | None, str | None, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("extra", "old", "added"), GROUPS.values(), ids=GROUPS)
-def test_groups(extra: str | None, old: str | None, added: tuple[str, ...]) -> None:
+def test_groups_are_read_from_either_key(extra: str | None, old: str | None, added: tuple[str, ...]) -> None:
     wanted = ("system:bootstrappers", *(GROUP + group for group in added))
     assert tokens.parse_groups(extra, old) == wanted
 
@@ -334,7 +334,7 @@ INSTANTS = {
 
 
 @pytest.mark.parametrize(("text", "wanted"), INSTANTS.values(), ids=INSTANTS)
-def test_expiration(text: str, wanted: datetime.datetime) -> None:
+def test_an_expiration_is_read_in_utc(text: str, wanted: datetime.datetime) -> None:
     found = tokens.parse_expiration(text)
     assert found == wanted
     assert found.tzinfo is datetime.UTC
@@ -583,10 +583,10 @@ INCONSISTENT = {
 
 
 @pytest.mark.parametrize(("name", "token_id", "secret", "text"), INCONSISTENT.values(), ids=INCONSISTENT)
-def test_inconsistent(name: str, token_id: str, secret: str, text: str) -> None:
+def test_a_secret_whose_name_and_data_differ_is_refused(name: str, token_id: str, secret: str, text: str) -> None:
     found = tokens.TokenSecret(name=name, token=tokens.Token(token_id, secret))
     assert refusal(lambda: tokens.require_consistent(found)).message == text
 
 
-def test_consistent() -> None:
+def test_a_secret_whose_name_and_data_agree_passes() -> None:
     tokens.require_consistent(tokens.read(document()))

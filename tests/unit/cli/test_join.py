@@ -103,7 +103,7 @@ def stdin(monkeypatch, data):
 
 
 class TestResult:
-    def test_text(self, capsys, tmp_path):
+    def test_the_text_says_what_was_found_and_what_was_written(self, capsys, tmp_path):
         assert run("a", "b:1", "--token", TOKEN.text, *PINNED) == 0
         out, err = capsys.readouterr()
         path = tmp_path / "etc" / DEFAULT
@@ -253,7 +253,7 @@ class TestDocuments:
         assert err.endswith("reason: NoBootstrapToken\n")
         assert (tmp_path / "k").read_text() == text
 
-    def test_stdin(self, monkeypatch):
+    def test_a_document_on_stdin_is_read(self, monkeypatch):
         stdin(monkeypatch, b"text")
         assert run("a", *self.WORDS, "-") == 0
         assert (asked()["text"], asked()["typed"]) == ("text", ["a:6443"])
@@ -290,7 +290,7 @@ class TestDocuments:
             (("binary",), "BadClusterInfo"),
         ],
     )
-    def test_unusable(self, capsys, tmp_path, words, reason):
+    def test_a_document_that_cannot_be_read_is_refused(self, capsys, tmp_path, words, reason):
         (tmp_path / "large").write_bytes(b"x" * ((1 << 20) + 1))
         (tmp_path / "binary").write_bytes(b"\xff")
         assert run(*self.WORDS, *words) == 1
@@ -364,6 +364,6 @@ class TestRefusals:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1h30m", 5400), ("168h", 604800)])
-def test_timeouts(text, seconds):
+def test_the_timeout_is_that_of_the_search(text, seconds):
     assert run("a", "--token", TOKEN.text, *PINNED, "--timeout", text) == 0
     assert FakeDiscovery.made[0].timeout == seconds

@@ -155,7 +155,7 @@ class TestVariables:
         monkeypatch.setenv("HANDFAST_CERT_DIR", str(world.root / "env-pki"))
         monkeypatch.setenv("HANDFAST_BOOTSTRAP_KUBECONFIG", str(world.root / "env-bootstrap.conf"))
 
-    def test_count(self, world):
+    def test_variables_count_where_no_flag_does(self, world):
         assert output.run(main.command, ["join", "a", "--token", TOKEN.text, *PINNED, "--systemd"]) == 0
         ((where, _, _),) = world.asked
         assert where.node == "from-env"

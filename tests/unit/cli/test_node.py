@@ -59,7 +59,7 @@ def run(*arguments):
 
 
 class TestOutput:
-    def test_revoke(self, reached, capsys):
+    def test_a_revocation_says_who_is_refused_and_until_when(self, reached, capsys):
         assert run("a", "--reason", "stolen") == 0
         out, err = capsys.readouterr()
         assert err == ""
@@ -72,7 +72,7 @@ class TestOutput:
             "To undo it: handfast node revoke a --undo\n"
         )
 
-    def test_again(self, reached, capsys):
+    def test_a_second_revocation_says_that_it_was_so_already(self, reached, capsys):
         assert run("a", "--reason", "stolen") == 0
         capsys.readouterr()
         assert run("a") == 0
@@ -93,7 +93,7 @@ class TestOutput:
         assert out.startswith("node b is refused from now on")
         assert err == "note: there is no Node b now; whoever joins by that name is refused\n"
 
-    def test_undo(self, reached, capsys):
+    def test_an_undo_says_whether_the_node_was_refused(self, reached, capsys):
         assert run("a") == 0
         capsys.readouterr()
         assert run("a", "--undo") == 0
@@ -213,13 +213,13 @@ class TestKubeconfig:
         assert run("a") == 0
         assert reached.kubeconfigs == [str(tmp_path / "etc" / "admin.conf"), str(tmp_path / "d" / "admin.conf")]
 
-    def test_none(self, capsys):
+    def test_without_a_kubeconfig_it_is_refused(self, capsys):
         assert run("a") == 1
         lines = capsys.readouterr().err.splitlines()
         assert lines[0].startswith("error: no kubeconfig: $KUBECONFIG is not set, and there is neither ")
         assert lines[-1] == "reason: NoKubeconfig"
 
-    def test_several(self, monkeypatch, capsys):
+    def test_several_files_that_are_not_there_are_all_named(self, monkeypatch, capsys):
         monkeypatch.setenv("KUBECONFIG", "one:two")
         assert run("a") == 1
         assert capsys.readouterr().err.splitlines() == [

@@ -108,7 +108,7 @@ def world(monkeypatch, tmp_path):
 
 
 class TestRun:
-    def test_flags(self, world):
+    def test_flags_reach_the_agent(self, world):
         words = ("--rotate-certificates", "--node-ip", "192.0.2.1", "-v", "2", "--static-pods-dir", "/s")
         assert world.command("run", *words) == 0
         (found,) = world.started
@@ -184,7 +184,7 @@ class TestRun:
             (("--config", "/"), 1, "NotAFile"),
         ],
     )
-    def test_refused(self, world, capsys, words, code, reason):
+    def test_a_wrong_flag_starts_no_agent(self, world, capsys, words, code, reason):
         assert world.command("run", *words) == code
         assert capsys.readouterr().err.endswith(f"reason: {reason}\n")
         assert world.started == []
@@ -432,7 +432,7 @@ class TestRotate:
         assert err.endswith("reason: Timeout\n")
 
     @pytest.mark.parametrize("text", ["soon", "0s", "200h", ""])
-    def test_durations(self, world, capsys, text):
+    def test_a_timeout_that_is_no_duration_is_a_wrong_usage(self, world, capsys, text):
         assert world.command("rotate", "--timeout", text) == 2
         assert capsys.readouterr().err.endswith("reason: Usage\n")
 
@@ -445,7 +445,7 @@ class TestRecover:
         assert world.command("recover", "-o", "json") == 0
         assert json.loads(capsys.readouterr().out)["recovered"] is False
 
-    def test_recovered(self, world, capsys, monkeypatch):
+    def test_an_expired_certificate_is_recovered(self, world, capsys, monkeypatch):
         old = world.joined(NOW - 2 * pairing.HOUR, pairing.HOUR)
 
         async def recover(store, pair, path, *, clock, seconds):
@@ -467,7 +467,7 @@ class TestRecover:
             assert world.command("recover") == 1
         assert capsys.readouterr().err.endswith("reason: DirectoryInUse\n")
 
-    def test_none(self, world, capsys):
+    def test_without_a_certificate_there_is_nothing_to_recover(self, world, capsys):
         assert world.command("recover") == 1
         assert capsys.readouterr().err.endswith("reason: NoCertificate\n")
 

@@ -17,5 +17,5 @@ from handfast.cli import node_status
         (-3600.0, "3600 s behind the server's"),
     ],
 )
-def test_clocks(seconds, text):
+def test_the_clocks_difference_is_told_in_words(seconds, text):
     assert node_status._clock(seconds) == text

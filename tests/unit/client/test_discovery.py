@@ -303,7 +303,7 @@ class TestWhyATokenDoesNotSign:
             (TROUBLE.NO_ANSWER, "UnknownTokenID"),
         ],
     )
-    async def test_asked(self, clock, answer, reason):
+    async def test_a_pinned_server_is_asked_why(self, clock, answer, reason):
         def a(*, verified, token):
             return document(INFO, OTHER) if token is None else answer
 
@@ -433,10 +433,10 @@ class TestDocument:
         search = searching.Discovery(clock, ask=Servers(clock, a=answer), timeout=20)
         return await run(clock, search.document("https://a:6443/api/?signature=secret", ca))
 
-    async def test_text(self, clock):
+    async def test_the_text_of_the_url_is_returned(self, clock):
         assert await self.fetch(clock, b"text") == "text"
 
-    async def test_later(self, clock):
+    async def test_a_server_that_is_not_up_is_waited_for(self, clock):
         def a(*, verified, token):
             return anonymous.Answer(503, b"") if clock.monotonic() < 10 else b"text"
 
@@ -450,7 +450,7 @@ class TestDocument:
             (b"x", None, "TLSInterception", "a CA that this system trusts"),
         ],
     )
-    async def test_refused(self, clock, answer, ca, reason, word):
+    async def test_what_cannot_be_used_is_refused_without_the_query(self, clock, answer, ca, reason, word):
         error = await refusal(self.fetch(clock, answer, ca))
         assert error.reason == reason
         assert word in error.message
@@ -470,7 +470,7 @@ class TestLogin:
     @pytest.mark.parametrize(
         ("answer", "accepted"), [(status(403), True), (b"", True), (status(404), False), (status(500), False)]
     )
-    async def test_accepted(self, clock, answer, accepted):
+    async def test_the_answer_says_whether_the_token_is_let_in(self, clock, answer, accepted):
         assert await self.login(clock, answer) is accepted
 
     @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ class TestLogin:
             (TROUBLE.UNTRUSTED, True, "TLSInterception"),
         ],
     )
-    async def test_refused(self, clock, answer, signs, reason):
+    async def test_a_refused_token_is_told_with_its_reason(self, clock, answer, signs, reason):
         begun = clock.monotonic()
         error = await refusal(self.login(clock, answer, signs=signs))
         assert error.reason == reason
@@ -533,5 +533,5 @@ class TestBusy:
         assert error.message == f"gave up after 20s: {A} is busy: it answered 429, too many requests"
 
 
-def test_merged():
+def test_each_server_is_merged_once_whatever_its_spelling():
     assert searching.merged([A, "https://a:6443/"], [B, "https://A:6443", "https://c"]) == [A, B, "https://c"]

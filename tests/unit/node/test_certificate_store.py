@@ -191,7 +191,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, name: str, when: Any, code: int = 
 
 
 class TestLoad:
-    def test_nothing(self, store):
+    def test_without_files_there_is_no_pair(self, store):
         assert store.load() is None
         store.directory.mkdir()
         assert store.load() is None
@@ -361,7 +361,7 @@ class TestPending:
         assert not store.has_pending_key()
         assert store.pending_key().public != key.public
 
-    def test_discarded(self, store):
+    def test_after_a_discarded_key_there_is_another(self, store):
         key = store.pending_key()
         store.discard_pending()
         store.discard_pending()

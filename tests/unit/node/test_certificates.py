@@ -104,7 +104,7 @@ def stage(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
         ("begins later", (24, 48), False),
     ],
 )
-def test_when(stage: Stage, before: str, after: tuple[int, int], due: bool):
+def test_a_renewal_is_due_by_the_lifetime_of_the_pair(stage: Stage, before: str, after: tuple[int, int], due: bool):
     begins, ends = (START + hours * HOUR for hours in after)
     stage.store.save(pairing.pair(begins=begins, lasts=ends - begins))
     manager = stage.manager()
@@ -114,7 +114,7 @@ def test_when(stage: Stage, before: str, after: tuple[int, int], due: bool):
 
 
 @pytest.mark.parametrize("point", [0.0, 0.5, 0.999])
-def test_spread(stage: Stage, point: float):
+def test_the_deadline_lies_at_70_to_90_percent_of_the_lifetime(stage: Stage, point: float):
     stage.point = point
     stage.store.save(pairing.pair(begins=START, lasts=10 * HOUR))
     manager = stage.manager()

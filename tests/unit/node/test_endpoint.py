@@ -48,7 +48,7 @@ async def ask(path, host=HERE, certificate=(), method="GET"):
         ("/pods", 404),
     ],
 )
-async def test_answers(path, code):
+async def test_each_path_has_its_code(path, code):
     assert (await ask(path)).status == code
 
 
@@ -56,7 +56,7 @@ async def test_it_is_read_only():
     assert (await ask("/livez", method="POST")).status == 405
 
 
-async def test_verbose():
+async def test_a_verbose_answer_lists_the_checks():
     assert "[+]ping ok" in (await ask("/livez?verbose")).body.decode()
 
 

@@ -180,7 +180,7 @@ class TestKubeconfig:
             connection.load(str(machine.own)).cert_pem == (machine.root / "pki/kubelet-client-current.pem").read_bytes()
         )
 
-    def test_neither(self, machine: Machine):
+    def test_with_neither_kubeconfig_there_are_no_credentials(self, machine: Machine):
         error = machine.refused(bootstrap_kubeconfig=False)
         assert error.reason == "NoCredentials"
         assert error.message == (

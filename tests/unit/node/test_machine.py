@@ -17,7 +17,7 @@ MACHINE = machine.Machine(
 
 
 class TestMachine:
-    def test_labels(self):
+    def test_labels_have_their_present_and_their_old_names(self):
         assert MACHINE.labels == {
             "beta.kubernetes.io/os": "linux",
             "kubernetes.io/os": "linux",
@@ -31,7 +31,7 @@ class TestMachine:
         assert "kubernetes.io/hostname" not in long.labels
         assert long.node_addresses == [{"type": "Hostname", "address": "a" * 64}]
 
-    def test_addresses(self):
+    def test_addresses_end_with_the_host_name(self):
         assert MACHINE.node_addresses == [
             {"type": "InternalIP", "address": "192.0.2.7"},
             {"type": "InternalIP", "address": "2001:db8::7"},
@@ -64,7 +64,7 @@ class TestName:
         assert machine.node_name() == "host.example"
 
     @pytest.mark.parametrize("name", ["", "a b", "a_b", "-a", "a" * 254])
-    def test_refused(self, monkeypatch, name):
+    def test_a_host_name_that_no_node_can_have_is_refused(self, monkeypatch, name):
         monkeypatch.setattr(socket, "gethostname", lambda: name)
         with pytest.raises(errors.Refused) as refused:
             machine.node_name()
@@ -73,7 +73,7 @@ class TestName:
 
 
 class TestAddresses:
-    def test_given(self):
+    def test_addresses_that_are_named_count(self):
         assert machine.addresses(("192.0.2.1", "2001:db8::1"), "https://a") == ("192.0.2.1", "2001:db8::1")
 
     def test_the_way_to_the_server(self, monkeypatch):

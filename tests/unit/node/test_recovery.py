@@ -72,7 +72,7 @@ class TestExpired:
         machine.store.save(pairing.pair())
         assert recovery.expired(machine.store, machine.clock) is None
 
-    def test_expired(self, machine):
+    def test_an_expired_pair_is_the_one_to_recover_by(self, machine):
         pair = pairing.pair(**EXPIRED)
         machine.store.save(pair)
         assert recovery.expired(machine.store, machine.clock) == pair

@@ -117,7 +117,7 @@ class TestDirectory:
         told = [line["manifest"] for line in lines if line["log_level"] == "warning"]
         assert sorted(told) == ["bad.yaml", "big.yaml"]
 
-    def test_changes(self, observed, tmp_path):
+    def test_each_change_of_a_manifest_is_logged_once(self, observed, tmp_path):
         path = tmp_path / "a.yaml"
         path.write_text(POD)
         with structlog.testing.capture_logs() as lines:
