@@ -54,7 +54,7 @@ def command() -> None:
 
 @contextlib.contextmanager
 def _owned(place: layout.Layout) -> Iterator[bool]:
-    """Whether the directory is being served; where it is not, nobody can begin to while the block runs."""
+    """Whether the directory is being served. Where it is not, it is locked: nobody can begin to while the block runs."""
     if not place.ca_certificate.exists():
         raise errors.Refused(
             f"{place.root} is no data directory: there is no {place.ca_certificate}",
@@ -85,7 +85,7 @@ async def _reach(place: layout.Layout, chosen: config.Configuration, *, running:
     from handfast.telemetry import log
 
     log.configure(level="error")
-    # Where it will listen was settled when it last ran, if the configuration leaves that open.
+    # If the configuration leaves the port open, the kubeconfig has the one of the last run.
     url = urls.urlsplit(connection.load(str(place.admin_kubeconfig)).server)
     listen = chosen.listen if chosen.listen.port else addresses.Address(url.hostname or "", url.port or 443)
     async with init.served(place, dataclasses.replace(chosen, listen=listen), clocks.SystemClock()) as client:
@@ -120,16 +120,16 @@ def show(directory: str, form: str) -> None:
             return None
 
     with _owned(place) as running:
-        found = trust_overview.of(place, asyncio.run(entries()) if running else None, now)
+        overview = trust_overview.of(place, asyncio.run(entries()) if running else None, now)
     if form != "text":
-        output.result(output.document(_document(found), form))
+        output.result(output.document(_document(overview), form))
         return
     if not running:
         output.note("certificates are not counted: the control plane does not run")
-    output.result(_text(found))
+    output.result(_text(overview))
 
 
-def _document(found: trust_overview.Overview) -> dict[str, Any]:
+def _document(overview: trust_overview.Overview) -> dict[str, Any]:
     from handfast.api import objects
 
     return {
@@ -142,10 +142,10 @@ def _document(found: trust_overview.Overview) -> dict[str, Any]:
                 "signs": one.signs,
                 "unexpiredCertificates": one.unexpired,
             }
-            for one in found.anchors
+            for one in overview.anchors
         ],
-        "serviceAccountKeys": [{"keyID": key, "signs": signs} for key, signs in found.keys],
-        "rotations": [_state(state) for state in found.rotations],
+        "serviceAccountKeys": [{"keyID": key, "signs": signs} for key, signs in overview.keys],
+        "rotations": [_state(state) for state in overview.rotations],
     }
 
 
@@ -159,7 +159,7 @@ def _state(state: trust_rotation.State) -> dict[str, Any]:
     }
 
 
-def _text(found: trust_overview.Overview) -> str:
+def _text(overview: trust_overview.Overview) -> str:
     from handfast.api import objects
 
     rows = [
@@ -170,16 +170,16 @@ def _text(found: trust_overview.Overview) -> str:
             "yes" if one.signs else "no",
             "unknown" if one.unexpired is None else str(one.unexpired),
         )
-        for one in found.anchors
+        for one in overview.anchors
     ]
     parts = [
         tables.table(
             ("CA", "NAME", "UNTIL", "SIGNS", "UNEXPIRED CERTIFICATES"), rows, minor=("NAME", "UNEXPIRED CERTIFICATES")
         )
     ]
-    keys = [(key[:16], "yes" if signs else "no") for key, signs in found.keys]
+    keys = [(key[:16], "yes" if signs else "no") for key, signs in overview.keys]
     parts.append(tables.table(("SERVICE ACCOUNT KEY", "SIGNS"), keys))
-    for state in found.rotations:
+    for state in overview.rotations:
         way = "being undone" if state.turned else "under way"
         parts.append(
             f"A rotation of the {_named(state.what)} is {way}; next is {state.next}: {_about(state.what, state.next)}"
@@ -210,7 +210,7 @@ def _about(what: str, step: str) -> str:
     help="Do not wait until clients know the new one, or have renewed; they may be locked out.",
 )
 @output.format_option
-def rotate(directory: str, config_file: str | None, form: str, **asked: bool) -> None:
+def rotate(directory: str, config_file: str | None, form: str, **flags: bool) -> None:
     """Replace the CA, or the key of service account tokens, one step at a time.
 
     Each call does one step, and says which one is next and what it waits for. The steps are: add the new one, publish
@@ -222,16 +222,16 @@ def rotate(directory: str, config_file: str | None, form: str, **asked: bool) ->
     place = layout.Layout.at(directory)
     chosen = settings.load(place, {}, config_file).configuration
     with _owned(place) as running:
-        asyncio.run(_rotate(place, chosen, asked, form, running=running))
+        asyncio.run(_rotate(place, chosen, flags, form, running=running))
 
 
 async def _rotate(
-    place: layout.Layout, chosen: config.Configuration, asked: Mapping[str, bool], form: str, *, running: bool
+    place: layout.Layout, chosen: config.Configuration, flags: Mapping[str, bool], form: str, *, running: bool
 ) -> None:
     from handfast.datadir.rotation import sequence, steps
     from handfast.rules import trust_rotation
 
-    what = trust_rotation.What.ACCOUNTS if asked["accounts"] else trust_rotation.What.CA
+    what = trust_rotation.What.ACCOUNTS if flags["accounts"] else trust_rotation.What.CA
     control_plane = steps.ControlPlane(
         reach=lambda: _reach(place, chosen, running=running),
         running=running,
@@ -239,16 +239,16 @@ async def _rotate(
         max_token_seconds=chosen.service_account_max_token_seconds,
     )
     work = sequence.Rotation(place, what, control_plane)
-    skip = asked["unsafe_skip_wait"]
+    skip = flags["unsafe_skip_wait"]
     reports: list[sequence.Report] = []
     with work.alone():
         while True:
             first = not reports
-            report = await (work.undo() if asked["undo"] and first else work.advance(skip_waits=skip))
+            report = await (work.undo() if flags["undo"] and first else work.advance(skip_waits=skip))
             reports.append(report)
             if form == "text":
-                output.result(_told(what, report))
-            if not asked["everything"] or report.next is None or (report.waits and not skip):
+                output.result(_report(what, report))
+            if not flags["everything"] or report.next is None or (report.waits and not skip):
                 break
     if form != "text":
         output.result(output.document({"what": str(what), "steps": [_step(report) for report in reports]}, form))
@@ -268,7 +268,7 @@ def _step(report: sequence.Report) -> dict[str, Any]:
     }
 
 
-def _told(what: str, report: sequence.Report) -> str:
+def _report(what: str, report: sequence.Report) -> str:
     lines: list[str] = []
     if report.did is not None:
         lines += [f"done: {report.did} ({_about(what, report.did)})", *(f"  {action}" for action in report.actions)]

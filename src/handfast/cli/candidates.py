@@ -53,7 +53,7 @@ def _offered(ctx: click.Context, parameter: click.Parameter, incomplete: str, as
             return []
         names = asyncio.run(asyncio.wait_for(_asked(path, ask), SECONDS))
     except (errors.HandfastError, OSError, ValueError):
-        # 3. silence; a timeout is an OSError
+        # 3. nothing is offered; a timeout is an OSError
         return []
     typed = ctx.params.get(parameter.name or "") or ()
     # 4. plain names

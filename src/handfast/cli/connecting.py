@@ -8,8 +8,8 @@
 3. A kubeconfig that nobody named, found in `./handfast-data`, is believed as far as `init` could have written it: it and its
    directory are the caller's or root's and nobody else's to write, and it leads to no other files. Somebody else's directory, or
    one that came with a download, could send a file of the caller's to a server of its own choice.
-4. A server that does not answer, or that is not the one of the kubeconfig's CA, is told as `join` tells it: what the
-   trouble is, and what to do.
+4. A server that does not answer, or whose certificate is not signed by the kubeconfig's CA, is explained as `join`
+   explains it: what the trouble is, and what to do.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class _Explain:
-    """What the trouble is, and what to do (4.)."""
+    """What is wrong with a server, and what to do (4.)."""
 
     kubeconfig: str
 
@@ -157,9 +157,9 @@ class _Explain:
 
 @contextlib.contextmanager
 def _no_system_roots() -> Iterator[None]:
-    """While aiohttp is imported: it reads every root of the system then (40 ms), for a context that no request here uses.
+    """Hides the system's roots while aiohttp is imported.
 
-    `runtime.tls` makes the context of each connection, and reads the roots where they count.
+    It would read all of them (40 ms), for a context that no request here uses. `runtime.tls` makes the context of each connection, and reads the roots where they count.
     """
     before = {name: os.environ.get(name) for name in _ROOTS}
     os.environ |= dict.fromkeys(_ROOTS, os.devnull)
@@ -183,7 +183,7 @@ async def connected(kubeconfig: str) -> AsyncIterator[Reached]:
     from handfast.runtime import clock, files
     from handfast.telemetry import log
 
-    # What goes wrong is told as an error; the client's own remarks would come on top of it.
+    # What goes wrong becomes an error. The client's own warnings would say it twice.
     log.configure(level="error")
     with files.otherwise("name another file with --kubeconfig"):
         several = _several(kubeconfig)

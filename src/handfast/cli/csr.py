@@ -4,10 +4,11 @@
 Approving and denying, of each request that is named:
 
 1. One that has the opposite condition is refused; one that has the condition already is left as it is.
-2. Whoever writes it at the same time makes it a conflict: it is read again and tried again, ten times at most.
-3. A request that is not there, or refused, does not keep the others from being tried; the first error is told at the end.
+2. If somebody else writes it at the same time, that is a conflict. It is read and tried again, ten times at most.
+3. A request that is not there, or is refused, does not keep the others from being tried. The first error is the error
+   of the command; the others are notes.
 
-Explaining asks what the approver asks, and writes nothing. Who may not ask is told so, check by check.
+Explaining asks what the approver asks, and writes nothing. If the caller may not ask, a note says that checks are missing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from handfast.cli import candidates, connecting, output, tables
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from handfast.api import objects, signing_requests
     from handfast.client import api
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
     from handfast.rules.certificates import kubelet
 
 _TRIES: Final = 10
+# When it was last so, its reason and its message.
+_Event = tuple[str, str, str]
 _COLUMNS: Final = ("NAME", "AGE", "SIGNERNAME", "REQUESTOR", "NODE", "REQUESTEDDURATION", "CONDITION")
 _MINOR: Final = ("REQUESTEDDURATION", "SIGNERNAME", "REQUESTOR")
-# What each command writes, and what it does not go together with.
+# Condition -> the opposite one, which excludes it, and the reason and message that are written with it.
 _VERDICTS: Final = {
     "Approved": ("Denied", "HandfastApprove", "This CSR was approved by handfast csr approve."),
     "Denied": ("Approved", "HandfastDeny", "This CSR was denied by handfast csr deny."),
@@ -54,12 +57,12 @@ def list_command(ctx: click.Context, kubeconfig: str | None, directory: str, for
 
     from handfast.runtime import clock
 
-    found = asyncio.run(_list(connecting.chosen(ctx, kubeconfig, directory)))
+    requests = asyncio.run(_list(connecting.chosen(ctx, kubeconfig, directory)))
     if form != "text":
-        output.result(output.document({"apiVersion": "v1", "kind": "List", "items": found}, form))
+        output.result(output.document({"apiVersion": "v1", "kind": "List", "items": requests}, form))
         return
     now = clock.SystemClock().now()
-    rows = [_row(each, now) for each in found]
+    rows = [_row(each, now) for each in requests]
     if rows:
         output.result(tables.table(_COLUMNS, rows, minor=_MINOR))
     else:
@@ -87,10 +90,10 @@ async def _list(kubeconfig: str) -> list[objects.Document]:
     from handfast.api import resources, signing_requests
 
     async with connecting.connected(kubeconfig) as reached:
-        found = await reached.client.list(resources.SIGNING_REQUESTS)
+        requests = await reached.client.list(resources.SIGNING_REQUESTS)
     # Lists of the API leave out what every item has in common.
     head = {"apiVersion": signing_requests.API_VERSION, "kind": signing_requests.KIND}
-    return [{**head, **each} for each in found]
+    return [{**head, **each} for each in requests]
 
 
 @command.command(short_help="Approve certificate requests.")
@@ -99,9 +102,9 @@ async def _list(kubeconfig: str) -> list[objects.Document]:
 @connecting.options
 @output.format_option
 @click.pass_context
-def approve(ctx: click.Context, /, names: tuple[str, ...], **given: Any) -> None:
+def approve(ctx: click.Context, /, names: tuple[str, ...], **flags: Any) -> None:
     """Approve certificate requests, so that their signer may sign them. An approval cannot be taken back."""
-    _decide(ctx, "Approved", names, given)
+    _decide(ctx, "Approved", names, flags)
 
 
 @command.command(short_help="Deny certificate requests.")
@@ -110,9 +113,9 @@ def approve(ctx: click.Context, /, names: tuple[str, ...], **given: Any) -> None
 @connecting.options
 @output.format_option
 @click.pass_context
-def deny(ctx: click.Context, /, names: tuple[str, ...], **given: Any) -> None:
+def deny(ctx: click.Context, /, names: tuple[str, ...], **flags: Any) -> None:
     """Deny certificate requests. A denial cannot be taken back."""
-    _decide(ctx, "Denied", names, given)
+    _decide(ctx, "Denied", names, flags)
 
 
 def _require_name(name: str) -> str:
@@ -126,20 +129,20 @@ def _require_name(name: str) -> str:
     return name
 
 
-def _decide(ctx: click.Context, verdict: str, names: Sequence[str], given: dict[str, Any]) -> None:
+def _decide(ctx: click.Context, verdict: str, names: Sequence[str], flags: dict[str, Any]) -> None:
     import asyncio
 
     for name in names:
         _require_name(name)
-    path = connecting.chosen(ctx, given["kubeconfig"], given["directory"])
-    done, failed = asyncio.run(_decide_all(path, verdict, list(dict.fromkeys(names)), given["message"]))
-    if given["form"] != "text":
+    path = connecting.chosen(ctx, flags["kubeconfig"], flags["directory"])
+    done, failed = asyncio.run(_decide_all(path, verdict, list(dict.fromkeys(names)), flags["message"]))
+    if flags["form"] != "text":
         rows = [{"name": name, "condition": verdict, "changed": changed} for name, changed in done]
-        output.result(output.document({"requests": rows}, given["form"]))
+        output.result(output.document({"requests": rows}, flags["form"]))
     else:
         for name, changed in done:
             output.result(f"certificate request {name} {'' if changed else 'was already '}{verdict.lower()}")
-    # 3.
+    # 3. errors come last, when all were tried
     for error in failed[1:]:
         output.note(error.message)
     if failed:
@@ -203,31 +206,45 @@ def explain(ctx: click.Context, name: str, kubeconfig: str | None, directory: st
     """Say why a certificate request is approved, denied or waiting: every check, and what would change the outcome."""
     import asyncio
 
-    found, told, issued = asyncio.run(_explain(connecting.chosen(ctx, kubeconfig, directory), _require_name(name)))
-    due = found.due.at
+    explanation, events, issued = asyncio.run(
+        _explain(connecting.chosen(ctx, kubeconfig, directory), _require_name(name))
+    )
     if form != "text":
-        rows = [{"check": row.name, "ok": row.passed, "compared": row.compared} for row in found.checks]
-        facts: dict[str, Any] = {"name": name, "verdict": found.verdict, "checks": rows, "change": found.flip}
-        if due is not None:
-            facts["deleted"] = {"at": _instant(due), "rule": found.due.rule}
-        if issued:
-            facts["issued"] = issued
-        if told:
-            facts["events"] = [dict(zip(("at", "reason", "message"), row, strict=True)) for row in told]
-        output.result(output.document(facts, form))
-        return
-    if found.checks:
-        lines = [(row.name, "ok" if row.passed else "fails", row.compared) for row in found.checks]
+        output.result(output.document({"name": name, **_explained(explanation, events, issued)}, form))
+    else:
+        _show(explanation, events, issued)
+
+
+def _explained(
+    explanation: request_explanation.Explanation, events: Sequence[_Event], issued: Mapping[str, str]
+) -> dict[str, Any]:
+    """An explanation for machines."""
+    rows = [{"check": row.name, "ok": row.passed, "compared": row.compared} for row in explanation.checks]
+    facts: dict[str, Any] = {"verdict": explanation.verdict, "checks": rows, "change": explanation.flip}
+    if explanation.due.at is not None:
+        facts["deleted"] = {"at": _instant(explanation.due.at), "rule": explanation.due.rule}
+    if issued:
+        facts["issued"] = dict(issued)
+    if events:
+        facts["events"] = [dict(zip(("at", "reason", "message"), row, strict=True)) for row in events]
+    return facts
+
+
+def _show(explanation: request_explanation.Explanation, events: Sequence[_Event], issued: Mapping[str, str]) -> None:
+    """An explanation for people."""
+    if explanation.checks:
+        lines = [(row.name, "ok" if row.passed else "fails", row.compared) for row in explanation.checks]
         output.result(tables.table(("CHECK", "RESULT", "COMPARED"), lines) + "\n")
-    # Much of both was chosen by whoever sent the request: it gets no lines of its own.
-    output.result(f"{output.printable(found.sentence)}\nto change that: {output.printable(found.flip)}")
+    # Whoever sent the request chose much of both: a line break in them must not begin a line.
+    output.result(f"{output.printable(explanation.sentence)}\nto change that: {output.printable(explanation.flip)}")
     if issued:
         output.result("\n" + "\n".join(f"{key:<15} {output.printable(text)}" for key, text in issued.items()) + "\n")
-    if told:
-        shown = [tuple(map(output.printable, row)) for row in told]
+    if events:
+        shown = [tuple(map(output.printable, row)) for row in events]
         output.result("\n" + tables.table(("LAST SEEN", "EVENT", "MESSAGE"), shown) + "\n")
-    if due is not None:
-        output.result(f"if nothing changes, it is deleted at {_instant(due)} (rule: {found.due.rule})")
+    if explanation.due.at is not None:
+        at = _instant(explanation.due.at)
+        output.result(f"if nothing changes, it is deleted at {at} (rule: {explanation.due.rule})")
 
 
 def _instant(at: datetime.datetime) -> str:
@@ -236,9 +253,7 @@ def _instant(at: datetime.datetime) -> str:
     return objects.timestamp(at)
 
 
-async def _explain(
-    kubeconfig: str, name: str
-) -> tuple[request_explanation.Explanation, list[tuple[str, str, str]], dict[str, str]]:
+async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Explanation, list[_Event], dict[str, str]]:
     """What the rules say of it, what controllers have said, and what became of it."""
     from handfast.api import resources, signing_requests
     from handfast.rules import request_explanation
@@ -258,18 +273,18 @@ async def _explain(
             # The explanation says why it cannot be read.
             facts = None
         if facts is not None:
-            answers, addresses, reserved = await _asked(reached.client, facts)
+            answers, addresses, reserved = await _reviewed(reached.client, facts)
             more = await _further(reached.client, facts, now)
-        told = await _told(reached.client, request.metadata.uid)
+        events = await _events(reached.client, request.metadata.uid)
         issued = await _issued(reached.client, request)
-    found = request_explanation.explain(
+    explanation = request_explanation.explain(
         request, now, answers=answers, node_addresses=addresses, reserved=reserved, more=more
     )
-    return found, told, issued
+    return explanation, events, issued
 
 
 async def _issued(client: api.Client, request: signing_requests.Request) -> dict[str, str]:
-    """Of a request that has its certificate: who asked, who said yes, which certificate, and its entry in the ledger."""
+    """Of a request that has its certificate: who asked, who approved, which certificate, and its entry in the ledger."""
     import base64
 
     from handfast.api import objects, signing_requests
@@ -284,13 +299,13 @@ async def _issued(client: api.Client, request: signing_requests.Request) -> dict
         return {"certificate": f"cannot be read: {error}"}
     approved = request.condition(signing_requests.APPROVED) or signing_requests.Condition()
     groups = ", ".join(request.spec.groups or ())
-    found = {
+    facts = {
         "asked by": f"{request.spec.username} (groups: {groups or 'none'})",
         "approved": f"{approved.reason}: {approved.message}",
         "serial": leaf.serial,
         "until": objects.timestamp(leaf.not_after),
     }
-    return found | {"ledger": await _entry(client, leaf)}
+    return facts | {"ledger": await _entry(client, leaf)}
 
 
 async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
@@ -313,43 +328,43 @@ async def _entry(client: api.Client, leaf: certificates.Certificate) -> str:
 
 
 async def _further(client: api.Client, facts: kubelet.Facts, now: datetime.datetime) -> list[kubelet.Check]:
-    """What is said of the name that is asked for, as far as the caller may know."""
+    """Checks of the name that the request asks for, as far as the caller may make them."""
     from handfast.api import status
     from handfast.client import certificate_reviews
 
-    found = []
+    checks = []
     for ask in (certificate_reviews.claim, certificate_reviews.revoked):
         try:
-            found.append(await ask(client, facts, now))
+            checks.append(await ask(client, facts, now))
         except status.StatusError as error:
             if error.reason != "Forbidden":
                 raise
             output.note(f"some checks are missing: {error.message}")
-    return [check for check in found if check is not None]
+    return [check for check in checks if check is not None]
 
 
-async def _told(client: api.Client, uid: str) -> list[tuple[str, str, str]]:
+async def _events(client: api.Client, uid: str) -> list[_Event]:
     """The Events about a request, oldest first: when each was last so, its reason and its message."""
     from handfast.api import jsonpath, resources
     from handfast.client import api as over_api
 
-    # Where those about objects without a namespace lie.
+    # Events about objects without a namespace are in the namespace default.
     about = over_api.Scope(namespace="default", field_selector=f"involvedObject.uid={uid}")
     try:
-        found = await client.list(resources.EVENTS, about)
+        events = await client.list(resources.EVENTS, about)
     except (errors.Refused, errors.Unavailable) as error:
         output.note(f"its Events could not be read: {error.message}")
         return []
     return sorted(
         (jsonpath.text(each, "lastTimestamp"), jsonpath.text(each, "reason"), jsonpath.text(each, "message"))
-        for each in found
+        for each in events
     )
 
 
-async def _asked(
+async def _reviewed(
     client: api.Client, facts: kubelet.Facts
 ) -> tuple[dict[str, request_explanation.Answer], tuple[str, ...] | None, frozenset[str]]:
-    """What the approver would ask, as far as the caller may."""
+    """What the approver would ask, and the answers, as far as the caller may ask."""
     from handfast.api import status
     from handfast.client import certificate_reviews
     from handfast.rules.certificates import kubelet

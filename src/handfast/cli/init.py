@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast init`: make a data directory, or any cluster, ready to be joined, and say how. It does not go on serving.
 
-`handfast up` runs it as a child on every start, with the hidden flags: then it looks only whether this is the first one,
-and its output is for the supervisor.
+`handfast up` runs it as a child on every start, with the hidden flags. Then it creates something only at the first
+start, and its output is for the supervisor.
 """
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -25,6 +27,23 @@ if TYPE_CHECKING:
 _SETTINGS: Final = ("listen", "advertise", "store")
 # Seconds that a first start waits for an API server that was ready a moment ago.
 _PATIENCE: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The first token, as the flags ask for it: None is a random one, and empty is none. It does not print."""
+
+    token: str | None = field(repr=False)
+    ttl: datetime.timedelta | None
+    # Only where nothing was prepared yet.
+    start_only: bool
+
+    @classmethod
+    def of(cls, flags: dict[str, Any]) -> _First:
+        """Takes its flags out of `flags`. A flag that is wrong is refused before anything is created."""
+        token = token_input.first_token(flags.pop("token"), flags.pop("token_file"))
+        ttl = token_input.parse_ttl(flags.pop("token_ttl"), "--token-ttl")
+        return cls(token, ttl, flags.pop("first_start"))
 
 
 @click.command(name="init", short_help="Prepare a control plane to be joined, without starting it.")
@@ -56,17 +75,16 @@ def command(
     --ca-cert and --ca-key name a CA of your own. It may be an intermediate CA: then that CA is trusted, not its root.
     """
     with supervised.tied(tie):
-        asked = {name: flags.pop(name) for name in ("token", "token_file", "token_ttl", "first_start")}
-        _require_good(asked)
+        first = _First.of(flags)
         authority = _own_authority(flags.pop("ca_cert"), flags.pop("ca_key"), kubeconfig)
         if kubeconfig is not None:
-            # The settings of a directory are none of that cluster.
-            outcome = _in_cluster(kubeconfig, settings.from_flags(flags).advertise, asked)
+            # The settings of a data directory are not those of that cluster.
+            outcome = _in_cluster(kubeconfig, settings.from_flags(flags).advertise, first)
             _show(None, outcome, (), form, ("--kubeconfig", kubeconfig))
             return
         place = layout.Layout.at(directory)
         chosen = settings.load(place, flags, config_file)
-        outcome, done = _in_directory(place, chosen, config_file, asked, authority)
+        outcome, done = _in_directory(place, chosen, config_file, first, authority)
         _show(place, outcome, done, form, ("--dir", str(place.root)))
 
 
@@ -88,31 +106,26 @@ def _own_authority(certificate: str | None, key: str | None, kubeconfig: str | N
         )
 
 
-def _require_good(asked: dict[str, Any]) -> None:
-    """What was typed wrongly should leave nothing behind."""
-    asked["token"] = token_input.first_token(asked["token"], asked.pop("token_file"))
-    asked["token_ttl"] = token_input.parse_ttl(asked["token_ttl"], "--token-ttl")
-
-
-def _wanted(servers: tuple[str, ...], ca: bytes | None, asked: dict[str, Any]) -> introduction.Wanted:
+def _wanted(servers: tuple[str, ...], ca: bytes | None, first: _First) -> introduction.Wanted:
     import secrets
 
     from handfast.bootstrap import tokens
     from handfast.client import introduction
 
-    given: str | None = asked["token"]
-    token = tokens.generate(secrets.token_bytes) if given is None else tokens.parse(given) if given else None
+    token = tokens.parse(first.token) if first.token else None
+    if first.token is None:
+        token = tokens.generate(secrets.token_bytes)
     return introduction.Wanted(
         servers=servers,
         ca=ca,
         token=token,
-        named=given is not None,
-        ttl=asked["token_ttl"],
-        first_start_only=asked["first_start"],
+        named=first.token is not None,
+        ttl=first.ttl,
+        first_start_only=first.start_only,
     )
 
 
-def _in_cluster(kubeconfig: str, advertise: Sequence[addresses.Address], asked: dict[str, Any]) -> introduction.Outcome:
+def _in_cluster(kubeconfig: str, advertise: Sequence[addresses.Address], first: _First) -> introduction.Outcome:
     import asyncio
 
     from handfast.client import introduction
@@ -124,8 +137,8 @@ def _in_cluster(kubeconfig: str, advertise: Sequence[addresses.Address], asked: 
         async with connecting.connected(kubeconfig) as reached:
             used = reached.connection
             servers = tuple(address.url("https") for address in advertise) or (used.server,)
-            wanted = _wanted(servers, used.ca_pem, asked)
-            end = clock.monotonic() + (_PATIENCE if asked["first_start"] else 0.0)
+            wanted = _wanted(servers, used.ca_pem, first)
+            end = clock.monotonic() + (_PATIENCE if first.start_only else 0.0)
             while True:
                 try:
                     return await introduction.ensure(reached.client, wanted, clock.now())
@@ -141,7 +154,7 @@ def _in_directory(
     place: layout.Layout,
     chosen: config.Resolved,
     config_file: str | None,
-    asked: dict[str, Any],
+    first: _First,
     own: tuple[bytes, bytes] | None,
 ) -> tuple[introduction.Outcome, list[tuple[str, str]]]:
     import asyncio
@@ -152,10 +165,10 @@ def _in_directory(
     from handfast.runtime import clock as clocks
     from handfast.telemetry import log
 
-    found = chosen.configuration
-    if found.listen.port == 0:
+    configuration = chosen.configuration
+    if configuration.listen.port == 0:
         raise output.Usage(
-            f"--listen: {found.listen} has no port that could be told to others",
+            f"--listen: {configuration.listen} has no port that could be told to others",
             hint="name the port that the server will listen on, as in --listen 127.0.0.1:6443",
         )
     log.configure(level="error")
@@ -163,9 +176,9 @@ def _in_directory(
 
     async def work() -> introduction.Outcome:
         ca = files.read(place.ca_certificate, limit=1 << 20)
-        async with init.served(place, found, clock) as client:
+        async with init.served(place, configuration, clock) as client:
             return await introduction.ensure(
-                client, _wanted(init.servers(found.listen, found.advertise), ca, asked), clock.now()
+                client, _wanted(init.servers(configuration.listen, configuration.advertise), ca, first), clock.now()
             )
 
     taken = None if own is None else preparation.OwnAuthority.of(*own, clock.now())
@@ -177,9 +190,9 @@ def _in_directory(
         done += [] if config_file is not None else _write_config(place, chosen)
         done += preparation.prepare(
             place,
-            server=found.listen,
-            advertise=found.advertise,
-            store=found.store,
+            server=configuration.listen,
+            advertise=configuration.advertise,
+            store=configuration.store,
             settings=config.template(),
             now=clock.now(),
         )
@@ -190,14 +203,14 @@ def _in_directory(
 
 def _write_config(place: layout.Layout, chosen: config.Resolved) -> list[tuple[str, str]]:
     """Keep what was said in flags for those who serve the directory later; a file that is there stays as it is."""
-    told = {row.key: chosen.values[row.key] for row in config.SETTINGS if chosen.origins[row.key] == row.flag}
-    if not told:
+    typed = {row.key: chosen.values[row.key] for row in config.SETTINGS if chosen.origins[row.key] == row.flag}
+    if not typed:
         return []
     if place.config.exists():
-        output.note(f"{place.config} is left as it is: give {', '.join(sorted(told))} to `handfast up` as well")
+        output.note(f"{place.config} is left as it is: give {', '.join(sorted(typed))} to `handfast up` as well")
         return []
     with files.otherwise(layout.ELSEWHERE):
-        files.write_atomically(place.config, config.template(told).encode(), mode=0o600)
+        files.write_atomically(place.config, config.template(typed).encode(), mode=0o600)
     return [(place.config.name, "created")]
 
 
@@ -205,18 +218,18 @@ def facts(outcome: introduction.Outcome) -> dict[str, Any]:
     """What came of it, for machines; the token is in it."""
     from handfast.api import objects
 
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "new": outcome.new,
         "servers": list(outcome.servers),
         "caCertHashes": list(outcome.pins),
         "objects": [{"object": title, "outcome": verb} for verb, title in outcome.objects],
     }
     if outcome.token is not None:
-        found["token"] = outcome.token.text
-        found["tokenID"] = outcome.token.id
-        found["expires"] = None if outcome.expires is None else objects.timestamp(outcome.expires)
-        found["joinCommand"] = outcome.join_command
-    return found
+        document["token"] = outcome.token.text
+        document["tokenID"] = outcome.token.id
+        document["expires"] = None if outcome.expires is None else objects.timestamp(outcome.expires)
+        document["joinCommand"] = outcome.join_command
+    return document
 
 
 def _show(
@@ -227,21 +240,21 @@ def _show(
     reached_by: tuple[str, str],
 ) -> None:
     """`reached_by` is the flag by which other commands find the same cluster."""
-    found = facts(outcome)
+    document = facts(outcome)
     if form != "text":
         where = {} if place is None else {"directory": str(place.root), "kubeconfig": str(place.admin_kubeconfig)}
         files_made = {} if place is None else {"files": [{"file": path, "outcome": verb} for path, verb in done]}
-        output.result(output.document({**where, **files_made, **found}, form))
+        output.result(output.document({**where, **files_made, **document}, form))
     else:
         _progress(place, outcome, done)
         output.result(_text(place, outcome, reached_by))
     _tell_of_another_cluster_info(place, outcome)
     if outcome.token is not None:
-        output.warn(token_input.holder_warning(outcome.token.id, found["expires"] or ""))
+        output.warn(token_input.holder_warning(outcome.token.id, document["expires"] or ""))
 
 
 def _tell_of_another_cluster_info(place: layout.Layout | None, outcome: introduction.Outcome) -> None:
-    """Whoever joins is sent where that one says, or refuses it for its pin: that should not be found out there."""
+    """Say that the published cluster-info is another one. A machine that joins follows it, or refuses it for its pin."""
     from handfast.bootstrap import first_objects
     from handfast.client import introduction
 
@@ -260,7 +273,7 @@ def _tell_of_another_cluster_info(place: layout.Layout | None, outcome: introduc
 def _text(place: layout.Layout | None, outcome: introduction.Outcome, reached_by: tuple[str, str]) -> str:
     parts = []
     if place is not None:
-        # Of another cluster this program is not the one to start it.
+        # A cluster that was named by its kubeconfig is started by others.
         parts.append(f"To start it:\n\n  {invocation.program()} up --dir {output.quoted(str(place.root))}")
     if outcome.token is not None:
         parts.append(_joining(outcome))

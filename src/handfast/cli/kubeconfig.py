@@ -41,13 +41,17 @@ def refresh(ctx: click.Context, kubeconfig: str | None, context: str, directory:
     import asyncio
 
     path = connecting.chosen_file(ctx, kubeconfig, directory)
-    found = asyncio.run(_refresh(path, context))
+    refreshed = asyncio.run(_refresh(path, context))
     if form == "text":
-        output.result(_refreshed(path, found))
+        output.result(_refresh_text(path, refreshed))
     else:
-        facts = {"kubeconfig": str(path), "changed": list(found.changed), **_facts(found.info, found.server)}
+        facts = {
+            "kubeconfig": str(path),
+            "changed": list(refreshed.changed),
+            **_facts(refreshed.info, refreshed.server),
+        }
         output.result(output.document(facts, form))
-    for text in found.notes:
+    for text in refreshed.notes:
         output.note(text)
 
 
@@ -65,7 +69,7 @@ def show(ctx: click.Context, kubeconfig: str | None, context: str, directory: st
     with files.otherwise("name another file with --kubeconfig"):
         found = cluster_cache.load(path, context)
     facts = {"kubeconfig": str(path), "cluster": found.cluster, **_facts(found.info, found.info.servers[0])}
-    output.result(_shown(facts) if form == "text" else output.document(facts, form))
+    output.result(_show_text(facts) if form == "text" else output.document(facts, form))
 
 
 async def _refresh(path: pathlib.Path, context: str) -> cluster_cache.Refreshed:
@@ -95,13 +99,13 @@ def _facts(info: cluster_info.ClusterInfo, server: str) -> dict[str, Any]:
     }
 
 
-def _refreshed(path: pathlib.Path, found: cluster_cache.Refreshed) -> str:
-    if not found.changed:
-        return f"{path} is up to date: server {found.server}"
-    return f"{path} was brought up to date: {', '.join(found.changed)}\n\n{_lines(_facts(found.info, found.server))}"
+def _refresh_text(path: pathlib.Path, refreshed: cluster_cache.Refreshed) -> str:
+    if not refreshed.changed:
+        return f"{path} is up to date: server {refreshed.server}"
+    return f"{path} was brought up to date: {', '.join(refreshed.changed)}\n\n{_lines(_facts(refreshed.info, refreshed.server))}"
 
 
-def _shown(facts: dict[str, Any]) -> str:
+def _show_text(facts: dict[str, Any]) -> str:
     return f"cluster {facts['cluster']} of {facts['kubeconfig']}\n\n{_lines(facts)}"
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast ledger`: lists, shows and verifies what is written down of every certificate issued. It changes nothing.
 
-What an entry is decides `rules.ledger.entries`, what can be wrong with the chain `rules.ledger.verification`.
+`rules.ledger.entries` says what an entry is, and `rules.ledger.verification` what can be wrong with the chain.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ def command() -> None:
 @connecting.options
 @output.format_option
 @click.pass_context
-def list_command(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: str, **asked: str) -> None:
+def list_command(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: str, **filters: str) -> None:
     """List the certificates that were issued, oldest first."""
-    since = _since(asked["since"])
-    _require_good(asked)
+    since = _since(filters["since"])
+    _require_good(filters)
     segments = _segments(connecting.chosen(ctx, kubeconfig, directory))
-    found = [entry for entry in _entries(segments) if _matches(entry, asked, since)]
+    matching = [entry for entry in _entries(segments) if _matches(entry, filters, since)]
     if form != "text":
-        output.result(output.document({"entries": [_document(entry) for entry in found]}, form))
+        output.result(output.document({"entries": [_document(entry) for entry in matching]}, form))
         return
-    if not found:
+    if not matching:
         output.note("no such certificate is in the ledger" if segments else "the ledger is empty")
         return
-    rows = [_row(entry) for entry in found]
+    rows = [_row(entry) for entry in matching]
     output.result(tables.table(_COLUMNS, rows, minor=("RULE", "REQUESTER", "SIGNER", "UNTIL")))
 
 
@@ -96,14 +96,16 @@ def show(ctx: click.Context, which: str, kubeconfig: str | None, directory: str,
     Name it by its serial number, by the name of its CertificateSigningRequest, or by the SHA-256 of the certificate or
     of its public key. Several certificates may match.
     """
-    found = [entry for entry in _entries(_segments(connecting.chosen(ctx, kubeconfig, directory))) if _is(entry, which)]
-    if not found:
+    matching = [
+        entry for entry in _entries(_segments(connecting.chosen(ctx, kubeconfig, directory))) if _is(entry, which)
+    ]
+    if not matching:
         raise errors.Refused(
             f'nothing in the ledger has the serial number, request, certificate or key "{which}"',
             reason="NotFound",
             hint="`handfast ledger list` shows what there is",
         )
-    documents = [_document(entry) for entry in found]
+    documents = [_document(entry) for entry in matching]
     if form != "text":
         output.result(output.document({"entries": documents}, form))
         return
@@ -113,7 +115,7 @@ def show(ctx: click.Context, which: str, kubeconfig: str | None, directory: str,
 def _lines(document: dict[str, Any]) -> str:
     texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in document.items()}
     width = max(map(len, texts))
-    # What others chose gets no lines of its own, on which it could pass for another field.
+    # Others chose these values. A line break in one must not begin a line, which could pass for another field.
     return "\n".join(f"{key.ljust(width)}   {output.printable(value)}".rstrip() for key, value in texts.items())
 
 
@@ -139,11 +141,11 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
     if form != "text":
         output.result(output.document(_report(segments, findings), form))
     elif findings:
-        rows = [(found.segment, str(found.entry or "-"), found.reason, found.sentence) for found in findings]
+        rows = [(finding.segment, str(finding.entry or "-"), finding.reason, finding.sentence) for finding in findings]
         output.result(tables.table(("SEGMENT", "ENTRY", "WHAT", "DETAIL"), rows))
     else:
         output.result(_praise(segments))
-    if {found.reason for found in findings} == {verification.SHORTENED}:
+    if {finding.reason for finding in findings} == {verification.SHORTENED}:
         raise errors.Refused(
             findings[0].sentence,
             reason="LedgerShortened",
@@ -159,8 +161,8 @@ def verify(ctx: click.Context, head: str, kubeconfig: str | None, directory: str
 
 def _report(segments: Sequence[ledger.Segment], findings: Sequence[verification.Finding]) -> dict[str, Any]:
     rows = [
-        {"segment": found.segment, "entry": found.entry, "what": found.reason, "detail": found.sentence}
-        for found in findings
+        {"segment": finding.segment, "entry": finding.entry, "what": finding.reason, "detail": finding.sentence}
+        for finding in findings
     ]
     return {
         "good": not findings,
@@ -219,20 +221,20 @@ async def _fetch(kubeconfig: str) -> Sequence[Any]:
 
 
 def _entries(segments: Sequence[ledger.Segment]) -> list[entries.Entry]:
-    """All that can be read, oldest first; `verify` tells of the others."""
+    """All that can be read, oldest first. A note says how many cannot."""
     from handfast.rules.ledger import entries
 
-    found, unreadable = [], 0
+    readable, unreadable = [], 0
     for segment in sorted(segments, key=lambda segment: segment.sequence):
         for stored in segment.entries:
             try:
-                found.append(entries.decode_stored(stored))
+                readable.append(entries.decode_stored(stored))
             except errors.Refused:
                 unreadable += 1
     if unreadable:
         left_out = "entry cannot be read and is" if unreadable == 1 else "entries cannot be read and are"
         output.note(f"{unreadable} {left_out} left out; `handfast ledger verify` says more")
-    return found
+    return readable
 
 
 def _since(text: str) -> datetime.datetime | None:
@@ -256,12 +258,12 @@ def _since(text: str) -> datetime.datetime | None:
     return None if ago is None else clock.SystemClock().now() - ago
 
 
-def _require_good(asked: dict[str, str]) -> None:
-    """What could be in no entry is a typing mistake."""
+def _require_good(filters: dict[str, str]) -> None:
+    """Refuse what no entry can have: it is a typing mistake."""
     from handfast.api import objects
     from handfast.rules import revocation
 
-    node, key, serial = asked["node"], asked["key"], asked["serial"]
+    node, key, serial = filters["node"], filters["key"], filters["serial"]
     if node and objects.dns_subdomain(node) is not None:
         raise output.Usage(f'--node: "{node}" is no name of a node', hint=objects.SUBDOMAIN_WORDS)
     if key and not _SHA256.fullmatch(revocation.normal_key_fingerprint(key)):
@@ -276,10 +278,10 @@ def _require_good(asked: dict[str, str]) -> None:
         )
 
 
-def _matches(entry: entries.Entry, asked: dict[str, str], since: datetime.datetime | None) -> bool:
+def _matches(entry: entries.Entry, filters: dict[str, str], since: datetime.datetime | None) -> bool:
     from handfast.rules import revocation, user_names
 
-    node, key, serial, signer = asked["node"], asked["key"], asked["serial"], asked["signer"]
+    node, key, serial, signer = filters["node"], filters["key"], filters["serial"], filters["signer"]
     return (
         (not node or f"CN={user_names.node_user(node)}" in entry.names)
         and (not key or revocation.normal_key_fingerprint(key) == entry.key_fingerprint)
@@ -303,6 +305,6 @@ def _is(entry: entries.Entry, which: str) -> bool:
 def _document(entry: entries.Entry) -> dict[str, Any]:
     from handfast.api import objects
 
-    found = {name: getattr(entry, field) for name, field in _FIELDS}
-    instants = {name: objects.timestamp(found[name]) for name in ("issued", "until")}
-    return found | instants | {"names": list(entry.names)}
+    document = {name: getattr(entry, field) for name, field in _FIELDS}
+    instants = {name: objects.timestamp(document[name]) for name in ("issued", "until")}
+    return document | instants | {"names": list(entry.names)}

@@ -34,7 +34,8 @@ COMMANDS: Final = {
     "help": ("handfast.cli.help", "Show the help of a command."),
     "completion": ("handfast.cli.completion", "Print the completion script of a shell."),
 }
-# Where a shell asks what may follow, it sets this. It gets an answer within so many seconds, whatever is asked meanwhile.
+# A shell that completes a command line sets this variable. It has its answer within so many seconds, whatever the server
+# does.
 _COMPLETING: Final = "_HANDFAST_COMPLETE"
 _PATIENCE: Final = 4
 

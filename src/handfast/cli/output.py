@@ -39,7 +39,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Code(enum.IntEnum):
-    """Rule 4."""
+    """The exit codes (rule 4)."""
 
     DONE = 0
     FAILED = 1
@@ -51,8 +51,8 @@ FORMATS = ("text", "json", "yaml")
 
 
 @dataclass(slots=True)
-class _Asked:
-    """What the command line asked of the output, for the errors that come later."""
+class _Format:
+    """The format that `-o` chose, for the errors that come later."""
 
     form: str = "text"
 
@@ -80,14 +80,15 @@ def format_option(function: _F) -> _F:
         default="text",
         show_default=True,
         help="How the result is written.",
-        callback=_remember_format,
+        callback=remember_format,
     )(function)
 
 
-def _remember_format(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    # An error is printed when the command's context is gone; what `run` put into the root's is not.
+def remember_format(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """The callback of an option `-o`: errors are printed in the same format."""
+    # When an error is printed, the command's context is gone. The object that `run` made for the root's is still there.
     root = ctx.find_root()
-    if isinstance(root.obj, _Asked):
+    if isinstance(root.obj, _Format):
         root.obj.form = value
     return value
 
@@ -120,7 +121,7 @@ def styled(parts: Iterable[tuple[str, colour.Style]]) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """What is left in its buffer would fail once more at the end of the process, with words of the interpreter's own."""
+    """Give up what is in its buffer. Else the interpreter tries once more at its end, and fails with its own words."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -165,13 +166,16 @@ def progress(text: str) -> None:
 
 
 def _aside(line: str) -> None:
-    # Rule 7.
+    # Rule 7: what cannot be written to stderr is lost.
     with contextlib.suppress(OSError):
         click.echo(line, err=True)
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Rule 6; with `lines`, line breaks and tabs stay. In JSON the numbers mean the same characters."""
+    """The text with numbers for what is not printable (rule 6). With `lines`, line breaks and tabs stay.
+
+    In JSON the numbers mean the same characters.
+    """
     if text.isprintable():
         return text
     kept = "\n\t" if lines else ""
@@ -196,7 +200,7 @@ def event(level: str, text: str, stream: TextIO | None = None, **fields: Any) ->
             extra = "".join(f" ({name}: {value})" for name, value in fields.items())
             print(f"{_level(level, stream)}{printable(f'{text}{extra}')}", file=stream, flush=True)
         else:
-            # Here, because the clock brings an event loop along, which `--help` can do without.
+            # Here, because the clock imports asyncio, which `--help` does not need.
             from handfast.runtime import clock
 
             when = clock.SystemClock().now().isoformat().replace("+00:00", "Z")
@@ -265,7 +269,7 @@ def _place(error: BaseException) -> str:
 
 
 def show_error(error: BaseException, *, as_json: bool = False) -> Code:
-    """Rule 3, on stderr; the exit code."""
+    """Print an error on stderr (rule 3); return its exit code."""
     lines, code = describe(error)
     if os.environ.get(DEBUG_VARIABLE):
         print(printable("".join(traceback.format_exception(error)), lines=True), file=sys.stderr, end="")
@@ -281,20 +285,20 @@ def show_error(error: BaseException, *, as_json: bool = False) -> Code:
 
 
 def _printing(error: OSError) -> bool:
-    """Whether click met it while it printed, as it does with help: its own `echo` is where it comes from."""
+    """Whether the error comes from click's own `echo`, by which click prints help."""
     return traceback.extract_tb(error.__traceback__)[-1].filename == click.utils.__file__
 
 
 def run(command: click.Command, arguments: Sequence[str]) -> int:
     """Run the command line; every error ends here."""
-    asked = _Asked()
+    chosen = _Format()
     try:
-        code = command.main(list(arguments), "handfast", standalone_mode=False, obj=asked)
+        code = command.main(list(arguments), "handfast", standalone_mode=False, obj=chosen)
     except click.exceptions.NoArgsIsHelpError as incomplete:
         _aside(incomplete.format_message())
         return Code.USAGE
     except OSError as error:
-        return show_error(_unwritten(error) if _printing(error) else error, as_json=asked.form == "json")
+        return show_error(_unwritten(error) if _printing(error) else error, as_json=chosen.form == "json")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - rule 5: this is the one place where all end
-        return show_error(error, as_json=asked.form == "json")
+        return show_error(error, as_json=chosen.form == "json")
     return code if isinstance(code, int) else Code.DONE

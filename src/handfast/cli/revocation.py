@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Revokes a node over the API, and takes it back: what is written, and what came of it. It prints nothing: see `node`.
+"""Revokes a node over the API, or undoes that. It prints nothing: see `node`.
 
 1. The Revocation of a node is named `node-NAME`. One that is there is changed to say what was asked; what else it names
    stays. Asking twice changes nothing the second time.
-2. Without a reason the one that is there stays; without an end it has none, also if it had one.
-3. Undoing deletes it. Other Revocations that name the node are not touched, but told of.
-4. Whether there is a Node of that name is looked up and told, and decides nothing: a node may be revoked before it
+2. Without a reason, the one that is there stays. Without an end, the Revocation has none, even if it had one.
+3. Undoing deletes it. Other Revocations that name the node stay as they are, and are listed.
+4. Whether there is a Node of that name is looked up for the answer. It decides nothing: a node may be revoked before it
    joins, and after it was removed.
 """
 
@@ -29,7 +29,7 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What is so now. `known`: whether there is such a Node, None if we may not know; `others` name it too."""
+    """What is so now. `known`: whether there is such a Node, None if we may not know; `others`: Revocations that name it."""
 
     node: str
     revocation: str
@@ -83,16 +83,16 @@ async def revoke(client: api.Client, node: str, reason: str, expires: str) -> Ou
 
 async def _put(client: api.Client, name: str, node: str, reason: str, expires: str) -> tuple[dict[str, Any], bool]:
     """Have the Revocation there (1.); its spec, and whether that is new."""
-    found = await client.find(KIND, name)
-    before = {} if found is None else jsonpath.mapping(found, "spec")
+    existing = await client.find(KIND, name)
+    before = {} if existing is None else jsonpath.mapping(existing, "spec")
     wanted = {key: value for key, value in before.items() if key != "expires"} | {"node": node}
     wanted |= {key: value for key, value in (("reason", reason), ("expires", expires)) if value}
-    if found is None:
+    if existing is None:
         head = {"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": {"name": name}}
         return jsonpath.mapping(await _create(client, {**head, "spec": wanted}), "spec"), True
     if wanted == before:
         return before, False
-    return jsonpath.mapping(await client.update(KIND, {**found, "spec": wanted}), "spec"), True
+    return jsonpath.mapping(await client.update(KIND, {**existing, "spec": wanted}), "spec"), True
 
 
 async def _create(client: api.Client, document: dict[str, Any]) -> objects.Document:
@@ -122,14 +122,14 @@ async def _others(client: api.Client, name: str, node: str) -> list[str]:
     """Which other Revocations name the node."""
     user = user_names.node_user(node)
     try:
-        found = await client.list(KIND)
+        revocations = await client.list(KIND)
     except status.StatusError as error:
         if error.reason in {"Forbidden", "NotFound"}:
             return []
         raise
     return [
         each["metadata"]["name"]
-        for each in found
+        for each in revocations
         if each["metadata"]["name"] != name
         and (jsonpath.text(each, "spec", "node") == node or jsonpath.text(each, "spec", "user") == user)
     ]

@@ -26,7 +26,7 @@ _DIRECTORY = "/var/lib/handfast"
 
 
 class _Roles(click.Group):
-    """The roles; a list of them is refused for now, in its own words."""
+    """The roles. A list of roles is refused, with words of its own."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if "," in cmd_name:
@@ -64,7 +64,7 @@ def _owned(place: layout.Layout, tie: int | None) -> Iterator[layout.Layout]:
 
 
 def _tied(tie: int | None, directory: str) -> contextlib.AbstractContextManager[None]:
-    """To the supervisor; where it dies without a word, what it said of its children is taken away."""
+    """The tie to the supervisor. Where that dies without a word, the file that names its children is removed."""
     return supervised.tied(tie, functools.partial(endpoints.remove, layout.Layout.at(directory).root))
 
 
@@ -189,14 +189,14 @@ def _print_manifest(selection: Sequence[str]) -> None:
     from handfast.rules import controller_rights
 
     names = controller_names.chosen(selection)
-    found = controller_rights.documents(names)
+    documents = controller_rights.documents(names)
     others = controller_rights.unlisted(names)
-    if not found:
+    if not documents:
         raise output.Usage(
             f"--print-manifest: there is none for {', '.join(others)}: every cluster has its own",
             hint=f"choose from: --controllers {','.join(controller_rights.RIGHTS)}",
         )
-    output.result("---\n" + "\n---\n".join(output.document(each, "yaml") for each in found))
+    output.result("---\n" + "\n---\n".join(output.document(each, "yaml") for each in documents))
     if others:
         output.note(
             f"nothing is printed for {', '.join(others)}, since every cluster has its own: "

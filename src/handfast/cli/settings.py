@@ -45,7 +45,7 @@ _METAVARS = {
     "auditLogMaxFiles": "COUNT",
     "auditLogMaxDays": "DAYS",
 }
-# What only the API server is told.
+# Settings of the API server alone.
 APISERVER = (
     "enableBootstrapTokenAuth",
     "anonymousFrom",
@@ -118,25 +118,26 @@ def load(
         with files.otherwise("name another file with --config"):
             data = files.read(path, limit=config.MAX_BYTES)
         document = config.parse(data, str(path))
-    return _absolute(config.resolve(_given(flags), os.environ, document, str(path), defaults), place, str(path))
+    return _absolute(config.resolve(_typed(flags), os.environ, document, str(path), defaults), place, str(path))
 
 
-def _absolute(found: config.Resolved, place: layout.Layout, file: str) -> config.Resolved:
-    """Files that sign: those that were typed are named from here, those of the configuration file from the directory."""
+def _absolute(resolved: config.Resolved, place: layout.Layout, file: str) -> config.Resolved:
+    """Makes the paths of signing files absolute: those of the configuration file are in the directory, others are here."""
     paths: dict[str, Any] = {}
     for key in config.SIGNING_FILES:
-        if (value := found.values[key]) is not None:
-            inside = found.origins[key] == f"{file}: {key}"
+        if (value := resolved.values[key]) is not None:
+            inside = resolved.origins[key] == f"{file}: {key}"
             paths[key] = str((place.root if inside else pathlib.Path.cwd()) / value)
     fields = {row.field: paths[row.key] for row in config.SETTINGS if row.key in paths}
-    chosen = dataclasses.replace(found.configuration, **fields)
-    return dataclasses.replace(found, configuration=chosen, values={**found.values, **paths})
+    chosen = dataclasses.replace(resolved.configuration, **fields)
+    return dataclasses.replace(resolved, configuration=chosen, values={**resolved.values, **paths})
 
 
 def from_flags(flags: Mapping[str, Any]) -> config.Configuration:
     """The configuration of a supervised child: its supervisor has resolved everything and says it in flags."""
-    return config.resolve(_given(flags), {}, {}, "").configuration
+    return config.resolve(_typed(flags), {}, {}, "").configuration
 
 
-def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+def _typed(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags, where None is one that was not typed. Click has () for one that may be repeated."""
     return {name: None if value == () else value for name, value in flags.items()}

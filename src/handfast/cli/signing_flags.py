@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With which CA certificates are signed, by the settings that say so, which Kubernetes' controller manager has, too.
+"""The settings that say which CA signs certificates. Kubernetes' controller manager has the same.
 
 It opens no file: `controllers.certificates.authorities` does. The settings are rows of `assembly.config`.
 
 1. One pair for all signers, or a pair for each: not both. A signer without a pair does not sign.
 2. A certificate needs its key, and a key its certificate.
 3. Without any of these settings the CA of the data directory signs, if there is one.
-4. The old name of the duration is understood as a flag, with a warning; both at once are refused.
+4. The old name of the duration is understood as a flag, with a warning. Both names at once are refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def options(function: _F) -> _F:
 
 
 def take_older_name(flags: dict[str, Any]) -> None:
-    """4."""
+    """Replace the older name of the duration by its name of today (4.)."""
     older = flags.pop(_OLDER)
     if older is None:
         return
@@ -82,7 +82,7 @@ def signing(chosen: config.Configuration, place: layout.Layout) -> controllers.S
             signer: authorities.Files(certificate=certificate, key=key) for signer, (certificate, key) in single.items()
         }
         return controllers.Signing(files=files, longest=longest, ledger_days=days)
-    # 3.
+    # 3. else the CA of the data directory
     if not (place.ca_certificate.exists() and place.ca_key.exists()):
         return None
     own = authorities.Files(certificate=place.ca_certificate, key=place.ca_key, bundle=True)
@@ -92,7 +92,7 @@ def signing(chosen: config.Configuration, place: layout.Layout) -> controllers.S
 def _pair(chosen: config.Configuration, word: str) -> tuple[pathlib.Path, pathlib.Path] | None:
     rows = [_ROWS[f"clusterSigning{word}{end}"] for end in ("CertFile", "KeyFile")]
     certificate, key = (getattr(chosen, row.field) for row in rows)
-    # 2.
+    # 2. a certificate and its key go together
     if (certificate is None) != (key is None):
         there, missing = (row.flag for row in (rows if key is None else rows[::-1]))
         raise output.Usage(f"{there} is given without {missing}", hint="a certificate and its key go together")

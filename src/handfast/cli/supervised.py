@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The child's half of the tie to its supervisor: end when the supervisor ends, and tell it why when failing.
 
-The tie is one end of a socket pair. Its end of file means that the supervisor is gone, for whatever reason; a thread
-waits for that, since it must also work while the event loop is stuck or not yet there. What the supervisor wrote about
-its children is then taken away (`orphaned`), while this process still has a share in the directory's lock, so that no other
-supervisor can have written it. It does not log.
+The tie is one end of a socket pair. Its end of file means that the supervisor is gone, for whatever reason. A thread
+waits for that, since it must also work while the event loop is stuck or not yet there. Then what the supervisor wrote about
+its children is removed (`orphaned`). This process still shares the directory's lock, so no other supervisor can have
+written it. It does not log.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def _follow(tie: socket.socket, orphaned: Callable[[], None] | None = None) -> N
         if orphaned is not None:
             orphaned()
     os.kill(os.getpid(), signal.SIGTERM)
-    # A process that is still there after this has not stopped as it was asked to.
+    # A process that is still there after this did not stop for SIGTERM.
     threading.Event().wait(GRACE)
     os._exit(output.Code.FAILED)
 
 
-# Who holds a port may let go of it.
+# Errors that may pass: whoever holds a port may let go of it.
 _PASSING: Final = frozenset({"AddressInUse", "AddressNotAvailable", "InternalError", "Interrupted"})
 
 

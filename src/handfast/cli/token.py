@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LIST_FORMATS: Final = ("text", "wide", "json", "yaml", "name")
 _MINOR: Final = ("EXTRA GROUPS", "LAST USE", "FROM", "NODES", "USAGES", "DESCRIPTION")
-# That of `tokens`, which is imported later; a test compares them.
+# The same as in `bootstrap.tokens`, which is imported only where it is needed. A test compares them.
 _MAX_DESCRIPTION: Final = 256
 _RESULTS: Final = {True: "ok", False: "fails", None: "depends"}
 
@@ -66,7 +66,7 @@ def command() -> None:
 @connecting.options
 @output.format_option
 @click.pass_context
-def create(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: str, **asked: Any) -> None:
+def create(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: str, **flags: Any) -> None:
     """Create a token on the server, and print it.
 
     TOKEN has the form abcdef.0123456789abcdef; without it a random one is made. With - it is read from standard input:
@@ -78,9 +78,9 @@ def create(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: 
     from handfast.bootstrap import token_limits, token_views
     from handfast.runtime import clock
 
-    document = _document(asked, clock.SystemClock().now())
+    document = _document(flags, clock.SystemClock().now())
     command_line = asyncio.run(
-        _create(connecting.chosen(ctx, kubeconfig, directory), document, join=asked["print_join_command"])
+        _create(connecting.chosen(ctx, kubeconfig, directory), document, join=flags["print_join_command"])
     )
     view = token_views.view(document)
     if form != "text":
@@ -88,41 +88,41 @@ def create(ctx: click.Context, /, kubeconfig: str | None, directory: str, form: 
         output.result(token_views.documents([found], form))
     else:
         output.result(command_line or view.token.text)
-    # Whoever gives it away should know what it is worth; a script is told only of what has no end.
+    # Whoever passes it on should know what it is worth. A script is warned only of a token that never expires.
     if "authentication" in view.usages and (view.expires is None or output.to_terminal()):
         limited = view.limits != token_limits.Limits()
         until = "" if view.expires is None else objects.timestamp(view.expires)
         output.warn(token_input.holder_warning(view.token.id, until, limited=limited))
 
 
-def _document(asked: dict[str, Any], now: datetime.datetime) -> objects.Document:
-    """The Secret to create; whatever is wrong with the words is found out here."""
+def _document(flags: dict[str, Any], now: datetime.datetime) -> objects.Document:
+    """The Secret to create. Whatever is wrong with the flags is refused here."""
     import secrets
 
     from handfast.bootstrap import first_objects, token_limits, tokens
 
-    usages, groups = _items(asked["usages"]), _items(asked["groups"])
+    usages, groups = _items(flags["usages"]), _items(flags["groups"])
     if not usages:
         raise output.Usage(
             '--usages: the value "" is empty: nobody could use such a token',
             hint=f"allowed: {' and '.join(tokens.USAGES)}, or one of them",
             reason="BadBootstrapUsage",
         )
-    ttl = token_input.parse_ttl(asked["ttl"], "--ttl")
-    given = _given(asked["token"], asked["token_file"])
+    ttl = token_input.parse_ttl(flags["ttl"], "--ttl")
+    token = _named(flags["token"], flags["token_file"])
     if tokens.AUTHENTICATION not in usages:
         if groups:
             raise output.Usage('token groups cannot be specified unless --usages includes "authentication"')
     elif not groups:
         groups = [first_objects.NODE_GROUP]
     try:
-        limits = _limits(asked["max_uses"], asked["node"], asked["cidr"])
+        limits = _limits(flags["max_uses"], flags["node"], flags["cidr"])
         document = tokens.secret_document(
-            given or tokens.generate(secrets.token_bytes),
+            token or tokens.generate(secrets.token_bytes),
             expiration=token_input.instant_after(now, ttl),
             usages=usages,
             groups=groups,
-            description=asked["description"],
+            description=flags["description"],
         )
     except errors.Refused as refused:
         raise output.Usage(refused.message, reason=refused.reason, hint=refused.hint) from None
@@ -131,12 +131,13 @@ def _document(asked: dict[str, Any], now: datetime.datetime) -> objects.Document
     return document
 
 
-def _items(given: Iterable[str]) -> list[str]:
-    """A list, given with commas or by repeating its flag; each once."""
-    return list(dict.fromkeys(item for text in given for item in text.split(",") if item))
+def _items(texts: Iterable[str]) -> list[str]:
+    """A list, written with commas or by repeating its flag; each item once."""
+    return list(dict.fromkeys(item for text in texts for item in text.split(",") if item))
 
 
-def _given(argument: str | None, file: str | None) -> tokens.Token | None:
+def _named(argument: str | None, file: str | None) -> tokens.Token | None:
+    """The token that was typed, or is in the file; None for a random one."""
     if argument is not None and file is not None:
         raise output.Usage("a token and --token-file do not go together")
     if file is not None:
@@ -169,7 +170,7 @@ async def _create(kubeconfig: str, document: objects.Document, *, join: bool) ->
         pinned: tuple[str, ...] = ()
         cluster = None
         if join:
-            # First what may be missing: a token that nobody is told of would be left behind.
+            # What may be missing is read first. Else a token would be created that nobody is shown.
             cluster = await over_api.known_cluster(reached.client, reached.connection)
             pinned = over_api.ca_pins(cluster.ca)
         limited = "annotations" in document["metadata"]
@@ -193,7 +194,7 @@ async def _create(kubeconfig: str, document: objects.Document, *, join: bool) ->
     default="text",
     show_default=True,
     help="How they are written: wide adds limits and uses, name has the ids alone.",
-    callback=output._remember_format,
+    callback=output.remember_format,
 )
 @click.pass_context
 def list_command(ctx: click.Context, kubeconfig: str | None, directory: str, form: str) -> None:
@@ -332,7 +333,7 @@ def explain(ctx: click.Context, which: str, kubeconfig: str | None, directory: s
             "joining": explanation.joining,
         }
         output.result(output.document({**facts, **verdicts}, form))
-        return _there(document)
+        return _exit_code(document)
     lines = [(row.check, _RESULTS[row.good], row.sentence) for row in explanation.findings]
     output.result(tables.table(("CHECK", "RESULT", "DETAIL"), lines))
     if uses:
@@ -343,11 +344,11 @@ def explain(ctx: click.Context, which: str, kubeconfig: str | None, directory: s
         f"can a machine log in with it?              {'yes' if explanation.authentication else 'no'}\n"
         f"can a new machine join with it?            {_joining(explanation)}"
     )
-    return _there(document)
+    return _exit_code(document)
 
 
-def _there(document: objects.Document | None) -> output.Code:
-    """The exit code: what is not there fails, here as for every command."""
+def _exit_code(document: objects.Document | None) -> output.Code:
+    """The exit code: a token that is not there is a failure, as for every command."""
     return output.Code.FAILED if document is None else output.Code.DONE
 
 
@@ -364,7 +365,7 @@ def _uses(document: objects.Document | None) -> Sequence[token_limits.Use]:
     try:
         return token_limits.uses(document)
     except errors.Refused:
-        # The check of uses tells.
+        # The check of uses says what is wrong with them.
         return ()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens and lifetimes as they are given on a command line, and what whoever gives a token away should know.
+"""Tokens and lifetimes on a command line, and what people should know before they pass a token on.
 
 It creates nothing. A token need not be among the arguments, where every user of the machine can read it: `-` is standard
 input, and each flag for a token has a twin for a file.
@@ -135,15 +135,15 @@ def holder_warning(token_id: str, expires: str, *, limited: bool = False) -> str
 
 
 def only_here(servers: Sequence[str]) -> str:
-    """That a join command with these servers works on this machine alone, and what to do about it; empty if it does not."""
+    """The note that no other machine can join by these servers, and what to do; empty where others can."""
     from handfast.runtime import addresses
 
-    found = [urllib.parse.urlsplit(server) for server in servers]
-    if not found or not all(addresses.is_loopback(each.hostname or "") for each in found):
+    urls = [urllib.parse.urlsplit(server) for server in servers]
+    if not urls or not all(addresses.is_loopback(each.hostname or "") for each in urls):
         return ""
-    port = found[0].port
+    port = urls[0].port
     return (
-        f"no other machine reaches {found[0].hostname}; to let others join, start `{invocation.program()} up` with "
+        f"no other machine reaches {urls[0].hostname}; to let others join, start `{invocation.program()} up` with "
         f"--listen 0.0.0.0:{port}, and with --advertise HOST:{port} where they reach this machine as HOST"
     )
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast up`: start a control plane here, say where it is, and keep it running. It does not serve: children do.
 
-On a terminal it is a page to read: few lines while it starts, then the addresses and what to type next. Elsewhere it is JSON,
-one line for each thing that happened and nothing else: it goes to the log of a service, which more people read than may
-join machines. No token is printed there. One that was made is written to a file for its owner alone, and the log names
-the file. The file is removed when the token has expired, which is looked at every hour, and at the next start.
+On a terminal it prints a page to read: few lines while it starts, then the addresses and what to type next. Elsewhere it
+prints JSON, one line for each event and nothing else. That goes to the log of a service, which more people read than may
+join machines, so no token is printed there. A token that was made is written to a file that only its owner can read, and
+the log names the file. The file is removed when the token has expired (this is checked every hour), and at the next start.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from handfast.telemetry.colour import Style
 
 @dataclass(slots=True)
 class _Console:
-    """Whoever started it, and what they are told."""
+    """What is printed for whoever started it."""
 
     place: layout.Layout
     form: str
-    # Whether whoever started it brought the token along.
-    given: bool = False
+    # Whether the first token was named by a flag.
+    own_token: bool = False
     # What `handfast init` said, if it did something.
     first: dict[str, Any] = field(default_factory=dict)
 
@@ -47,14 +47,14 @@ class _Console:
     def prepared(self, printed: bytes) -> None:
         if not self._lives(self.first):
             self._remove_token()
-        found = json.loads(printed)
-        for line in self._files(found["done"]):
+        report = json.loads(printed)
+        for line in self._files(report["done"]):
             output.event("info", line)
-        if found["warning"]:
-            output.event("warning", found["warning"])
+        if report["warning"]:
+            output.event("warning", report["warning"])
 
     def _files(self, done: list[tuple[str, str]]) -> Iterator[str]:
-        """What was done to which file; a person is told how many there were."""
+        """What was done to which file. On a terminal, files of one outcome are counted in one line."""
         counts = collections.Counter(verb for _, verb in done)
         together = {verb: count for verb, count in counts.items() if count > 1 and sys.stderr.isatty()}
         yield from (f"{verb} {count} files in {self.place.root}" for verb, count in together.items())
@@ -65,14 +65,14 @@ class _Console:
         # A person reads it from the page that follows.
         if self.first["objects"] and not sys.stderr.isatty():
             output.event("info", "created what machines need to join", objects=len(self.first["objects"]))
-        if self.first.get("token") and self._is_hidden() and not self.given:
+        if self.first.get("token") and self._is_hidden() and not self.own_token:
             self._keep()
 
     def _is_hidden(self) -> bool:
         return self.form == "text" and not output.to_terminal()
 
     def _keep(self) -> None:
-        """The token, in a file instead of in a log; without it another can be made."""
+        """Keep the token in a file instead of a log. Where that fails, another token can be made."""
         path = self.place.first_token
         try:
             files.write_atomically(path, f"{self.first['token']}\n".encode("ascii"))
@@ -117,8 +117,8 @@ class _Console:
             "kubeconfig": str(self.place.admin_kubeconfig),
         }
         if self.form != "text":
-            told = ("token", "expires", "joinCommand") if command else ()
-            output.result(output.document(facts | {key: self.first[key] for key in told}, self.form))
+            keys = ("token", "expires", "joinCommand") if command else ()
+            output.result(output.document(facts | {key: self.first[key] for key in keys}, self.form))
         elif output.to_terminal():
             output.styled(self._page(endpoints_file))
         else:
@@ -156,7 +156,7 @@ class _Console:
             yield f"{alone[:1].upper()}{alone[1:]}.\n", Style.WARNING
 
     def _joining_from_a_log(self) -> dict[str, str]:
-        """The same for machines; without the token, which is no matter of a log."""
+        """The same for machines, without the token: a log must not have it."""
         if not self.first.get("new"):
             return {}
         alone = {"note": note} if (note := self._only_here()) else {}
@@ -164,7 +164,7 @@ class _Console:
         if not command:
             return {"createToken": self._another(), **alone}
         hidden = command.replace(f"--token {self.first['token']}", "--token-file FILE")
-        where = {} if self.given else {"tokenFile": str(self.place.first_token)}
+        where = {} if self.own_token else {"tokenFile": str(self.place.first_token)}
         return {"joinCommand": hidden, **where, **alone}
 
     def _another(self) -> str:
@@ -172,7 +172,7 @@ class _Console:
         return f"{invocation.program()} token create --print-join-command --dir {place}"
 
     def _only_here(self) -> str:
-        """That no other machine can join, and what to do; empty where others can."""
+        """The note that no other machine can join, and what to do; empty where others can."""
         return token_input.only_here(self.first.get("servers", ()))
 
 
@@ -213,8 +213,7 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     place = layout.Layout.at(directory)
     ttl = flags.pop("token_ttl")
     token_input.parse_ttl(ttl, "--token-ttl")
-    given = token_input.first_token(flags.pop("token"), flags.pop("token_file"))
-    token = up.FirstToken(given, ttl)
+    token = up.FirstToken(token_input.first_token(flags.pop("token"), flags.pop("token_file")), ttl)
     # Flags first: a typing mistake should not leave a directory behind.
     settled = settings.load(place, flags, config_file, config.UP_DEFAULTS).configuration
     config.require_own_way_in(settled)
@@ -229,7 +228,7 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
             controllers=config.as_flags(chosen.values, config.SIGNING),
             unnamed=_unnamed(chosen),
         )
-        console = _Console(place, form, given=bool(given))
+        console = _Console(place, form, own_token=bool(token.text))
         asyncio.run(up.run(place, lock, chosen.configuration, console, role_flags=role_flags, token=token))
     finally:
         lock.release()

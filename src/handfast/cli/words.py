@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds for every word of every command line, before any command reads it. What a word means is the command's business.
 
-1. A word, and a variable that this program reads, is text in UTF-8. What is not could be neither sent nor shown.
-2. No value and no argument is empty. An empty path would be the directory that somebody stands in, an empty name every
-   object: mostly it is a variable of a script that is not set. The few flags of which empty says something are `EMPTY`.
+1. A word, and a variable that this program reads, is text in UTF-8. Anything else could be neither sent nor shown.
+2. No value and no argument is empty. An empty path would mean the current directory, an empty name every object. Mostly
+   a script has a variable that is not set. For the few flags in `EMPTY`, an empty value means something.
    An empty variable of the environment is one that is not set, as everywhere.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from handfast.cli import output
 
-# What an empty value says.
+# Flag -> what an empty value means.
 EMPTY: Final = {
     "--token": "up and init make no token, which join refuses in its own words",
     "--description": "none",
