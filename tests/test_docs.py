@@ -501,7 +501,9 @@ def test_named_tests_exist(page):
 
 def test_a_named_test_that_is_none_is_seen():
     here = "tests/test_docs.py"
-    good = f"`{here}::test_commands_exist`, `tests/unit/cli/test_token.py::TestDelete::test_nothing`"
+    good = (
+        f"`{here}::test_commands_exist`, `tests/unit/cli/test_token.py::TestDelete::test_without_an_id_it_is_refused`"
+    )
     assert named_tests_that_are_none(good) == []
     for wrong in (f"{here}::test_gone", f"{here}::commands", "tests/test_gone.py::test_x", f"{here}::Test::test_x"):
         assert named_tests_that_are_none(f"`{wrong}`") == [wrong]

@@ -164,7 +164,9 @@ class TestTokens:
         cluster.handfast("token", "delete", token.id)
         running.eventually(lambda: is_gone(kubectl, token), "that the signature goes")
 
-    def test_expired(self, cluster: clusters.Cluster, kubectl: running.Kubectl) -> None:
+    def test_a_token_that_expires_loses_its_signature_and_is_deleted(
+        self, cluster: clusters.Cluster, kubectl: running.Kubectl
+    ) -> None:
         token = create(cluster)
         running.eventually(lambda: signature(kubectl, token), "the signature")
         expire(kubectl, token)

@@ -78,7 +78,7 @@ class TestTokens:
         assert ours("delete", token).stdout == f'bootstrap token "{token[:6]}" deleted\n'
         assert token not in listed(theirs)
 
-    def test_generated(self, ours: Tool, kubeadm: Tool) -> None:
+    def test_a_token_that_kubeadm_generates_is_accepted_and_not_stored(self, ours: Tool, kubeadm: Tool) -> None:
         """Made by the one, accepted by the other; nothing is stored by that."""
         token = kubeadm("token", "generate").stdout.strip()
         assert tokens.parse(token).text == token
@@ -156,7 +156,9 @@ class TestJoin:
         assert "This node has joined the cluster" in printed
         assert '[dryrun] Would write file "/var/lib/kubelet/config.yaml"' in printed
 
-    def test_preflight(self, kubeadm: Tool, control_plane: running.ControlPlane, token: str) -> None:
+    def test_preflight_reads_all_it_needs_but_kube_proxys_configuration(
+        self, kubeadm: Tool, control_plane: running.ControlPlane, token: str
+    ) -> None:
         pinned = ("--discovery-token-ca-cert-hash", pin_of(control_plane))
         done = kubeadm("join", "phase", "preflight", address(control_plane), "--token", token, *pinned, IGNORE)
         assert 'Reading configuration from the "kubeadm-config" ConfigMap in namespace "kube-system"' in done.stdout
@@ -229,7 +231,9 @@ class TestPreparedByKubeadm:
         data: dict[str, str] = core.read_namespaced_config_map(cluster_info.NAME, cluster_info.NAMESPACE).data
         return data if f"{cluster_info.SIGNATURE_PREFIX}{KUBEADM[:6]}" in data else None
 
-    def test_join(self, kubeadm: Tool, plane: running.ControlPlane, tmp_path: pathlib.Path) -> None:
+    def test_handfast_joins_a_cluster_that_kubeadm_prepared(
+        self, kubeadm: Tool, plane: running.ControlPlane, tmp_path: pathlib.Path
+    ) -> None:
         from kubernetes import client, config
 
         told = ("--config", tmp_path / "init.yaml", "--kubeconfig", plane.kubeconfig)

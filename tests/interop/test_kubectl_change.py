@@ -121,7 +121,7 @@ def test_every_kind_can_be_described_and_replaced_with_itself(kubectl, unique, t
     assert kubectl.json("get", "-f", str(file)) == before
 
 
-def test_labels(full):
+def test_labels_are_added_overwritten_and_removed(full):
     assert full("label", "cm", "settings", "a=b").out == "configmap/settings labeled\n"
     assert "--overwrite is false" in full.fails("label", "cm", "settings", "a=c")
     full("label", "cm", "settings", "a=c", "--overwrite")
@@ -135,7 +135,7 @@ def test_labels(full):
     )
 
 
-def test_annotations(full):
+def test_annotations_are_added_overwritten_and_removed(full):
     assert full("annotate", "cm", "settings", "note=first words").out.startswith("configmap/settings annotate")
     assert "--overwrite is false" in full.fails("annotate", "cm", "settings", "note=other")
     full("annotate", "cm", "settings", "note=other", "--overwrite")
@@ -145,7 +145,7 @@ def test_annotations(full):
     assert "annotations" not in full.json("get", "cm", "settings")["metadata"]
 
 
-def test_scale(full):
+def test_scale_changes_the_replicas_and_holds_to_the_current_ones(full):
     assert full("scale", "deployment", "web", "--replicas=5").out == "deployment.apps/web scaled\n"
     assert full("get", "deployment", "web", "-o", "jsonpath={.spec.replicas} {.metadata.generation}").out == "5 2"
     assert full.fails("scale", "deployment", "web", "--current-replicas=9", "--replicas=1") == (

@@ -113,7 +113,7 @@ def test_access_rules(kubectl, unique):
     assert shown[:2] + shown[3:] == [unique, f"ClusterRole/{unique}", "ann", "ops"]
 
 
-def test_workloads(kubectl):
+def test_workloads_are_created_with_what_the_server_fills_in(kubectl):
     kubectl.needs(21, "create cronjob in batch/v1")
     kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3", "--port=80")
     kubectl("create", "job", "once", "--image=busybox", "--", "date")

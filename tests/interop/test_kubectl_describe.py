@@ -56,7 +56,7 @@ def test_with_events(full, kind):
     assert re.search(rf"Warning +Tested +\S+ \(x3 over \S+\) +tests +about the {kind}\n", shown), shown
 
 
-def test_pod(full):
+def test_a_pod_is_described_with_its_state(full):
     found = _describe(full, "pod/web")
     assert found["Labels"] == "app=web"
     assert found["Status"] == "Pending"
@@ -72,19 +72,19 @@ def test_config_map_and_secret_do_not_show_secrets(full):
     assert "horse" not in shown
 
 
-def test_service(full):
+def test_a_service_is_described_with_its_ports(full):
     found = _describe(full, "svc", "web")
     assert (found["Selector"], found["Type"], found["Port"]) == ("app=web", "ClusterIP", "<unset>  80/TCP")
 
 
-def test_deployment(full):
+def test_a_deployment_is_described_with_its_strategy(full):
     found = _describe(full, "deployment", "web")
     assert found["Replicas"] == "2 desired | 0 updated | 0 total | 0 available | 0 unavailable"
     assert found["StrategyType"] == "RollingUpdate"
     assert found["RollingUpdateStrategy"] == "25% max unavailable, 25% max surge"
 
 
-def test_node(kubectl, unique):
+def test_a_node_is_described_with_its_lease_and_conditions(kubectl, unique):
     kubectl("create", "-f", "-", stdin=manifests.node(unique))
     lease = {
         "apiVersion": "coordination.k8s.io/v1",

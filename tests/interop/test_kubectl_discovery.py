@@ -40,7 +40,7 @@ def test_the_old_form_of_discovery_says_the_same(kubectl):
         assert sorted(f"{row['name']}.{group}" for row in resources if "/" not in row["name"]) == sorted(listed)
 
 
-def test_explain(kubectl):
+def test_explain_shows_fields_of_kinds_and_refuses_others(kubectl):
     kubectl.needs(27, "explaining by OpenAPI v3")
     shown = kubectl("explain", "pod").out
     assert re.search(r"KIND: +Pod\nVERSION: +v1\n", shown)

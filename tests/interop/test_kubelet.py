@@ -101,7 +101,9 @@ def own(plane: running.ControlPlane, *users: str) -> list[Asked]:
 
 
 @pytest.mark.parametrize("rotate", [False, True], ids=["rotation off", "rotation on"])
-def test_bootstrap(rotate: bool, machine: Machine, plane: running.ControlPlane, signing: Any, token: str) -> None:
+def test_a_kubelet_gets_its_certificate_with_a_token(
+    rotate: bool, machine: Machine, plane: running.ControlPlane, signing: Any, token: str
+) -> None:
     machine.configure(rotateCertificates=rotate)
     with machine.awaiting_runtime():
         pair = machine.wait_for_pair()
@@ -210,7 +212,9 @@ def nearly_ended(machine: Machine, plane: running.ControlPlane) -> pairs.Pair:
 
 
 @pytest.mark.parametrize("rotate", [False, True], ids=["rotation off", "rotation on"])
-def test_expired(rotate: bool, machine: Machine, signing: Any) -> None:
+def test_a_kubelet_with_an_expired_certificate_gets_another_with_a_token(
+    rotate: bool, machine: Machine, signing: Any
+) -> None:
     """A machine that was off for too long, and has a token again."""
     yesterday = clock.SystemClock().now() - datetime.timedelta(days=1)
     ca = authority.self_signed_ca(names.Subject(common_name="ca"), keys.generate(), yesterday)
@@ -283,7 +287,7 @@ class TestWithARuntime:
         rules.delete_cluster_role_binding(unique)
 
     @pytest.mark.usefixtures("invited")
-    def test_registration(
+    def test_a_kubelet_registers_its_node_and_gets_a_serving_certificate(
         self, runtime: str, machine: Machine, plane: running.ControlPlane, core: Any, coordination: Any, signing: Any
     ) -> None:
         machine.configure(rotateCertificates=True, serverTLSBootstrap=True)

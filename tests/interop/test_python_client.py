@@ -118,7 +118,7 @@ def test_leases_keep_microseconds_and_are_created_by_put(coordination, namespace
     coordination.delete_namespaced_lease("leader", namespace)
 
 
-def test_selectors(core, namespace):
+def test_label_and_field_selectors_choose_what_is_listed(core, namespace):
     for name, colour in (("one", "red"), ("two", "red"), ("three", "blue")):
         core.create_namespaced_config_map(namespace, _config_map(name, colour=colour))
 

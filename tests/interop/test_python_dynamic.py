@@ -69,7 +69,7 @@ def test_status_subresource(api_dynamic, namespace):
     assert [item.metadata.name for item in selected.items] == ["web"]
 
 
-def test_watch(api_dynamic, namespace):
+def test_a_watch_yields_what_was_added_and_deleted(api_dynamic, namespace):
     maps = api_dynamic.resources.get(api_version="v1", kind="ConfigMap")
     start = maps.get(namespace=namespace).metadata.resourceVersion
     maps.create(body=_config_map("one"), namespace=namespace)

@@ -64,7 +64,7 @@ class TestRules:
             ("GET", SECRETS, 403),
         )
 
-    async def test_names(self, world: worlds.World) -> None:
+    async def test_a_rule_for_a_name_opens_that_object_alone(self, world: worlds.World) -> None:
         for name in ("mine", "other"):
             await world.create_config_map(name)
         await grant(world, "jane", rule("*", "configmaps", "mine"))
@@ -87,7 +87,7 @@ class TestRules:
         )
         assert (await world.get(f"{CONFIG_MAPS}/other")).status == 200
 
-    async def test_subresources(self, world: worlds.World) -> None:
+    async def test_a_subresource_needs_a_rule_of_its_own(self, world: worlds.World) -> None:
         await made(world, PODS, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
         scaled = {
             "metadata": {"name": "d"},
@@ -121,7 +121,7 @@ class TestRules:
             ("DELETE", f"{PODS}/p", 403),
         )
 
-    async def test_paths(self, world: worlds.World) -> None:
+    async def test_paths_need_a_cluster_role_bound_in_the_cluster(self, world: worlds.World) -> None:
         await grant(world, "jane", paths("get", "/metrics", "/openapi/*"), space="")
         # A binding in a namespace gives no paths, whatever the role says.
         await made(world, BINDINGS, binding("joe", "ClusterRole", "jane", user("joe")))
@@ -282,7 +282,9 @@ class TestEscalation:
         await grant(world, "mallory", self.RBAC_WRITER, rule("get", "pods"), space="")
         return world.context_for("mallory")
 
-    async def test_roles(self, world: worlds.World, mallory: ssl.SSLContext) -> None:
+    async def test_a_role_gives_no_more_than_its_writer_holds(
+        self, world: worlds.World, mallory: ssl.SSLContext
+    ) -> None:
         for path in (ROLES, CLUSTER_ROLES):
             await codes(world, mallory, ("POST", path, 201, self.HELD))
             await refused(world, mallory, "POST", path, self.MORE, 403, self.NOT_HELD)
@@ -300,7 +302,9 @@ class TestEscalation:
             answer = await world.request("POST", path, self.MORE, context=mallory)
             assert answer.message.startswith(f'{kind.lower()}s.rbac.authorization.k8s.io "more" is forbidden: user ')
 
-    async def test_escalate(self, world: worlds.World, mallory: ssl.SSLContext) -> None:
+    async def test_escalate_lets_one_role_give_more_than_its_writer_holds(
+        self, world: worlds.World, mallory: ssl.SSLContext
+    ) -> None:
         await grant(world, "escalating", rule("escalate", "roles", "more", group=GROUP))
         await made(world, BINDINGS, binding("escalating-2", "Role", "escalating", user("mallory")))
         await made(world, ROLES, {"metadata": {"name": "more"}})
@@ -311,7 +315,9 @@ class TestEscalation:
         await made(world, CLUSTER_ROLES, {"metadata": {"name": "more"}})
         await refused(world, mallory, "PUT", f"{CLUSTER_ROLES}/more", self.MORE, 403, self.NOT_HELD)
 
-    async def test_bindings(self, world: worlds.World, mallory: ssl.SSLContext) -> None:
+    async def test_a_binding_gives_no_more_than_its_writer_holds(
+        self, world: worlds.World, mallory: ssl.SSLContext
+    ) -> None:
         me = user("mallory")
         await made(world, ROLES, self.HELD)
         await made(world, ROLES, self.MORE)
@@ -331,7 +337,9 @@ class TestEscalation:
         await refused(world, mallory, "PUT", f"{BINDINGS}/theirs", theirs, 403, self.NOT_HELD)
         await codes(world, mallory, ("GET", SECRETS, 403))
 
-    async def test_bind(self, world: worlds.World, mallory: ssl.SSLContext) -> None:
+    async def test_bind_lets_one_role_be_bound_that_its_writer_does_not_hold(
+        self, world: worlds.World, mallory: ssl.SSLContext
+    ) -> None:
         await made(
             world,
             CLUSTER_ROLES,
@@ -343,7 +351,9 @@ class TestEscalation:
         await refused(world, mallory, "POST", BINDINGS, edit, 403, "permissions not currently held")
         await codes(world, mallory, ("GET", CONFIG_MAPS, 200), ("POST", CONFIG_MAPS, 403, {"metadata": {"name": "a"}}))
 
-    async def test_a_missing_role(self, world: worlds.World, mallory: ssl.SSLContext) -> None:
+    async def test_only_an_administrator_binds_a_role_that_is_missing(
+        self, world: worlds.World, mallory: ssl.SSLContext
+    ) -> None:
         for kind, plural in (("Role", "roles"), ("ClusterRole", "clusterroles")):
             wanted = binding("b", kind, "absent", user("mallory"))
             text = f'{plural}.rbac.authorization.k8s.io "absent" not found'
@@ -351,7 +361,9 @@ class TestEscalation:
         # An administrator may bind first and write the role later.
         await made(world, BINDINGS, binding("b", "Role", "absent", user("jane")))
 
-    async def test_aggregation(self, world: worlds.World, mallory: ssl.SSLContext) -> None:
+    async def test_only_who_may_do_everything_writes_an_aggregation_rule(
+        self, world: worlds.World, mallory: ssl.SSLContext
+    ) -> None:
         selector = {"clusterRoleSelectors": [{"matchLabels": {"x": "y"}}]}
         gathers = {"metadata": {"name": "all"}, "aggregationRule": selector}
         needs = "must have cluster-admin privileges to use the aggregationRule"
@@ -406,7 +418,9 @@ class TestCreatingByAnotherName:
         await grant(world, "jane", {"verbs": verbs, "apiGroups": ["*"], "resources": ["*"]}, space="")
         return world.context_for("jane")
 
-    async def test_update(self, world: worlds.World, jane: ssl.SSLContext) -> None:
+    async def test_an_update_that_creates_needs_the_right_to_create(
+        self, world: worlds.World, jane: ssl.SSLContext
+    ) -> None:
         await made(world, ROLES, {"metadata": {"name": "r"}})
         for row in CREATED_BY_UPDATE:
             await self._update(world, jane, *row)
@@ -424,7 +438,9 @@ class TestCreatingByAnotherName:
         assert answer.status == 201, answer.body
         await codes(world, jane, ("PUT", f"{path}/new", 200, document))
 
-    async def test_apply(self, world: worlds.World, jane: ssl.SSLContext) -> None:
+    async def test_an_apply_that_creates_needs_the_right_to_create(
+        self, world: worlds.World, jane: ssl.SSLContext
+    ) -> None:
         await made(world, ROLES, {"metadata": {"name": "r"}})
         for row in CREATED_BY_APPLY:
             await self._apply(world, jane, *row)

@@ -126,7 +126,7 @@ class TestTokens:
     async def forger(world: worlds.World) -> Forger:
         return Forger(world, await callers.account_token(world))
 
-    async def test_forgeries(self, world: worlds.World) -> None:
+    async def test_every_forged_token_is_refused_alike_and_its_reason_logged(self, world: worlds.World) -> None:
         it = await self.forger(world)
         async with wire.line(world.server.address[1], world.anonymous_context()) as line:
             assert (await line.ask("GET", "/version", **callers.bearer(it.good))).status == 200
@@ -355,7 +355,7 @@ class TestCertificates:
             assert [(entry["event"], entry["reason"]) for entry in logs] == [("handshake refused", why)], (case, logs)
             assert logs[0]["source"] == "127.0.0.1"
 
-    async def test_sha1(self, world: worlds.World, tmp_path: pathlib.Path) -> None:
+    async def test_a_certificate_signed_with_sha1_is_refused(self, world: worlds.World, tmp_path: pathlib.Path) -> None:
         """OpenSSL turns it away or lets it pass, by its version and security level; the server refuses it either way."""
         mint = Mint(world)
         made = mint.signed_with_sha1()

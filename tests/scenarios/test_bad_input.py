@@ -165,7 +165,7 @@ async def test_wrong_object(world: worlds.World) -> None:
     )
 
 
-async def test_names(world: worlds.World) -> None:
+async def test_bad_names_are_refused(world: worlds.World) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     await refusals.refused(
         world,
@@ -259,7 +259,7 @@ async def test_warnings_cannot_carry_headers(world: worlds.World) -> None:
     assert 10 < len(answer.headers.getall("Warning")) < 25
 
 
-async def test_patches(world: worlds.World) -> None:
+async def test_bad_patches_are_refused(world: worlds.World) -> None:
     path = CONFIG_MAPS + "/x"
 
     def patch(body: Any, says: str = "", code: int = 400, media: str = MERGE, at: str = path) -> Row:
@@ -348,7 +348,7 @@ async def test_a_grace_period_beyond_all_dates(world: worlds.World) -> None:
     assert (await world.get(PODS + "/p")).status == 404
 
 
-async def test_subresources(world: worlds.World) -> None:
+async def test_bad_bodies_of_subresources_are_refused(world: worlds.World) -> None:
     scale, binding, eviction = DEPLOYMENTS + "/d/scale", PODS + "/p/binding", PODS + "/p/eviction"
     await refusals.refused(
         world,
@@ -378,7 +378,7 @@ async def test_subresources(world: worlds.World) -> None:
 
 
 @pytest.mark.slow
-async def test_sizes(world: worlds.World) -> None:
+async def test_bodies_and_objects_that_are_too_large_are_refused(world: worlds.World) -> None:
     fits = b'{"metadata":{"name":"t"}}'
     big = fits + b" " * (3 * MIB - len(fits))
     await refusals.refused(

@@ -205,7 +205,7 @@ class TestBadCertificates:
 class TestOpenConnections:
     ADMIN = names.Subject(common_name="jane", organizations=("system:masters",))
 
-    async def test_expiry(self, world: worlds.World) -> None:
+    async def test_a_certificate_that_expires_on_an_open_connection_is_refused(self, world: worlds.World) -> None:
         async with line(world, identity(world, issuer(world), self.ADMIN, minutes=10)) as opened:
             assert (await opened.ask("GET", "/api/v1/nodes")).status == 200
             await world.movable().advance(11 * 60)

@@ -33,7 +33,7 @@ def ask(query: str, code: int = 400, says: str = "", path: str = CONFIG_MAPS) ->
     return Row("GET", f"{path}?{query}", None, code, says)
 
 
-async def test_queries(world: worlds.World) -> None:
+async def test_bad_query_parameters_are_refused(world: worlds.World) -> None:
     future = options.Continue(10**30, "default/a").text()
     await refusals.refused(
         world,
@@ -81,7 +81,7 @@ async def test_unknown_parameters_are_ignored(world: worlds.World) -> None:
         assert [item["metadata"]["name"] for item in answer.json()["items"]] == ["a", "b", "c"]
 
 
-async def test_methods(world: worlds.World) -> None:
+async def test_methods_that_a_path_does_not_have_are_refused(world: worlds.World) -> None:
     await refusals.refused(
         world,
         [
@@ -94,7 +94,7 @@ async def test_methods(world: worlds.World) -> None:
     )
 
 
-async def test_head(world: worlds.World) -> None:
+async def test_head_has_the_code_of_get_and_no_body(world: worlds.World) -> None:
     for path, code in ((CONFIG_MAPS, 200), (CONFIG_MAPS + "/a", 200), ("/version", 200), (CONFIG_MAPS + "/none", 404)):
         answer = await refusals.send(world, Row("HEAD", path))
         assert (answer.status, answer.body) == (code, b"")
@@ -152,7 +152,7 @@ async def test_unknown_resources(world: worlds.World) -> None:
     )
 
 
-async def test_paths(world: worlds.World) -> None:
+async def test_bad_paths_are_refused_or_not_found(world: worlds.World) -> None:
     await refusals.refused(
         world,
         [

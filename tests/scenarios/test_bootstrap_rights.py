@@ -280,7 +280,7 @@ async def test_a_token_without_the_group(prepared: Prepared, extra: tuple[str, .
     assert await prepared.happens(other) == AUTHENTICATED
 
 
-async def test_nobody(prepared: Prepared) -> None:
+async def test_who_has_not_logged_in_may_do_what_is_listed_and_no_more(prepared: Prepared) -> None:
     assert prepared.decided(access.ANONYMOUS, "system:unauthenticated") == ANONYMOUS
     assert await prepared.happens(None) == ANONYMOUS
 

@@ -252,7 +252,7 @@ class TestNobodyGetsThrough:
         token = await callers.bootstrap_token(place.world)
         await require_refused(place, "token", place.world.anonymous_context(), callers.bearer(token), 403)
 
-    async def test_nobody(self, place: Place) -> None:
+    async def test_who_has_not_logged_in_and_has_no_grant(self, place: Place) -> None:
         await take_every_grant_away(place.world)
         await require_refused(place, "anonymous", place.world.anonymous_context(), {}, 403)
 

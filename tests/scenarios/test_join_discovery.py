@@ -126,12 +126,12 @@ class TestToken:
         assert "not for signing" in error.message
 
     @pytest.mark.parametrize("pinned", [True, False])
-    async def test_unknown(self, joinable, pinned):
+    async def test_a_token_without_a_signature_is_refused_as_unknown(self, joinable, pinned):
         await joinable.publish(joinable.info, OTHER)
         assert (await refusal(joinable.search(pinned=pinned))).reason == "UnknownTokenID"
 
     @pytest.mark.parametrize("signs", [TOKEN, OTHER], ids=["signature still there", "signature gone"])
-    async def test_expired(self, joinable, signs, capfd):
+    async def test_a_token_that_has_expired_is_refused_as_expired(self, joinable, signs, capfd):
         """The server knows it until the cleaner has been there, and says so to who holds it."""
         await joinable.publish(joinable.info, signs)
         await joinable.add(TOKEN, "signing", "authentication", ago=1)

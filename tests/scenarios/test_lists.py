@@ -131,7 +131,7 @@ async def test_not_older_than(world: worlds.World) -> None:
     assert names((await world.get(PATH, params=params)).json()) == ["a"]
 
 
-async def test_selectors(world: worlds.World) -> None:
+async def test_label_and_field_selectors_choose_what_is_listed(world: worlds.World) -> None:
     for name, labels in (("a", {"t": "x"}), ("b", {"t": "y"}), ("c", {})):
         await world.request("POST", PATH, {"metadata": {"name": name, "labels": labels}})
     for selector, found in (("t=x", ["a"]), ("t!=x", ["b", "c"]), ("t in (x,y)", ["a", "b"]), ("!t", ["c"])):

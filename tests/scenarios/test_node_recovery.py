@@ -189,7 +189,7 @@ async def test_a_node_that_runs_is_not_elsewhere(tmp_path: pathlib.Path) -> None
 
 
 @pytest.mark.parametrize("spec", ["node", "serialNumber", "keyFingerprint"])
-async def test_revoked(tmp_path: pathlib.Path, spec: str) -> None:
+async def test_a_revoked_node_is_not_let_in_until_that_is_undone(tmp_path: pathlib.Path, spec: str) -> None:
     async with told(tmp_path) as story:
         value = {
             "node": "n1",

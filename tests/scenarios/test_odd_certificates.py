@@ -259,7 +259,9 @@ class TestTheCommandLine:
         admin.write_text(world.place.admin_kubeconfig.read_text().replace("https://127.0.0.1:6443", world.base))
         await self.run(capfd, "token", "create", "--print-join-command", "--kubeconfig", admin)
 
-    async def test_documents(self, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], bad: bytes) -> None:
+    async def test_one_in_a_file_that_a_command_reads_ends_it_with_an_error(
+        self, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], bad: bytes
+    ) -> None:
         text = pem.encode(pem.CERTIFICATE, bad)
         config = kubeconfig.Kubeconfig(
             context="c",

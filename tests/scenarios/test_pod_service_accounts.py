@@ -93,7 +93,7 @@ async def test_a_missing_account(world: worlds.World) -> None:
         assert (found["serviceAccountName"], found["serviceAccount"]) == ("absent", "absent")
 
 
-async def test_automount(world: worlds.World) -> None:
+async def test_the_pod_and_then_its_account_decide_whether_a_token_is_mounted(world: worlds.World) -> None:
     for name in ("no", "yes"):
         document = {"metadata": {"name": name}, "automountServiceAccountToken": name == "yes"}
         await made(world, ACCOUNTS, document)

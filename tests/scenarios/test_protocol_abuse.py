@@ -150,7 +150,7 @@ async def test_old_http(world: worlds.World) -> None:
         assert (await opened.ask("GET", "/healthz")).body == b"ok"
 
 
-async def test_pipelining(world: worlds.World) -> None:
+async def test_pipelined_requests_are_answered_in_order_up_to_the_first_bad_one(world: worlds.World) -> None:
     async with line(world) as opened:
         names = [f"c{number}" for number in range(20)]
         bodies = [f'{{"metadata":{{"name":"{name}"}}}}'.encode() for name in names]
@@ -177,7 +177,7 @@ async def test_a_body_that_breaks_off(world: worlds.World) -> None:
     assert world.server.replica.version == before
 
 
-async def test_expectations(world: worlds.World) -> None:
+async def test_100_continue_is_answered_before_the_body_and_other_expectations_are_refused(world: worlds.World) -> None:
     body = b'{"metadata":{"name":"e"}}'
     async with line(world) as opened:
         await opened.send(post(b"Expect: 100-continue\r\nContent-Length: %d\r\n" % len(body)))
@@ -233,7 +233,7 @@ async def test_the_address_of_a_proxied_client_is_not_believed(world: worlds.Wor
 
 
 @pytest.mark.slow
-async def test_dawdlers(tmp_path: pathlib.Path) -> None:
+async def test_who_sends_too_slowly_is_cut_off(tmp_path: pathlib.Path) -> None:
     bounds = limits.Limits(lifted=True, head_seconds=0.2, body_seconds=0.2)
     async with worlds.world(tmp_path / "world", limits=bounds) as world:
         # A head, byte by byte.

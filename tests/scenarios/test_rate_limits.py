@@ -188,7 +188,7 @@ async def test_a_flood_of_joins_leaves_renewals_alone(world: worlds.World) -> No
 
 
 @pytest.mark.parametrize("lifted", [False, True])
-async def test_lifted(tmp_path: pathlib.Path, lifted: bool) -> None:
+async def test_limits_count_unless_they_are_lifted(tmp_path: pathlib.Path, lifted: bool) -> None:
     few = limits.Limits(lifted=lifted, anonymous_burst=1, user_burst=1, anonymous_per_second=RATE, user_per_second=RATE)
     async with worlds.world(tmp_path / "d", limits=few) as world:
         after = 403 if lifted else 429

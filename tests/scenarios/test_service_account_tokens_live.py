@@ -166,7 +166,7 @@ class TestBoundTokens:
             await world.movable().advance(2)
             await it.refused("BoundObjectGone")
 
-    async def test_audiences(self, world: worlds.World) -> None:
+    async def test_a_token_counts_only_for_its_audiences(self, world: worlds.World) -> None:
         token = await callers.account_token(world, audiences=["vault", "ledger"])
         async with robot(world, token) as it:
             await it.refused("WrongAudience")

@@ -166,7 +166,7 @@ def grasping(kind: kinds.Kind) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_status(world: worlds.World, way: str) -> None:
+async def test_a_write_to_status_changes_nothing_but_the_status(world: worlds.World, way: str) -> None:
     await define(world)
     effective = []
     for kind in written(world.server.table, "status"):

@@ -368,7 +368,7 @@ async def test_events_are_served_under_both_groups(world: worlds.World) -> None:
     assert found["items"] == []
 
 
-async def test_impersonation(world: worlds.World) -> None:
+async def test_an_administrator_acts_as_another_with_that_ones_rights(world: worlds.World) -> None:
     answer = await world.get(PATH, headers={"Impersonate-User": "nobody"})
     assert (answer.status, answer.reason) == (403, "Forbidden")
     assert 'User "nobody" cannot list resource "configmaps"' in answer.message

@@ -218,7 +218,7 @@ async def test_namespace_and_object_selectors(world: worlds.World) -> None:
         assert len(by_namespace.reviews) == 2
 
 
-async def test_subresources(world: worlds.World) -> None:
+async def test_a_webhook_sees_only_the_subresources_of_its_rules(world: worlds.World) -> None:
     async with serving() as objects, serving() as parts:
         resources = ("pods/status", "pods/eviction", "pods/binding", "serviceaccounts/token")
         await install(
@@ -255,7 +255,7 @@ async def test_subresources(world: worlds.World) -> None:
         await refused(world, "POST", token, {"spec": {}}, 403, "denied the request")
 
 
-async def test_deleting(world: worlds.World) -> None:
+async def test_a_webhook_may_forbid_a_deletion_and_not_change_it(world: worlds.World) -> None:
     for name in ("a", "b", "keep"):
         await world.create_config_map(name)
 

@@ -11,7 +11,7 @@ from handfast.cli import main, output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_scripts(shell, capsys):
+def test_every_shell_gets_a_script(shell, capsys):
     assert output.run(main.command, ["completion", shell]) == 0
     assert "_HANDFAST_COMPLETE" in capsys.readouterr().out
 

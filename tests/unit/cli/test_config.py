@@ -50,7 +50,7 @@ def test_a_named_file_must_exist(tmp_path, capsys):
     assert capsys.readouterr().err.splitlines()[-1] == "reason: FileNotFound"
 
 
-def test_validate(tmp_path, capsys, monkeypatch):
+def test_a_good_file_is_called_good_and_variables_that_hide_it_are_named(tmp_path, capsys, monkeypatch):
     path = tmp_path / "c.yaml"
     path.write_text(HEAD + "logLevel: debug\n")
     monkeypatch.setenv("HANDFAST_LOG_LEVEL", "info")

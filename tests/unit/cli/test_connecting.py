@@ -52,7 +52,7 @@ def kubeconfig_text(**user: Any) -> str:
 
 
 class TestOrder:
-    def test_nothing(self):
+    def test_without_any_kubeconfig_it_is_refused(self):
         with pytest.raises(errors.Refused) as refused:
             chosen()
         assert refused.value.reason == "NoKubeconfig"

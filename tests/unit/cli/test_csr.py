@@ -47,7 +47,7 @@ def run(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
-def test_decided(reached: Reached, capsys: pytest.CaptureFixture[str], word: str) -> None:
+def test_a_decision_is_written_once(reached: Reached, capsys: pytest.CaptureFixture[str], word: str) -> None:
     verdict = {"approve": "Approved", "deny": "Denied"}[word]
     reached.add("a", metadata={"labels": {"keep": "me"}})
     assert run(word, "a") == 0
@@ -115,7 +115,7 @@ def test_names_are_needed() -> None:
     assert run("approve") == 2
 
 
-def test_listed(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_are_listed_with_their_node(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list") == 0
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "note: there are no certificate requests\n")
@@ -164,7 +164,7 @@ EXPLAINED = [
 
 
 @pytest.mark.parametrize(("more", "conditions", "allowed", "verdict", "change"), EXPLAINED)
-def test_explained(
+def test_an_explanation_has_the_verdict_and_what_would_change_it(
     reached: Reached,
     capsys: pytest.CaptureFixture[str],
     more: dict[str, Any],

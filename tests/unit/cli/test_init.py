@@ -100,7 +100,7 @@ class TestDirectory:
             assert (root / name).exists(), name
         files.lock_directory(root).release()
 
-    def test_again(self, client, tmp_path, capsys):
+    def test_a_second_time_makes_no_token_and_keeps_what_is_there(self, client, tmp_path, capsys):
         assert run("--dir", tmp_path) == 0
         capsys.readouterr()
         assert run("--dir", tmp_path) == 0

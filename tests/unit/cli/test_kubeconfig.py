@@ -65,7 +65,7 @@ LINES = (
 
 
 class TestShow:
-    def test_text(self, path, capsys):
+    def test_people_get_lines(self, path, capsys):
         assert run("show", "--kubeconfig", path) == 0
         assert capsys.readouterr().out == f"cluster one of {path}\n\n{LINES}"
 
@@ -110,7 +110,7 @@ class TestRefresh:
         monkeypatch.setattr(cluster_cache, "refresh", refresh)
         return made
 
-    def test_text(self, outcome, capsys):
+    def test_people_get_what_changed_and_notes(self, outcome, capsys):
         assert run("refresh", "--kubeconfig", "k", "--context", "c") == 0
         out, err = capsys.readouterr()
         assert out == f"k was brought up to date: servers\n\n{LINES}"
@@ -133,7 +133,7 @@ class TestRefresh:
             (errors.Unavailable("x", reason="AllEndpointsMoved", hint="y"), 3),
         ],
     )
-    def test_lost(self, outcome, capsys, error, code):
+    def test_a_failure_is_told_with_hint_and_reason(self, outcome, capsys, error, code):
         outcome["error"] = error
         assert run("refresh", "--kubeconfig", "k") == code
         assert capsys.readouterr().err == f"error: x\nhint: y\nreason: {error.reason}\n"

@@ -75,7 +75,7 @@ def test_the_table(reached, capsys):
     ]
 
 
-def test_filters(reached, capsys):
+def test_each_filter_leaves_only_what_matches(reached, capsys):
     old = ledger.extended(
         ledger.following(None), [entries.encode(entry(1, issued_at=NOW - datetime.timedelta(days=9999)))]
     )
@@ -127,7 +127,7 @@ def test_nothing_is_noted(reached, capsys):
 
 
 @pytest.mark.parametrize("which", ["node-csr-1", "01", FIRST.certificate, f"sha256:{FIRST.key_fingerprint}"])
-def test_show(reached, capsys, which):
+def test_a_certificate_is_shown_by_any_of_its_names(reached, capsys, which):
     reached.put(*chain())
     assert run("show", which) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())

@@ -149,7 +149,7 @@ def test_a_styled_result_that_cannot_be_written(monkeypatch):
         output.styled([("x", colour.Style.PLAIN)])
 
 
-def test_documents():
+def test_documents_are_json_or_yaml_in_their_order():
     assert json.loads(output.document({"a": [1]}, "json")) == {"a": [1]}
     assert output.document({"b": 1, "a": [1]}, "yaml") == "b: 1\na:\n- 1"
 

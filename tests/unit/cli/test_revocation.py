@@ -128,7 +128,7 @@ async def test_other_errors_are_passed_on(client, plural, verb):
     assert caught.value.reason == "InternalError"
 
 
-async def test_undo(client):
+async def test_undoing_deletes_it_and_twice_changes_nothing(client):
     await revocation.revoke(client, "a", "", "")
     outcome = await revocation.undo(client, "a")
     assert outcome == revocation.Outcome(node="a", revocation="node-a", revoked=False, changed=True, others=[])

@@ -100,7 +100,9 @@ def test_a_half_is_refused(place: layout.Layout, word: str, given: str, missing:
         pytest.param(("--cluster-signing-duration", "10m"), 1 / 6, id="the shortest"),
     ],
 )
-def test_durations(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], hours: float) -> None:
+def test_the_duration_of_certificates_is_a_year_or_what_the_flag_says(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], hours: float
+) -> None:
     assert chosen(*arguments).cluster_signing_duration == datetime.timedelta(hours=hours)
     assert capsys.readouterr().err == ""
 

@@ -275,12 +275,12 @@ class TestList:
         assert first.split() == [TOKEN, "<forever>", "<never>", "authentication,signing", "<none>", GROUP]
         assert re.fullmatch(r"ghijkl\.0123456789abcdef   1h {10}20\S+Z   signing {18}<none> {53}<none>", second), second
 
-    def test_wide(self, reached, capsys):
+    def test_wide_adds_limits_and_uses(self, reached, capsys):
         reached.put()
         assert run("list", "-o", "wide") == 0
         assert capsys.readouterr().out.splitlines()[1].split()[-4:] == ["0", "<any>", "<any>", "<none>"]
 
-    def test_json(self, reached, capsys):
+    def test_json_is_what_kubeadm_prints(self, reached, capsys):
         reached.put(description="ü")
         assert run("list", "-o", "json") == 0
         assert capsys.readouterr().out == (
@@ -289,7 +289,7 @@ class TestList:
             f'        "signing"\n    ],\n    "groups": [\n        "{GROUP}"\n    ]\n}}\n'
         )
 
-    def test_yaml(self, reached, capsys):
+    def test_yaml_has_a_document_for_each_token(self, reached, capsys):
         reached.put()
         reached.put("ghijkl.0123456789abcdef")
         assert run("list", "-o", "yaml") == 0
@@ -302,7 +302,7 @@ class TestList:
         assert run("list", "-o", "name") == 0
         assert capsys.readouterr().out == "abcdef\nghijkl\n"
 
-    def test_none(self, reached, capsys):
+    def test_without_tokens_only_a_note_is_printed(self, reached, capsys):
         assert run("list") == 0
         assert capsys.readouterr() == ("", "note: there are no bootstrap tokens\n")
 
@@ -359,12 +359,12 @@ class TestDelete:
         assert SECRET not in found["error"]
         assert reached.ids() == ["abcdef"], "nothing is deleted before all words are read"
 
-    def test_nothing(self, reached, capsys):
+    def test_without_an_id_it_is_refused(self, reached, capsys):
         found = refusal(capsys, "delete")
         assert found["error"] == "missing argument 'ID|TOKEN...'"
 
 
-def test_generate(capsys):
+def test_generated_tokens_are_well_formed_and_all_different(capsys):
     made = set()
     for _ in range(5):
         assert run("generate") == 0
@@ -419,7 +419,7 @@ class TestExplain:
         (line,) = [line for line in out.splitlines() if line.startswith("expiry")]
         assert re.search(r"fails +expired 5[89]m ago, at .*; the server's clock is 3\d\d\d s ahead of", line), line
 
-    def test_none(self, reached, capsys):
+    def test_a_token_that_is_not_there_is_good_for_nothing(self, reached, capsys):
         assert run("explain", "abcdef") == 1
         out = capsys.readouterr().out
         assert "exists   fails    there is no Secret kube-system/bootstrap-token-abcdef" in out

@@ -38,7 +38,7 @@ class TestTtl:
             ("36500d", 36500 * 86400),
         ],
     )
-    def test_durations(self, text, seconds):
+    def test_a_lifetime_is_the_sum_of_its_parts(self, text, seconds):
         assert token_input.parse_ttl(text, "--ttl") == datetime.timedelta(seconds=seconds)
 
     @pytest.mark.parametrize("text", ["0", "0s", "0h", "0ms"])
@@ -48,22 +48,22 @@ class TestTtl:
     @pytest.mark.parametrize(
         "text", ["", "1", "-1h", "soon", "1h ", "0.1s", "36501d", "1w", "999ms", "1sm", "١h", "1h-1m", "0h0m"]
     )
-    def test_refused(self, text):
+    def test_what_is_no_lifetime_is_refused(self, text):
         with pytest.raises(output.Usage, match="--ttl") as refused:
             token_input.parse_ttl(text, "--ttl")
         assert "36500d" in (refused.value.hint or "")
 
-    def test_instants(self):
+    def test_a_token_expires_its_lifetime_after_now(self):
         now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         assert token_input.instant_after(now, None) is None
         assert token_input.instant_after(now, datetime.timedelta(hours=1)) == now + datetime.timedelta(hours=1)
 
 
 class TestFirstToken:
-    def test_random(self):
+    def test_without_a_flag_it_is_random(self):
         assert token_input.first_token(None, None) is None
 
-    def test_none(self):
+    def test_an_empty_flag_asks_for_none(self):
         assert token_input.first_token("", None) == ""
 
     def test_as_an_argument(self):
