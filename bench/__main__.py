@@ -103,9 +103,9 @@ async def _main(chosen: argparse.Namespace) -> int:
     sizes = settings.QUICK if chosen.quick else settings.FULL
     figures: list[measure.Figure] = []
 
-    def show(found: Sequence[measure.Figure]) -> None:
-        figures.extend(found)
-        for figure in found:
+    def show(fresh: Sequence[measure.Figure]) -> None:
+        figures.extend(fresh)
+        for figure in fresh:
             print(_line(figure, judged=not chosen.quick), flush=True)
 
     machine = measure.machine()

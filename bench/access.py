@@ -99,7 +99,7 @@ async def access(pair: settings.Pair, sizes: settings.Sizes) -> list[measure.Fig
                 operation.used.append(meter.total / total)
                 operation.rates.append(total / seconds)
     floor.close()
-    for clients in {id(found): found for operation in operations for found in operation.clients}.values():
+    for clients in {id(clients): clients for operation in operations for clients in operation.clients}.values():
         clients.close()
     return [
         *(figure for operation in operations for figure in _figures(operation, floors)),
@@ -113,11 +113,11 @@ async def _operations(plane: servers.Server, issuer: identities.Issuer, tokens: 
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _node(who)}}
         await _ask(plane, load.send("POST", _NODES, msgspec.json.encode(body)), 201)
         review = load.send("POST", _ACCESS_REVIEWS, _access_review(who))
-        found = await load.exchange(plane.port, context, review)
-        _require(b'"allowed":true' in found[1], found)
+        answer = await load.exchange(plane.port, context, review)
+        _require(b'"allowed":true' in answer[1], answer)
     tokens.refill(1)
-    found = await load.exchange(plane.port, plane.context, tokens.take(0, 0))
-    _require(b'"authenticated":true' in found[1], found)
+    answer = await load.exchange(plane.port, plane.context, tokens.take(0, 0))
+    _require(b'"authenticated":true' in answer[1], answer)
 
     nodes = [await load.Clients.open(plane.port, context, 1) for context in contexts]
     admin = [await load.Clients.open(plane.port, plane.context, CONNECTIONS)]
@@ -150,17 +150,17 @@ def _node(who: int) -> str:
 
 
 def _access_review(who: int) -> bytes:
-    asked = {"verb": "get", "resource": "nodes", "name": _node(who)}
-    return _review("SelfSubjectAccessReview", {"resourceAttributes": asked})
+    attributes = {"verb": "get", "resource": "nodes", "name": _node(who)}
+    return _review("SelfSubjectAccessReview", {"resourceAttributes": attributes})
 
 
 async def _ask(plane: servers.Server, request: bytes, status: int) -> Any:
     """The answer to the administrator, decoded."""
-    found = await load.exchange(plane.port, plane.context, request)
-    _require(found[0] == status, found)
-    return msgspec.json.decode(found[1])
+    answer = await load.exchange(plane.port, plane.context, request)
+    _require(answer[0] == status, answer)
+    return msgspec.json.decode(answer[1])
 
 
-def _require(good: bool, found: tuple[int, bytes]) -> None:
+def _require(good: bool, answer: tuple[int, bytes]) -> None:
     if not good:
-        raise load.UnexpectedAnswer(f"the answer was {found[0]} {found[1][:300]!r}")
+        raise load.UnexpectedAnswer(f"the answer was {answer[0]} {answer[1][:300]!r}")

@@ -90,9 +90,11 @@ async def decisions(run: settings.Run) -> list[measure.Figure]:
     return [figure for one in series for figure in one.figures()]
 
 
-def _asking(decide: Callable[[access.Attributes], object], asked: Sequence[access.Attributes]) -> Callable[[], None]:
+def _asking(
+    decide: Callable[[access.Attributes], object], questions: Sequence[access.Attributes]
+) -> Callable[[], None]:
     def step() -> None:
-        for question in asked:
+        for question in questions:
             decide(question)
 
     return step
@@ -115,8 +117,8 @@ def _rbac(name: str, title: str, bindings: Sequence[int], fill: _Fill) -> _Serie
             put = policy.set_role if default.plural.endswith("roles") else policy.set_binding
             put(default.namespace, default.name, default.document)
         question = fill(policy, count)
-        asked = [question(number) for number in range(_QUESTIONS)]
-        steps[count] = (_asking(policy.decide, asked), len(asked))
+        questions = [question(number) for number in range(_QUESTIONS)]
+        steps[count] = (_asking(policy.decide, questions), len(questions))
     return _Series(name, title, DECISION_LIMIT_MICROSECONDS, "bindings", steps)
 
 
@@ -232,21 +234,21 @@ def _pod(number: int, node: int, phase: str = "Pending") -> states.Item:
 def _nodes(sizes: Sequence[int]) -> list[_Series]:
     title = "Pods"
     decides = _Series("node", "Node authorizer decision", DECISION_LIMIT_MICROSECONDS, title, {})
-    made = _Series("graph_new", "node graph, a new Pod", EVENT_LIMIT_MICROSECONDS, title, {})
-    told = _Series("graph_status", "node graph, a report on a Pod", EVENT_LIMIT_MICROSECONDS, title, {})
+    created = _Series("graph_new", "node graph, a new Pod", EVENT_LIMIT_MICROSECONDS, title, {})
+    reported = _Series("graph_status", "node graph, a report on a Pod", EVENT_LIMIT_MICROSECONDS, title, {})
     gone = _Series("graph_gone", "node graph, a deleted Pod", EVENT_LIMIT_MICROSECONDS, title, {})
     for nodes in sizes:
         cluster, pods = _Cluster(nodes), nodes * PODS_PER_NODE
-        asked = [cluster.question(number) for number in range(_QUESTIONS)]
-        decides.steps[pods] = (_asking(cluster.authorizer.decide, asked), len(asked))
+        questions = [cluster.question(number) for number in range(_QUESTIONS)]
+        decides.steps[pods] = (_asking(cluster.authorizer.decide, questions), len(questions))
         fresh = [_pod(pods + number, number % nodes) for number in range(_EVENTS)]
         running = [_pod(pods + number, number % nodes, "Running") for number in range(_EVENTS)]
         nothing: Sequence[None] = [None] * _EVENTS
         # In this order, so that every round begins and ends with the cluster as it was.
-        made.steps[pods] = (_telling(cluster, nothing, fresh), _EVENTS)
-        told.steps[pods] = (_telling(cluster, fresh, running), _EVENTS)
+        created.steps[pods] = (_telling(cluster, nothing, fresh), _EVENTS)
+        reported.steps[pods] = (_telling(cluster, fresh, running), _EVENTS)
         gone.steps[pods] = (_telling(cluster, running, nothing), _EVENTS)
-    return [decides, made, told, gone]
+    return [decides, created, reported, gone]
 
 
 def _telling(

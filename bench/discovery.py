@@ -68,7 +68,7 @@ async def cluster_info(pair: settings.Pair, sizes: settings.Sizes) -> list[measu
         new: tuple[list[float], list[float]] = ([], [])
         kept: tuple[list[float], list[float]] = ([], [])
         for number in range(sizes.many_rounds + 1):
-            for (server, ask), connections, asked in zip(sides, new, kept, strict=True):
+            for (server, ask), connections, answers in zip(sides, new, kept, strict=True):
                 used = (
                     await _new_connections(server, ask, sizes.strangers_connections, sources),
                     await _kept(server, ask, sizes.strangers_gets, sources),
@@ -76,7 +76,7 @@ async def cluster_info(pair: settings.Pair, sizes: settings.Sizes) -> list[measu
                 # The first round warms up.
                 if number:
                     connections.append(used[0])
-                    asked.append(used[1])
+                    answers.append(used[1])
     floors, gets = (measure.microseconds(used, 1) for used in kept)
     ratios = [ours / least for least, ours in zip(*new, strict=True)]
     return [
@@ -187,8 +187,8 @@ async def _signed_after(plane: servers.Server, total: int, prefix: str) -> list[
 
 
 async def _from_now_on(plane: servers.Server) -> str:
-    found = msgspec.json.decode(await load.fetch(plane.port, plane.context, PATH))
-    return f"{_WATCH}&resourceVersion={found['metadata']['resourceVersion']}"
+    document = msgspec.json.decode(await load.fetch(plane.port, plane.context, PATH))
+    return f"{_WATCH}&resourceVersion={document['metadata']['resourceVersion']}"
 
 
 async def _expect(connection: load.Connection, request: bytes, status: int) -> None:
@@ -272,9 +272,9 @@ async def _until_signed(plane: servers.Server, least: int, seconds: float = 60.0
 
 async def _sign_anew(plane: servers.Server, number: int) -> tuple[float, float, float]:
     """Change what is signed: CPU seconds of all and of the controllers, the change included, and the writes after it."""
-    found: dict[str, Any] = msgspec.json.decode(await load.fetch(plane.port, plane.context, PATH))
-    found["data"][info.KUBECONFIG_KEY] += f"# {number}\n"
-    change = load.send("PUT", PATH, msgspec.json.encode(found))
+    document: dict[str, Any] = msgspec.json.decode(await load.fetch(plane.port, plane.context, PATH))
+    document["data"][info.KUBECONFIG_KEY] += f"# {number}\n"
+    change = load.send("PUT", PATH, msgspec.json.encode(document))
     watchers = load.Watchers()
     await watchers.open(plane.port, plane.context, load.get(await _from_now_on(plane)), 1)
     connection: load.Connection = await load.connect(plane.port, plane.context)

@@ -104,10 +104,10 @@ class Conversation:
     @classmethod
     async def open(cls, port: int, context: ssl.SSLContext, token: str = "", source: str = "") -> Conversation:
         local = (source, 0) if source else None
-        made = await asyncio.open_connection(
+        streams = await asyncio.open_connection(
             load.HOST, port, ssl=context, server_hostname=load.HOST, local_addr=local, limit=1 << 20
         )
-        return cls(*made, token)
+        return cls(*streams, token)
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         self._send(method, path, body)
@@ -140,10 +140,10 @@ class Conversation:
         self._writer.write(head.encode() + body)
 
 
-def _require(found: tuple[int, bytes], status: int) -> bytes:
-    if found[0] != status:
-        raise load.UnexpectedAnswer(f"the answer was {found[0]} {found[1][:300]!r}")
-    return found[1]
+def _require(answer: tuple[int, bytes], status: int) -> bytes:
+    if answer[0] != status:
+        raise load.UnexpectedAnswer(f"the answer was {answer[0]} {answer[1][:300]!r}")
+    return answer[1]
 
 
 async def join(port: int, ca: bytes, machine: Machine) -> float:
@@ -154,9 +154,9 @@ async def join(port: int, ca: bytes, machine: Machine) -> float:
     _require(await stranger.ask("GET", discovery.PATH), 200)
     stranger.close()
     newcomer = await Conversation.open(port, trusting, TOKEN.text)
-    made = signing_requests.DECODER.decode(_require(await newcomer.ask("POST", _REQUESTS, machine.body), 201))
+    request = signing_requests.DECODER.decode(_require(await newcomer.ask("POST", _REQUESTS, machine.body), 201))
     name = msgspec.json.decode(machine.body)["metadata"]["name"]
-    certificate = await newcomer.certificate(name, made.metadata.resource_version)
+    certificate = await newcomer.certificate(name, request.metadata.resource_version)
     newcomer.close()
     node = await Conversation.open(port, tls.client_context(ca, certificate, machine.key_pem))
     who = _require(await node.ask("POST", _REVIEWS, _REVIEW), 201)
@@ -212,11 +212,11 @@ def _signing(total: int) -> float:
     now = datetime.datetime.now(datetime.UTC)
     ca = authority.self_signed_ca(names.Subject(common_name="bench"), keys.generate(), now)
     subject = names.Subject(common_name="system:node:bench", organizations=("system:nodes",))
-    asked = [requests.build(subject, names.Sans(), keys.generate()) for _ in range(total)]
+    bodies = [requests.build(subject, names.Sans(), keys.generate()) for _ in range(total)]
     begun = time.thread_time()
-    for request in asked:
-        found = requests.parse(request)
-        ca.issue(found.public_key, found.subject, found.sans, profiles.KUBELET_CLIENT, now)
+    for body in bodies:
+        parsed = requests.parse(body)
+        ca.issue(parsed.public_key, parsed.subject, parsed.sans, profiles.KUBELET_CLIENT, now)
     return (time.thread_time() - begun) / total
 
 
@@ -367,7 +367,7 @@ async def storm(run: settings.Run) -> list[measure.Figure]:
         alive = set(servers.described(plane.place.root).pids.values()) == set(plane.pids.values())
     if not alive:
         raise load.UnexpectedAnswer("a process of the control plane was restarted in the storm")
-    made = sum(map(len, renewals))
+    count = sum(map(len, renewals))
     return [
         measure.Figure(
             "storm.renewal_p99",
@@ -376,8 +376,8 @@ async def storm(run: settings.Run) -> list[measure.Figure]:
             [measure.percentile(server, 0.99) / 1e3],
             RENEWAL_LIMIT_MILLISECONDS,
         ),
-        measure.Figure("storm.renewals_failed", "  renewals that failed", "", [made - len(server)], 0.0),
-        measure.Figure("storm.renewals", "  renewals", "", [made]),
+        measure.Figure("storm.renewals_failed", "  renewals that failed", "", [count - len(server)], 0.0),
+        measure.Figure("storm.renewals", "  renewals", "", [count]),
         measure.Figure("storm.joins", "  joins that came through", "/s", [counts.joined / sizes.storm_seconds]),
         measure.Figure("storm.shed", "  connections turned away before TLS", "/s", [counts.shed / sizes.storm_seconds]),
     ]
@@ -400,7 +400,7 @@ async def _rush(plane: servers.Server, machines: Sequence[Machine], until: float
             # As a machine that is turned away would, only much more impatient.
             await asyncio.sleep(0.05)
         except (TimeoutError, load.UnexpectedAnswer):
-            # Told to come later, or in a name that has joined: it was let in, and cost a handshake.
+            # The server asked it to come later, or its name has joined already. It was let in, and cost a handshake.
             await asyncio.sleep(0.05)
 
 
@@ -409,18 +409,18 @@ async def _renew(plane: servers.Server, context: ssl.SSLContext, source: str, du
     for machine in due:
         await asyncio.sleep(0.5 + secrets.randbelow(1000) / 1000)
         node = await Conversation.open(plane.port, context, source=source)
-        made = signing_requests.DECODER.decode(_require(await node.ask("POST", _REQUESTS, machine.body), 201))
+        request = signing_requests.DECODER.decode(_require(await node.ask("POST", _REQUESTS, machine.body), 201))
         name = msgspec.json.decode(machine.body)["metadata"]["name"]
-        await node.certificate(name, made.metadata.resource_version)
+        await node.certificate(name, request.metadata.resource_version)
         node.close()
 
 
 def _served(plane: servers.Server, users: frozenset[str]) -> list[float]:
     """Microseconds that the server took for each request for a certificate of these users, by its own audit log."""
-    found = []
+    latencies = []
     for path in plane.place.audit.glob("*.log"):
         for line in path.read_bytes().splitlines():
             event = _audited.decode(line)
             if event.user.username in users and event.verb == "create" and event.response_status.code == 201:
-                found.append(float(event.annotations["handfast.dev/latency-us"]))
-    return found
+                latencies.append(float(event.annotations["handfast.dev/latency-us"]))
+    return latencies
