@@ -135,3 +135,14 @@ source:
 firstTimestamp: "2026-01-01T00:00:00Z"
 lastTimestamp: "2026-01-01T00:10:00Z"
 """
+
+
+def impersonator(name: str) -> str:
+    """A ClusterRole whose holders may act as bob."""
+    return f"""\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: {name}}}
+rules:
+- {{apiGroups: [""], resources: [users], verbs: [impersonate], resourceNames: [bob]}}
+"""

@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from tests.interop import running
+from tests.interop import manifests, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubectl]
 
@@ -176,14 +176,7 @@ def test_403_as_people_see_it(kubectl, words, sentence):
 
 def test_impersonation_is_itself_a_permission(kubectl, unique):
     ann = ("--as", f"{unique}-ann")
-    manifest = f"""\
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {{name: {unique}}}
-rules:
-- {{apiGroups: [""], resources: [users], verbs: [impersonate], resourceNames: [bob]}}
-"""
-    kubectl("create", "-f", "-", stdin=manifest)
+    kubectl("create", "-f", "-", stdin=manifests.impersonator(unique))
     kubectl("create", "clusterrolebinding", unique, f"--clusterrole={unique}", f"--user={ann[1]}")
     assert kubectl("auth", "can-i", "impersonate", "users/bob", *ann).out == "yes\n"
     assert kubectl("auth", "can-i", "impersonate", "users/root", *ann, code=1).out == "no\n"

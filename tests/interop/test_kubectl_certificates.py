@@ -75,14 +75,7 @@ def test_acting_as_another_needs_permission(presenting):
 
 
 def test_acting_as_another_with_permission(kubectl, presenting, unique):
-    manifest = f"""\
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {{name: {unique}}}
-rules:
-- {{apiGroups: [""], resources: [users], verbs: [impersonate], resourceNames: [bob]}}
-"""
-    kubectl("create", "-f", "-", stdin=manifest)
+    kubectl("create", "-f", "-", stdin=manifests.impersonator(unique))
     kubectl("create", "clusterrolebinding", unique, f"--clusterrole={unique}", f"--user={unique}")
     helper = presenting(unique)
     assert 'User "bob" cannot list resource "pods"' in helper.fails("get", "pods", "--as", "bob")

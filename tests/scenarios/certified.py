@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import dataclasses
-import datetime
 import pathlib
 import ssl
 from collections.abc import AsyncIterator, Iterable
@@ -26,7 +24,6 @@ from handfast.runtime import tasks
 from tests.scenarios import controlled as c
 from tests.scenarios import granting
 from tests.world import world as worlds
-from tests.world.clock import MovableClock
 
 ALL = (approver.NAME, signer.NAME, cleaner.NAME)
 CSRS = api.Resource("certificates.k8s.io", "v1", "certificatesigningrequests", False)
@@ -59,11 +56,8 @@ async def running(world: worlds.World, *chosen: str, **more: Any) -> AsyncIterat
         yield made
 
 
-@dataclasses.dataclass
-class Story(c.Story):
+class Story(c.WorldStory):
     """The administrator, and nodes."""
-
-    world: worlds.World
 
     async def bind(self, permission: str, *groups: str) -> None:
         """Have a permission of the approver granted to groups."""
@@ -153,9 +147,6 @@ def request(
 
 @contextlib.asynccontextmanager
 async def told(directory: pathlib.Path) -> AsyncIterator[Story]:
-    clock = MovableClock(datetime.datetime.now(datetime.UTC).replace(microsecond=0))
-    async with worlds.world(directory / "world", clock=clock) as world, c.connected(world) as client:
-        story = Story(world)
-        c.Story.__init__(story, client, clock)
+    async with c.story_of(Story, directory) as story:
         await story.bind("file", JOINERS)
         yield story

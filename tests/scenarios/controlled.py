@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from handfast.api import status
 from handfast.assembly import controllers
@@ -73,6 +73,25 @@ class Story:
     async def config_map(self, name: str, *owners: Any, namespace: str = "default", **more: Any) -> Any:
         document = {"metadata": {"name": name, "ownerReferences": list(owners), **more}}
         return await self.client.create(CONFIG_MAPS, document, namespace=namespace)
+
+
+class WorldStory(Story):
+    """The same, with the served world at hand."""
+
+    def __init__(self, world: worlds.World, client: api.Client, clock: MovableClock) -> None:
+        super().__init__(client, clock)
+        self.world = world
+
+
+_S = TypeVar("_S", bound=WorldStory)
+
+
+@contextlib.asynccontextmanager
+async def story_of(kind: type[_S], directory: pathlib.Path, **options: Any) -> AsyncIterator[_S]:
+    """A story in a served world with these options, in which no controller is at work yet."""
+    clock = MovableClock(datetime.datetime.now(datetime.UTC).replace(microsecond=0))
+    async with worlds.world(directory / "world", clock=clock, **options) as world, connected(world) as client:
+        yield kind(world, client, clock)
 
 
 def owner(document: Any, kind: str = "ConfigMap", api_version: str = "v1", *, block: bool = False) -> dict[str, Any]:

@@ -112,12 +112,12 @@ async def test_killed_at_every_call(tmp_path: pathlib.Path) -> None:
     from tests.scenarios import certified as c
     from tests.scenarios import controlled
     from tests.world import world as worlds
+    from tests.world.clock import MovableClock
 
     clock = clocks.SystemClock()
     async with worlds.world(tmp_path / "world", clock=clock) as world, controlled.connected(world) as client:
-        story = c.Story(world)
-        # The clock is the real one here: the victim has no other.
-        story.client = client
+        # The world's clock is the real one here: the victim has no other. The story's own is not used.
+        story = c.Story(world, client, MovableClock())
         await story.bind("file", c.JOINERS)
         await story.bind("nodeclient", c.JOINERS)
         context = story.joiner()

@@ -30,7 +30,6 @@ from handfast.rules import user_names
 from handfast.runtime import tasks
 from tests.scenarios import controlled as c
 from tests.world import world as worlds
-from tests.world.clock import MovableClock
 
 SERVERS = ("https://192.0.2.1:6443",)
 ALL = (publisher.NAME, bootstrap_signer.NAME, token_cleaner.NAME)
@@ -52,11 +51,8 @@ async def running(
         yield
 
 
-@dataclasses.dataclass
-class Story(c.Story):
+class Story(c.WorldStory):
     """The administrator, and what newcomers see."""
-
-    world: worlds.World
 
     async def token(
         self,
@@ -95,13 +91,8 @@ class Story(c.Story):
         return {(row["involvedObject"]["name"], row["reason"]) for row in found if row["type"] == "Warning"}
 
 
-@contextlib.asynccontextmanager
-async def told(directory: pathlib.Path) -> AsyncIterator[Story]:
-    clock = MovableClock(datetime.datetime.now(datetime.UTC).replace(microsecond=0))
-    async with worlds.world(directory / "world", clock=clock) as world, c.connected(world) as client:
-        story = Story(world)
-        c.Story.__init__(story, client, clock)
-        yield story
+def told(directory: pathlib.Path) -> contextlib.AbstractAsyncContextManager[Story]:
+    return c.story_of(Story, directory)
 
 
 ONE, TWO = tokens.Token("aaaaaa", "0" * 16), tokens.Token("bbbbbb", "1" * 16)

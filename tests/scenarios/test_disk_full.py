@@ -14,7 +14,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +26,7 @@ from handfast.store import protocol
 from handfast.store.sqlite import engine as sqlite
 from handfast.store.sqlite import space
 from tests.scenarios import up_world
+from tests.world import small_disk as disks
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
 
@@ -39,17 +39,8 @@ LARGE = "x" * (900 << 10)
 
 @pytest.fixture
 def small_disk() -> Iterator[pathlib.Path]:
-    """Not in pytest's own directory, which it moves about; detached even if a failed test left files open."""
-    directory = pathlib.Path(tempfile.mkdtemp())
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m", "tmpfs", str(directory)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
-        directory.rmdir()
-        # In CI a full disk is a real one, or the run has failed.
-        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        give_up("not run: mounting a small file system is not permitted here")
-    yield directory
-    subprocess.run(["umount", "--lazy", directory], check=True)
-    directory.rmdir()
+    with disks.of_mebibytes(SIZE_MIB) as directory:
+        yield directory
 
 
 def fill(disk: pathlib.Path) -> pathlib.Path:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import click
 import pytest
-import structlog
 
 from handfast.cli import connecting, main, output
 from tests.unit.cli.test_main import everything
 from tests.unit.controllers.fake_api import FakeClient
+from tests.world import no_cluster
 
 TOKEN = "abcdef.0123456789abcdef"
 PINNED = ("192.0.2.1", "--discovery-token-ca-cert-hash", f"sha256:{'0' * 64}")
@@ -53,13 +53,8 @@ ASKING = [
 
 
 @pytest.fixture(autouse=True)
-def _nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[None]:
-    for name in ("KUBECONFIG", "HANDFAST_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(connecting, "SYSTEM", tmp_path / "etc" / "admin.conf")
-    yield
-    structlog.reset_defaults()
+def _no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    no_cluster.arrange(monkeypatch, tmp_path)
 
 
 def ends(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, str]:

@@ -30,6 +30,7 @@ from handfast.node import identity as identities
 from handfast.pki import keys, names, pairs, profiles
 from handfast.rules.certificates import wishes
 from tests.world import certifying
+from tests.world import small_disk as disks
 from tests.world import world as worlds
 from tests.world.clock import MovableClock
 
@@ -373,15 +374,8 @@ def small_disk(node: Node) -> Iterator[pathlib.Path]:
     """A file system of its own for the certificates, of five pages."""
     where = node.places.directory
     where.mkdir(mode=0o755)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=20k,mode=0755", "tmpfs", str(where)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        # In CI a full disk is a real one, or the run has failed.
-        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        give_up("not run: only root may mount a small disk")
-    yield where
-    subprocess.run(["umount", "-l", str(where)], check=True)
+    with disks.mounted(where, "size=20k,mode=0755"):
+        yield where
 
 
 async def test_a_disk_that_is_really_full(node: Node, small_disk: pathlib.Path) -> None:

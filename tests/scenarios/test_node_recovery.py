@@ -29,7 +29,6 @@ from handfast.runtime import tls
 from tests.scenarios import certified as c
 from tests.scenarios import controlled, granting
 from tests.world import world as worlds
-from tests.world.clock import MovableClock
 
 pytestmark = pytest.mark.slow
 DAY = datetime.timedelta(days=1)
@@ -65,20 +64,14 @@ async def told(
     directory: pathlib.Path, *, window: datetime.timedelta = WINDOW, days: float = 3
 ) -> AsyncIterator[Story]:
     """A node that joined and was then off for so many days."""
-    clock = MovableClock(datetime.datetime.now(datetime.UTC).replace(microsecond=0))
     options = guard.GuardOptions(bootstrap_tokens=True, node_recovery_window=window)
     audit = apiserver.AuditOptions(path=str(directory / "audit.log"))
-    async with (
-        worlds.world(directory / "world", clock=clock, guard=options, audit=audit) as world,
-        controlled.connected(world) as client,
-    ):
-        story = Story(world)
-        controlled.Story.__init__(story, client, clock)
+    async with controlled.story_of(Story, directory, guard=options, audit=audit) as story:
         await story.bind("file", c.JOINERS)
-        async with c.running(world):
+        async with c.running(story.world):
             await story.join()
         # At once: what would have happened in these days, minute by minute, is not what is told here.
-        clock.set_wall((days * DAY).total_seconds())
+        story.clock.set_wall((days * DAY).total_seconds())
         yield story
 
 

@@ -10,24 +10,18 @@ from typing import Any
 
 import click
 import pytest
-import structlog
 
 from handfast import errors
 from handfast.api import status
 from handfast.bootstrap import kubeconfig
 from handfast.cli import connecting, main, output
 from tests.unit.cli.test_main import everything
-from tests.world import tls_cluster
+from tests.world import no_cluster, tls_cluster
 
 
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch, tmp_path):
-    for name in ("KUBECONFIG", "HANDFAST_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(connecting, "SYSTEM", tmp_path / "etc" / "admin.conf")
-    yield
-    structlog.reset_defaults()
+def _no_cluster(monkeypatch, tmp_path):
+    no_cluster.arrange(monkeypatch, tmp_path)
 
 
 def chosen(*arguments):
