@@ -453,7 +453,8 @@ def commands() -> Iterator[str]:
 def unknown(written: str) -> str | None:
     """The word of a command line that is no command, if there is one."""
     command: click.Command = main.command
-    context = click.Context(command, info_name="handfast")
+    # With its own settings: a command remembers the help flag of the first context that asks for it.
+    context = main.command.make_context("handfast", [], resilient_parsing=True)
     for word in written.split()[1:]:
         if not isinstance(command, click.Group) or word.startswith("-") or not word.islower():
             return None
@@ -531,7 +532,7 @@ def test_make_targets_exist():
 
 def test_the_command_line_reference_names_every_command():
     reference = ROOT / "docs" / "reference" / "cli.md"
-    context = click.Context(main.command, info_name="handfast")
+    context = main.command.make_context("handfast", [], resilient_parsing=True)
     headings = set(re.findall(r"^### (.+)$", text(reference), re.MULTILINE))
     names = main.command.list_commands(context)
     assert names

@@ -27,6 +27,9 @@ MAX_MODULE = 500
 MAX_FUNCTION = 50
 # What the docstring of a room says, each on a line of its own.
 CONTRACT = ("Holds:", "Imports:", "Never:", "Start:")
+BARE = re.compile(r"^\s*# (?:\d+\.?(?:,| and| to|–)? ?)+…?$")
+# Fine for three lines, and never the name of a parameter or of a field.
+ANYTHING = frozenset({"found", "asked", "made", "told", "given"})
 DRAWERS = frozenset({"util", "utils", "helper", "helpers", "common", "base", "manager", "misc"})
 # Spelt in halves, so that this file does not contain them.
 LEFT_OVER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
@@ -101,6 +104,32 @@ def signer_names(content: str) -> list[str]:
 def resources_by_hand(content: str) -> list[str]:
     """Built-in resources are rows of the table of kinds, by their names in `api.resources`."""
     return [f"spells a resource: {found[0]}" for found in re.finditer(r'\bResource\("[^)]*\)', content)]
+
+
+def bare_numbers(content: str) -> list[str]:
+    """A number of a list carries its words: `# 3. in the ledger before it is handed out`. A docstring is a sentence."""
+    wrong = [f"`{line.strip()}` has no words" for line in content.splitlines() if BARE.match(line)]
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            words = ast.get_docstring(node) or ""
+            wrong += [f"the docstring of {node.name} is a number"] if re.fullmatch(r"[\d., ]*\d[\d., ]*", words) else []
+    return wrong
+
+
+def words_for_anything(content: str) -> list[str]:
+    """What a parameter or a field holds is said by its name."""
+    wrong = []
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.arg) and node.arg in ANYTHING:
+            wrong.append(f"line {node.lineno}: a parameter `{node.arg}`")
+        if isinstance(node, ast.ClassDef):
+            fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+            wrong += [
+                f"line {each.lineno}: a field `{each.id}`"
+                for each in fields
+                if isinstance(each, ast.Name) and each.id in ANYTHING
+            ]
+    return wrong
 
 
 def names(path: pathlib.PurePath) -> list[str]:
@@ -185,6 +214,24 @@ def test_resources_come_from_the_table_of_kinds():
     assert broken(source(), resources_by_hand) == []
 
 
+def test_numbers_carry_words():
+    assert broken(source(), bare_numbers) == []
+
+
+def test_parameters_and_fields_say_what_they_are():
+    assert broken(source(), words_for_anything) == []
+
+
+def one_word(content: str) -> list[str]:
+    """The name of a test says what must hold."""
+    return [f"{name} says nothing" for name in re.findall(r"def (test_[a-z0-9]+)\(", content)]
+
+
+def test_tests_say_what_must_hold():
+    mine = pathlib.Path(__file__)
+    assert broken((path for path in python_files("tests") if path != mine), one_word) == []
+
+
 def test_names_say_something():
     paths = [path.relative_to(SOURCE) for path in source()]
     assert [f"{path}: {wrong}" for path in paths for wrong in names(path)] == []
@@ -225,6 +272,12 @@ def test_the_exceptions_are_needed():
         (signer_names, 'x = "kubernetes.io/kubelet-serving"'),
         (signer_names, "x = f'kubernetes.io/{word}'"),
         (resources_by_hand, 'NODES = api.Resource("", "v1", "nodes", False)'),
+        (bare_numbers, "x = 1\n    # 3.\n"),
+        (bare_numbers, "# 3., 4.\n"),
+        (bare_numbers, "def f():\n    '5.'\n"),
+        (one_word, "def test_filters(): ..."),
+        (words_for_anything, "def f(found): ..."),
+        (words_for_anything, "class A:\n    told: int"),
         (contract, "x = 1"),
         (contract, '"""A room."""'),
         (contract, '"""A room.\n\nHolds: x.\nImports: y.\nNever: z.\nStart: a.\n"""\nimport y'),
@@ -243,6 +296,10 @@ def test_a_broken_rule_is_seen(rule, content):
         (functions, "def f():\n    '''" + "Doc.\n" * 9 + "'''\n" + "    x = 1\n" * 50),
         (functions, "def f():\n    '''Doc.'''\n"),
         (left_over, "todos = mastodon"),
+        (bare_numbers, "# 3. in the ledger\n"),
+        (bare_numbers, "# 10 seconds\n"),
+        (one_word, "def test_a_filter_is_kept(): ..."),
+        (words_for_anything, "def f(item):\n    found = item\n    return found"),
         (signer_names, '"""Signs for kubernetes.io/kubelet-serving."""'),
         (signer_names, 'x = "kubernetes.io/legacy-token-last-used"'),
         (resources_by_hand, "resource = Resource(group, version, plural, namespaced)"),

@@ -63,7 +63,8 @@ OTHERS = r"(?:kubectl|kubeadm|openssl|systemctl|handfast|make|python|pytest) "
 def misread(line: page_text.CommandLine) -> str | None:
     """What the command's own grammar has against a line; None: nothing. Where words are left out, none is missed."""
     command: click.Command = main.command
-    context = click.Context(command, info_name="handfast")
+    # With its own settings: a command remembers the help flag of the first context that asks for it.
+    context = main.command.make_context("handfast", [], resilient_parsing=True)
     words = list(line.words)
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         name = words.pop(0)

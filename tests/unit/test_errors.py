@@ -18,7 +18,7 @@ from handfast import errors
     ],
 )
 class TestFamily:
-    def test_defaults(self, kind: type[errors.HandfastError], reason: str) -> None:
+    def test_an_error_has_the_reason_of_its_family(self, kind: type[errors.HandfastError], reason: str) -> None:
         made = kind("what happened")
         assert (made.message, str(made), made.reason, made.hint) == ("what happened", "what happened", reason, None)
         assert isinstance(made, errors.HandfastError)

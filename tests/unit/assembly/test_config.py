@@ -17,7 +17,7 @@ def resolve(flags=None, environ=None, text=b""):
     return config.resolve(flags or {}, environ or {}, config.parse(HEAD + text, "f.yaml"), "f.yaml")
 
 
-def test_defaults():
+def test_what_is_not_set_has_its_default():
     assert resolve().configuration == config.Configuration(
         listen=Address("127.0.0.1", 6443),
         advertise=(),
@@ -79,7 +79,7 @@ def test_lists_from_every_side():
 @pytest.mark.parametrize(
     "text, value", [("store.db", "store.db"), ("sqlite:a.db", "a.db"), ("sqlite:///x/a.db", "/x/a.db")]
 )
-def test_store(text, value):
+def test_the_store_is_a_path_however_it_is_written(text, value):
     assert resolve({"store": text}).configuration.store == value
 
 

@@ -36,7 +36,7 @@ def facts(**more: Any) -> kubelet.Facts:
         pytest.param(None, decision.NotMine, "not allowed", id="no status"),
     ],
 )
-async def test_answers(status: Any, kind: type[object], sentence: str) -> None:
+async def test_each_answer_of_the_server_becomes_a_decision(status: Any, kind: type[object], sentence: str) -> None:
     class Client:
         async def create(self, resource: Any, document: Any) -> Any:
             return {**document, "status": status}

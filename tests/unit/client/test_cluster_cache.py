@@ -149,7 +149,7 @@ class TestRefresh:
             ({"a": document(dataclasses.replace(INFO, id="x")), "b": TROUBLE.NO_ANSWER}, "OtherCluster"),
         ],
     )
-    async def test_lost(self, clock, path, answers, reason):
+    async def test_a_cluster_that_is_lost_is_told_and_nothing_is_written(self, clock, path, answers, reason):
         await refresh(path, Servers(clock, a=document(), b=document()))
         before = path.read_bytes()
         error = await refusal(refresh(path, Servers(clock, **answers)))
@@ -264,7 +264,7 @@ class TestKeepFresh:
             await tls_cluster.while_time_passes(clock, cluster_cache.keep_fresh(path, search, clock), 5000.0)
 
     @pytest.mark.parametrize(("random", "seconds"), [(0.0, 2880), (0.5, 3600), (0.999, 4318.56)])
-    async def test_jitter(self, clock, path, random, seconds):
+    async def test_the_hour_between_two_looks_has_its_jitter(self, clock, path, random, seconds):
         slept = []
 
         async def sleep(length):

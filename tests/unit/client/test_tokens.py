@@ -137,7 +137,7 @@ class TestClockDifference:
             ("Sun, 15 Nov 2026 11:00:00 GMT", -3600),
         ],
     )
-    async def test_told(self, monkeypatch, date, seconds):
+    async def test_a_clock_that_differs_is_told(self, monkeypatch, date, seconds):
         async def ask(url, trust, token=None):
             assert url == "https://10.0.0.1:6443/version"
             assert trust == anonymous.Trust(b"pem")

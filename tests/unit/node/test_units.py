@@ -27,7 +27,7 @@ def never(words):
     pytest.fail(f"ran {words}")
 
 
-def test_text():
+def test_the_unit_starts_the_agent_again_for_ever():
     found = units.text(["/usr/bin/handfast", "node", "run"])
     assert '\nExecStart="/usr/bin/handfast" "node" "run"\n' in found
     assert "\nRestart=always\n" in found
@@ -98,7 +98,7 @@ def test_the_program_is_a_path_and_nothing_more(command):
         units.text([command])
 
 
-def test_program(monkeypatch, tmp_path):
+def test_the_program_is_that_of_this_installation(monkeypatch, tmp_path):
     """Of this very installation, whatever PATH says."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
     monkeypatch.setenv("PATH", "/elsewhere")
@@ -120,7 +120,7 @@ class TestExposed:
         monkeypatch.setattr(pathlib.Path, "stat", lambda path, **_: found(path))
         return modes
 
-    def test_nothing(self, place):
+    def test_a_program_that_nobody_else_can_change_is_not_exposed(self, place):
         assert units.exposed(["/opt/handfast/bin/handfast"]) == ""
 
     @pytest.mark.parametrize("said", [(1000, 0o755), (0, 0o775), (0, 0o757)])

@@ -225,7 +225,7 @@ class TestLivez:
         async with asked(server) as livez:
             assert await livez() == (watchdog.Sign.TROUBLE, "it answers 500")
 
-    async def test_silence(self) -> None:
+    async def test_a_server_that_is_silent_is_in_trouble(self) -> None:
         server = Server()
         async with asked(server, 0.05) as livez:
             assert await livez() == ALIVE

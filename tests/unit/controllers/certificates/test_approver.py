@@ -95,7 +95,9 @@ class World(Base):
         pytest.param(["nodeclient"], {"username": "joe"}, ["nodeclient"], JOIN, id="requester joe, CN of another"),
     ],
 )
-async def test_approved(allowed: list[str], more: dict[str, Any], asked: list[str], message: str) -> None:
+async def test_a_request_that_may_be_approved_is_approved_once(
+    allowed: list[str], more: dict[str, Any], asked: list[str], message: str
+) -> None:
     world = World(*allowed)
     world.add(**more)
     assert await world.approve() == "done"

@@ -35,7 +35,7 @@ class World(Base):
         pytest.param(86401, 0.0, id="due"),
     ],
 )
-def test_timers(age: float, seconds: float) -> None:
+def test_a_request_has_a_timer_by_its_age(age: float, seconds: float) -> None:
     assert World().see(age=age) == pytest.approx(seconds)
 
 

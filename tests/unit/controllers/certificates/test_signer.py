@@ -97,7 +97,7 @@ SIGNED = [
 
 
 @pytest.mark.parametrize("more", SIGNED)
-async def test_signed(tmp_path: pathlib.Path, more: dict[str, Any]) -> None:
+async def test_an_approved_request_gets_what_it_asked_for(tmp_path: pathlib.Path, more: dict[str, Any]) -> None:
     world = World(tmp_path)
     await world.sign(**more)
     issued = world.certificate()
@@ -161,7 +161,9 @@ async def test_signed(tmp_path: pathlib.Path, more: dict[str, Any]) -> None:
         pytest.param({"request": "junk"}, "text outside a block", id="unreadable"),
     ],
 )
-async def test_failed(tmp_path: pathlib.Path, more: dict[str, Any], message: str) -> None:
+async def test_what_may_not_be_signed_fails_with_its_reason(
+    tmp_path: pathlib.Path, more: dict[str, Any], message: str
+) -> None:
     world = World(tmp_path)
     await world.sign(**more)
     (approved, (kind, reason, said)) = world.conditions()
@@ -199,7 +201,9 @@ async def test_not_its_business(tmp_path: pathlib.Path, conditions: tuple[str, .
         pytest.param(None, 24 * HOUR, 24 * 3600 - 300, id="a long one counts its backdating"),
     ],
 )
-async def test_durations(tmp_path: pathlib.Path, asked: int | None, longest: datetime.timedelta, lives: int) -> None:
+async def test_a_certificate_lives_no_longer_than_it_was_asked_for_or_allowed(
+    tmp_path: pathlib.Path, asked: int | None, longest: datetime.timedelta, lives: int
+) -> None:
     world = World(tmp_path, longest)
     await world.sign(**({} if asked is None else {"expirationSeconds": asked}))
     assert (world.certificate().not_after - START).total_seconds() == lives

@@ -41,7 +41,7 @@ def test_publishing_those_not_ready():
     assert found["metadata"]["labels"]["service.kubernetes.io/headless"] == ""
 
 
-def test_nobody():
+def test_a_service_without_pods_has_no_subsets():
     assert "subsets" not in endpoints.document(service(), [])
 
 

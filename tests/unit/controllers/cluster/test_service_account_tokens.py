@@ -67,7 +67,7 @@ class World:
         return [call[0] for call in self.client.calls]
 
 
-async def test_filled():
+async def test_an_empty_secret_is_filled_with_a_token():
     world = World()
     world.secret()
     made = await world.reconcile()

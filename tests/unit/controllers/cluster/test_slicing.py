@@ -92,7 +92,9 @@ def test_a_second_look_finds_nothing_to_do():
         ({"address": ""}, {}, None),
     ],
 )
-def test_conditions(made: dict[str, Any], spec: dict[str, Any], expected: tuple[bool, ...] | None):
+def test_the_conditions_of_an_endpoint_are_those_of_its_pod(
+    made: dict[str, Any], spec: dict[str, Any], expected: tuple[bool, ...] | None
+):
     (row,) = slicing.plan(service(**spec), [pod(1, **made)], []).write
     found = [
         (entry.conditions.ready, entry.conditions.serving, entry.conditions.terminating)
@@ -134,7 +136,7 @@ def test_headless_with_hostname():
     assert row.ports == ()
 
 
-def test_families():
+def test_each_family_of_addresses_has_its_slices():
     both: dict[str, Any] = {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}
     six = slicing.plan(service(clusterIP="fd00::10"), [pod(1, **both)], [])
     assert [(row.address_type, addresses([row])) for row in six.write] == [("IPv6", [["fd00::1"]])]

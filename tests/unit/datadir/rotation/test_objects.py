@@ -152,7 +152,7 @@ class TestTold:
         assert cluster_info.read(data["kubeconfig"]) == cluster_info.ClusterInfo(("https://a:1",), BOTH, "id")
         assert data["jws"] == "s"
 
-    async def test_keys(self, client):
+    async def test_the_published_keys_are_named_by_their_ids(self, client):
         client.transport = Transport({"keys": [{"kid": "a"}, {"kid": "b"}]})
         assert await rotation_objects.told_keys(client) == {"a", "b"}
 
