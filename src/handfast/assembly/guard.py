@@ -16,6 +16,7 @@ from handfast.apiserver.access import (
     authn,
     bootstrap_tokens,
     client_cas,
+    legacy_token_use,
     node_feed,
     node_recovery,
     openid,
@@ -23,7 +24,6 @@ from handfast.apiserver.access import (
     revocations,
     service_account_tokens,
     standing,
-    token_use,
 )
 from handfast.apiserver.admission import (
     certificates,
@@ -115,7 +115,7 @@ class Guard:
         audiences = options.audiences or (options.issuer,)
         key_set = jwt.KeySet(token_keys)
         self.revocations = revocations.Revocations(copy)
-        self.token_use = token_use.TokenUse(store, clock)
+        self.token_use = legacy_token_use.TokenUse(store, clock)
         self._accounts = accounts = service_account_tokens.ServiceAccountTokens(
             key_set, issuers=(options.issuer,), replica=copy, api_audiences=audiences, used=self.token_use.note
         )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a certificate is renewed, and whether it still says what its holder wants it to say.
 
-It does not renew anything, and draws no random number: chance is an argument.
+It does not renew anything, and draws no random number: chance is an argument. How a CA is replaced is decided in
+`rules.trust_rotation`.
 
 1. A certificate is renewed when 70 to 90 % of its lifetime have passed, counted from notBefore, backdating included.
    `renewal_point` chooses the point between: a fleet that was born together does not come back together.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seals stored values with AES-256-GCM, so that a copy of the store without the key file tells nothing.
 
-It does not read key files, nor decide which values are sealed: it takes the file's text, and bytes.
+It does not read key files: it takes the file's text, and bytes. Nor does it decide which values are sealed: those under the prefixes
+of `assembly.apiserver.SEALED`, by `apiserver.state.envelope`.
 
 1. The text has one key per line, `id:base64`, at least one; no comments, no empty lines but the end of the last one.
 2. An id is 1 to 32 of `a-z 0-9 -`, starting and ending with a letter or digit, and occurs once.

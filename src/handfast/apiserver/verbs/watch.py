@@ -4,7 +4,8 @@
 1. A watch begins with the state it asked for (nothing, the current objects, or the changes since a version), then every
    later change once and in order. Between the last initial event and the first live one nothing is awaited, so no
    change can fall between them.
-2. A watcher that cannot be written to fast enough is dropped when its buffer is over the cap, never waited for.
+2. A watcher that cannot be written to fast enough is dropped when its buffer is over the cap, never waited for. The initial
+   state is waited for, within the time limit of `serving.sending`.
 3. A version older than what is remembered gets an ERROR event with a 410 Status, and the client lists again.
 
 It does not authorise; who may watch was decided before.

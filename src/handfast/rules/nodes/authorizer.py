@@ -2,7 +2,7 @@
 """What a kubelet may ask of the API: its own objects, and those its Pods need. The Node authoriser of Kubernetes.
 
 It decides by names only and never sees the object: what a node may write *into* an object it may write to is decided
-at admission (NodeRestriction). It denies nothing: whatever it does not allow, another authoriser may.
+at admission (NodeRestriction). It denies nothing: whatever it does not allow, another authoriser may. Where none does, `apiserver.access.authz` refuses with 403.
 
 1. The caller is a node: its name begins with `system:node:` **and** it is in the group `system:nodes`. Either alone
    says nothing. What follows the prefix is the node's name, and must not be empty.
@@ -20,7 +20,7 @@ at admission (NodeRestriction). It denies nothing: whatever it does not allow, a
 |---|---|---|---|---|
 | a user | the name `system:node:a`, or the group, not both | be taken for a node | 1 | test_half_an_identity_is_none |
 | a node | the name `system:node:` | be every node or none | 1 | test_a_node_needs_a_name |
-| a node taken over | its certificate | read the Secrets of other nodes' Pods | 2a | test_the_table_of_kubernetes |
+| a node taken over | its certificate | read the Secrets or ConfigMaps of other nodes' Pods | 2a | test_the_table_of_kubernetes |
 | a node taken over | its certificate | list Secrets, and pick | 2a: one name, one namespace | test_the_table_of_kubernetes |
 | a node taken over | its certificate | guess at names to learn which exist | one answer for both | test_unknown_and_foreign_sound_the_same |
 | a node taken over | its certificate | tokens for any service account | 2c | test_the_table_of_kubernetes |

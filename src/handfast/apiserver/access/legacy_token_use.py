@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes down on which day a service account token that lives in a Secret was last used, so that unused ones can go.
 
-The request that used it does not wait. It judges no token; see `service_account_tokens`.
+The request that used it does not wait. It judges no token; see `service_account_tokens`. The uses of bootstrap tokens are
+counted in `admission.token_limits`.
 """
 
 from __future__ import annotations
