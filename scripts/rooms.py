@@ -147,9 +147,10 @@ def stale() -> list[pathlib.Path]:
 
 def main(arguments: Sequence[str]) -> int:
     if "--check" in arguments:
-        for path in stale():
-            print(f"error: {path.relative_to(ROOT)} is not as the rooms are", file=sys.stderr)
-        return 1 if stale() else 0
+        wrong = stale()
+        for path in wrong:
+            print(f"error: {path.relative_to(ROOT)} is out of date: run python scripts/rooms.py", file=sys.stderr)
+        return 1 if wrong else 0
     known = rooms()
     for room in known.values():
         room.path.write_text(with_imports(room, list(known)))

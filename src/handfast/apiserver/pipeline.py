@@ -135,7 +135,7 @@ class Pipeline:
     ) -> answers.Response:
         http, peer = call.http, connection.peer
         authorization = http.headers.get("Authorization")
-        # 1 rate limit: those who present nothing
+        # 1 rate limit: no credential, or too many bad ones
         if not peer.chain and authorization is None:
             _require(self._flows.stranger(peer.address, http.raw_path, started), _STRANGER)
         elif (
@@ -161,8 +161,8 @@ class Pipeline:
             if call.info.verb not in _READS:
                 call.charge = self._flows.charge(payer, call.info, peer.address, started)
         # 5 authorise
-        facts = authz.attributes(call.user, call.info)
-        call.decision = authz.require(self._authorizers, facts).sentence
+        attributes = authz.attributes(call.user, call.info)
+        call.decision = authz.require(self._authorizers, attributes).sentence
         self._standing.judged(call, started)
         if call.info.verb == "watch":
             self._audit.started(call, 200, 0.0)

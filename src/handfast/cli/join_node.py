@@ -4,10 +4,12 @@
 How the cluster was found is in `join_cluster`. How a certificate is obtained is in `node.identity`.
 
 1. A kubeconfig of another cluster is not touched, and nothing is requested or written: a machine is in one cluster.
-2. Where this machine has a certificate in force for this cluster already, no other is requested. It is tried all the same.
+2. Where this machine has a certificate in force for this cluster already, no other is requested. The one that is here is used
+   once, to see that the cluster accepts it.
 3. What fails can be tried again: it goes on with the same key and the same request.
 4. The name of a node that is alive is not taken without --replace-node. With it, the name is taken once the node's Lease has
-   ended or an administrator approves. Where the Node can be seen, nothing is requested; else the approver says it.
+   ended or an administrator approves. Where the Node can be seen, this is known before anything is requested;
+   else the approver says it.
 """
 
 from __future__ import annotations
@@ -222,7 +224,7 @@ def _waits(plan: NodePlan, what: str) -> requests.Waits:
 
 
 def install(plan: NodePlan) -> Service:
-    """Install the unit, where one was plan."""
+    """Install the systemd unit, if --systemd was given."""
     if plan.unit is None:
         return Service()
     command = plan.command()

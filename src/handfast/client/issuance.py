@@ -55,8 +55,8 @@ class Outlook:
 
     # Whoever issues was reached, and answered.
     server_healthy: bool = False
-    # Somebody said no: attempts grow further apart than after a fault that passes.
-    refused: bool = False
+    # The request was ended, and a new one is needed: attempts grow further apart than after a fault that passes.
+    request_is_over: bool = False
     # This key will never be answered better: the next attempt has another one.
     key_is_spent: bool = False
     # What a person who waits is told of it; None: nobody said no.
@@ -75,7 +75,7 @@ Judge = Callable[[errors.HandfastError], Outlook]
 def judge_plainly(error: errors.HandfastError) -> Outlook:
     """What is `Denied` is final, and everything else may pass."""
     if isinstance(error, Denied):
-        return Outlook(server_healthy=True, refused=True, key_is_spent=True, refusal=error, final=True)
+        return Outlook(server_healthy=True, request_is_over=True, key_is_spent=True, refusal=error, final=True)
     return Outlook()
 
 

@@ -8,10 +8,10 @@ are in `timetable`.
 Whoever opens or accepts a connection asks `current` at each use and keeps nothing, or is told of each new pair
 (`subscribe`). Metrics and reports read the public fields.
 
-A renewal is due, in order:
+Nothing is due while nothing is wanted, or right after a renewal (`timetable`). Else a renewal is due:
 
-1. when somebody asked for it (`renew_now`), also before a crash: its key is still there; or the pair is one from elsewhere
-   (`take_over`);
+1. when it was asked for (`renew_now`), when a request was under way as the last process ended, or when the pair came from
+   elsewhere (`take_over`);
 2. when there is no pair, it has expired, or it lacks a name that is wanted now;
 3. when its deadline has come: at 70 to 90 % of its lifetime, unless its holder has another.
 
@@ -213,10 +213,10 @@ class Keeper(Generic[W]):
                 await self._rest(wait)
 
     def due(self) -> str | None:
-        """Why a renewal is due now; None while it is not, or while nothing is wanted."""
+        """Why a renewal is due now; None while it is not, while nothing is wanted, or right after a renewal."""
         if self._wanted() is None or self._times.resting():
             return None
-        # 1. somebody asked for it
+        # 1. it was asked for
         if self._forced:
             return self._forced
         # 2. nothing to use

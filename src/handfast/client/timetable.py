@@ -5,7 +5,7 @@ It neither waits nor renews. The share of a lifetime after which a certificate i
 
 1. A certificate is due when its deadline has come, by the wall clock or by the time that really went by since it was
    taken: a wall clock that jumps back must not let it run out.
-2. An attempt that fails is made again after 2, 4, 8, 16 and then every 32 seconds. Where somebody said no, attempts grow
+2. An attempt that fails is made again after 2, 4, 8, 16 and then every 32 seconds. Where a request was ended, attempts grow
    further apart, to ten minutes: whoever says no should not find a hundred requests an hour.
 3. Two renewals lie half a minute apart at least: an issuer whose own certificate is about to end hands out ones that are
    due at once.
@@ -23,7 +23,7 @@ from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 
 RETRY = backoff.Schedule(initial=2.0, cap=32.0, jitter=0.1)
-RETRY_REFUSED = backoff.Schedule(initial=2.0, cap=600.0, jitter=0.1)
+RETRY_OVER = backoff.Schedule(initial=2.0, cap=600.0, jitter=0.1)
 # How often the wall clock is looked at: it may jump, and only looking tells.
 LOOK_SECONDS = 60.0
 _REST_SECONDS = 30.0
@@ -63,7 +63,7 @@ class Timetable:
         self._due_at = math.inf
         self._rest_until = 0.0
         self._retry = backoff.Backoff(RETRY, chance)
-        self._retry_refused = backoff.Backoff(RETRY_REFUSED, chance)
+        self._retry_over = backoff.Backoff(RETRY_OVER, chance)
 
     def adopt(self, leaf: certificates.Certificate) -> None:
         """Count from this certificate on."""
@@ -90,12 +90,12 @@ class Timetable:
     def succeeded(self) -> None:
         """Begin anew with the delays (2), after a rest (3)."""
         self._retry.reset()
-        self._retry_refused.reset()
+        self._retry_over.reset()
         self._rest_until = self._clock.monotonic() + _REST_SECONDS
 
     def delay(self, outlook: issuance.Outlook) -> float:
         """How long to wait after an attempt that failed (2)."""
-        return max(next(self._retry_refused if outlook.refused else self._retry), outlook.retry_after)
+        return max(next(self._retry_over if outlook.request_is_over else self._retry), outlook.retry_after)
 
     def left(self) -> float:
         """How long until the next look."""

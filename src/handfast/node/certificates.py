@@ -5,7 +5,8 @@ The loop is `client.keeping`'s. Here is what a node adds to it: certificates are
 first pair may be the kubeconfig's, and rotation may be off. Where pairs lie is in `certificate_store`; what the manager
 counts is shown by `certificate_metrics`.
 
-1. With rotation the stored pair comes first, and the kubeconfig's is replaced as soon as can be.
+1. With rotation the stored pair comes first, and the kubeconfig's is replaced as soon as can be. A pair that has not expired
+   comes before one that has.
 2. Without, what the kubeconfig says counts, whatever its name, as long as it lasts. A pair is asked for where there is none
    that can be used (`hold`), and nothing is renewed in time.
 """

@@ -8,9 +8,11 @@ client. Before there is a certificate nothing but certificate requests is sent, 
 Where the pair comes from, first to last:
 
 1. the certificate directory;
-2. the kubeconfig: certificate and key as data or as files. With rotation off it comes before 1;
+2. the kubeconfig: certificate and key as data or as files. With rotation off it comes before 1. Of both, a pair that has not
+   expired comes before one that has;
 3. a request made with the bootstrap kubeconfig, if the kubeconfig is not there, cannot be loaded or has expired. Where
-   an expired pair is all there is, the request is made with that: a server that allows recovery answers it.
+   there is an expired pair too, requests are made with the two in turns; where it is all there is, with that: a server that
+   allows recovery answers it.
 
 Afterwards a kubeconfig that was missing or of no use is written, pointing at `kubelet-client-current.pem`.
 

@@ -3,7 +3,8 @@
 
 The order of key, request and pair is `client.issuance`'s; what goes over the wire is in `client.requests`.
 
-1. A key whose request was denied, failed or was answered wrongly is given up: its name is that of the request.
+1. A key whose request was denied, failed or was answered wrongly is given up: a request is named after its key, so the same
+   key would find the same answer.
 2. A request that was only deleted is made again with the same key, after a time that grows as after a denial.
 3. Everything else may pass: the same request is asked again.
 """
@@ -40,7 +41,7 @@ def judge(error: errors.HandfastError) -> issuance.Outlook:
     return issuance.Outlook(
         server_healthy=healthy_after(error),
         # 2. over, but not its key
-        refused=error.reason in requests.REQUEST_IS_OVER,
+        request_is_over=error.reason in requests.REQUEST_IS_OVER,
         # 1. given up
         key_is_spent=error.reason in requests.KEY_IS_SPENT,
         refusal=refusal,

@@ -109,7 +109,7 @@ class Gate:
         if not self.proxied.names(address):
             self._admit(visitor)
             return
-        if not self._limits.lifted and not self._has_place():
+        if not self._limits.lifted and not self._make_place():
             self._refuse(sock)
             return
         # Not among the balancer's own, which are counted as those of any other source.
@@ -135,11 +135,12 @@ class Gate:
         # 1. over its rate it waits, or is turned away
         if not self._limits.lifted:
             known = self._sources.get(visitor.source)
+            # Others of its source wait already: it queues behind them.
             wait = self._rates.pay(visitor, known) if known is None or not known.waiting else 1.0
             if wait > 0.0:
                 self._make_wait(visitor, wait)
                 return
-            if not self._has_place(known, local=self._is_local(visitor, known)):
+            if not self._make_place(known, local=self._is_local(visitor, known)):
                 self._rates.give_back(visitor)
                 self._refuse(visitor.sock)
                 return
@@ -235,8 +236,8 @@ class Gate:
         self.refused += 1
         reset(sock)
 
-    def _has_place(self, source: visitors.Source | None = None, *, local: bool = False) -> bool:
-        """Whether there is one for somebody who is let in now; if need be, the oldest stranger makes room for it."""
+    def _make_place(self, source: visitors.Source | None = None, *, local: bool = False) -> bool:
+        """Make sure of a place: if need be, the oldest stranger loses its own. False if there is none to be had."""
         # 8. first of its own source, else of all
         if source is not None and self._is_full(source):
             strangers = source.strangers

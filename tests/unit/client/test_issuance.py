@@ -13,7 +13,7 @@ def test_a_denial_is_final_and_its_key_is_spent():
     error = issuance.Denied("not this workload")
     assert error.reason == "Denied"
     assert issuance.judge_plainly(error) == issuance.Outlook(
-        server_healthy=True, refused=True, key_is_spent=True, refusal=error, final=True
+        server_healthy=True, request_is_over=True, key_is_spent=True, refusal=error, final=True
     )
 
 

@@ -74,7 +74,7 @@ async def test_two_renewals_lie_half_a_minute_apart_unless_somebody_hurries(cloc
     ("outlook", "delays"),
     [
         (issuance.Outlook(), [2, 4, 8, 16, 32, 32]),
-        (issuance.Outlook(refused=True), [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]),
+        (issuance.Outlook(request_is_over=True), [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]),
         (issuance.Outlook(retry_after=10.0), [10, 10, 10, 16, 32]),
     ],
     ids=["a fault", "a refusal", "a server that wants to be left alone"],

@@ -24,6 +24,8 @@ from handfast.api.codec import nesting, protobuf, yaml_document
 
 JSON = "application/json"
 YAML = "application/yaml"
+# Of a server-side apply: YAML, of which JSON is a part.
+APPLY = "application/apply-patch+yaml"
 PROTOBUF = protobuf.CONTENT_TYPE
 MEDIA_TYPES = (JSON, YAML, PROTOBUF)
 

@@ -28,7 +28,6 @@ from handfast.runtime import clock as clock_module
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-APPLY = "application/apply-patch+yaml"
 _SCALE = "autoscaling.v1.Scale"
 
 
@@ -42,7 +41,7 @@ class Patcher:
     async def patch(self, call: calls.Call, kind: kinds.Kind, body: bytes) -> tuple[items.Item, bool]:
         """The patched object; the second value tells that server-side apply created it."""
         media = decode.media_type(call.header("Content-Type"))
-        if media == APPLY:
+        if media == decode.APPLY:
             return await self._apply(call, kind, body)
         change = _change(media, kind, body)
         checked = await call.work(self._checked, call, kind, change, body)
@@ -162,7 +161,7 @@ def _change(media: str, kind: kinds.Kind, body: bytes) -> Callable[[objects.Docu
     if media == STRATEGIC and kind.message:
         return lambda document: strategic.apply_strategic(document, _parse(body), kind.message)
     # Custom resources have no merge keys: strategic merge is not offered for them.
-    offered = (JSON_PATCH, MERGE_PATCH, *((STRATEGIC,) if kind.message else ()), APPLY)
+    offered = (JSON_PATCH, MERGE_PATCH, *((STRATEGIC,) if kind.message else ()), decode.APPLY)
     raise status.StatusError(
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(offered),

@@ -276,7 +276,7 @@ class Resources:
 async def _require_bounded(call: calls.Call, kind: kinds.Kind, body: bytes) -> None:
     """Have a heavy body worked on aside; 413 if it is too heavy for what it is."""
     media = decode.media_type(call.header("Content-Type"))
-    if media in {decode.PROTOBUF, decode.YAML, patches.APPLY}:
+    if media in {decode.PROTOBUF, decode.YAML, decode.APPLY}:
         # Read in Python, and bounded there.
         call.is_heavy = True
     else:

@@ -14,7 +14,7 @@ import itertools
 from typing import Any, NoReturn
 
 from handfast.api import conversion, kinds, objects, status
-from handfast.api.codec import bounds
+from handfast.api.codec import bounds, decode
 from handfast.api.defaulting import defaults
 from handfast.api.merging import apply
 from handfast.api.validation import validation
@@ -127,7 +127,7 @@ def record_update(
     now: datetime.datetime,
 ) -> None:
     """Who owns what from now on, where that is kept of the object."""
-    # An apply wrote the record itself; `track_update` finds nothing changed by others then.
+    # An apply has written the record itself.
     if "managedFields" in old["metadata"] and not _is_apply(call):
         managed = apply.track_update(
             old,
@@ -163,7 +163,7 @@ def _without_times(document: objects.Document) -> tuple[objects.Document, dict[s
 
 
 def _is_apply(call: calls.Call) -> bool:
-    return call.header("Content-Type").startswith("application/apply-patch")
+    return decode.media_type(call.header("Content-Type")) == decode.APPLY
 
 
 def field_manager(call: calls.Call) -> str:

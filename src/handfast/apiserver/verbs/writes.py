@@ -210,8 +210,8 @@ class Writer:
 
     def _require_create(self, call: calls.Call) -> None:
         """An update or apply that makes a new object is a create: the caller must be allowed that, too."""
-        facts = authz.attributes(call.user, call.info)
-        authz.require(self._authorizers, msgspec.structs.replace(facts, verb="create", name=""))
+        attributes = authz.attributes(call.user, call.info)
+        authz.require(self._authorizers, msgspec.structs.replace(attributes, verb="create", name=""))
 
     async def _mutate(self, call: calls.Call, write: plugin.Attributes, document: objects.Document) -> objects.Document:
         """Let admission change the document; returns it as it was sent, for the record of who owns which field."""

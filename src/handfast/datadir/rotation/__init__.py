@@ -3,6 +3,6 @@
 
 Holds: What each step changes in files and objects.
 Imports: api, bootstrap, client, datadir, errors, pki, rules, runtime.
-Never: Which step comes next is decided in `rules.trust_rotation`.
+Never: It does not decide which step comes next: `rules.trust_rotation` does.
 Start: `sequence.py`.
 """

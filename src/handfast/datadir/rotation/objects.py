@@ -20,7 +20,7 @@ import binascii
 import contextlib
 import datetime as dt
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib import parse as urls
 
@@ -63,13 +63,13 @@ async def distrust_client_ca(client: api.Client, leaving: Sequence[str]) -> bool
     return await _change(client, without)
 
 
-async def _change(client: api.Client, change: Any) -> bool:
+async def _change(client: api.Client, change: Callable[[bundles.TrustBundle], bundles.TrustBundle]) -> bool:
     for attempt in range(_TRIES):
         config_map = await client.get(
             resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE
         )
         bundle = client_ca_bundle.read(config_map)
-        wanted: bundles.TrustBundle = change(bundle)
+        wanted = change(bundle)
         if wanted == bundle:
             return False
         config_map["data"] = {**config_map["data"], client_ca_bundle.KEY: wanted.to_pem().decode()}

@@ -23,12 +23,12 @@ it has taken effect, is in `rotation.steps`. It prints nothing: see `cli.ca`.
 | a holder of the old token key | fresh tokens of it | be believed after its end | retire: file of public keys | test_a_retired_key_is_gone |
 | who reads the disk later | a temporary file of a crash | have the old key | 7 | test_leftovers_go_with_the_last_step |
 | another user of the machine | a shell | read the next key before it signs | modes | test_keys_are_private |
-| who restores an old backup | the old key in the key file | have the old CA sign beside a state that says otherwise | files 3 | test_a_key_that_does_not_fit_changes_nothing |
+| who restores an old backup | the old key in the key file | have the old CA sign beside a state that says otherwise | `files`: what does not fit together changes nothing | test_a_key_that_does_not_fit_changes_nothing |
 | who damages the state | a broken state file | have the wrong CA retired | decode | test_a_damaged_state_is_refused |
 | an operator in a hurry | `--all` | lock out nodes that have not renewed | waits | test_retiring_waits_for_renewals |
 | … | … | lock out nodes that never received the new certificate | waits | test_retiring_waits_for_nodes_that_are_off |
 | an operator in a hurry | two terminals | do two steps at once | 2 | test_two_callers_take_turns |
-| who edits the client CAs meanwhile | trust | have their CA removed or kept by the rotation | objects 1 | test_other_client_cas_stay |
+| who edits the client CAs meanwhile | trust | have their CA removed or kept by the rotation | `objects`: only the one CA that is meant | test_other_client_cas_stay |
 """
 
 from __future__ import annotations
