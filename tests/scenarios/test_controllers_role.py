@@ -20,6 +20,7 @@ import pytest
 from handfast import errors
 from handfast.assembly import controllers
 from handfast.client import api
+from handfast.controllers import role as role_module
 from handfast.controllers.certificates import approver
 from handfast.rules import controller_rights
 from tests.scenarios import controlled as c
@@ -106,7 +107,7 @@ async def test_ready_at_work_and_stopped(tmp_path: pathlib.Path):
 
 async def test_not_ready_while_the_api_server_is_silent(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
     """It is stopped, as by `kill -STOP`: every connection stays open, and nothing comes."""
-    monkeypatch.setattr(controllers, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(role_module, "_ANSWER_SECONDS", 0.2)
     async with served(tmp_path) as (world, story):
         role = Role(world, tmp_path)
         await story.eventually(role.ready)

@@ -91,7 +91,11 @@ def _require_harmless(path: pathlib.Path) -> None:
         about = place.stat()
         if about.st_uid not in {os.geteuid(), 0} or about.st_mode & 0o022:
             raise _not_believed(path, f"others than you can change {place}")
-    read = kubeconfig.parse(files.read(path, limit=_MAX_BYTES).decode("utf-8", "replace"))
+    try:
+        read = kubeconfig.parse(files.read(path, limit=_MAX_BYTES).decode("utf-8", "replace"))
+    except errors.Refused:
+        # What cannot be read leads nowhere: the command is refused when it uses it.
+        return
     user = read.user
     elsewhere = [read.cluster.certificate_authority]
     if user is not None:
