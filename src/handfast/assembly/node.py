@@ -94,21 +94,25 @@ class Obtained:
 
 
 async def obtain(
-    where: identities.Places, seconds: float, *, clock: clocks.Clock, waits: requests.Waits = requests.patiently
+    where: identities.Places,
+    seconds: float,
+    *,
+    clock: clocks.Clock,
+    on_waiting: requests.OnWaiting = requests.keep_waiting,
 ) -> Obtained:
     """A certificate in force, in the directory, and a kubeconfig that leads to it; it was used once, and accepted.
 
-    `waits` is told that a living node has this name: before anything is asked for, where that can be seen from its Node, and
+    `on_waiting` is told that a living node has this name: before anything is asked for, where that can be seen from its Node, and
     else by what the approver says of the request.
     """
     with owned(where.directory):
         identity = identities.Identity(where, clock=clock)
         end = clock.monotonic() + seconds
         fresh = not identity.manager.usable()
-        identity.manager.waits = waits
+        identity.manager.on_waiting = on_waiting
         try:
             if fresh:
-                _look_at(await identity.namesake(), waits)
+                _look_at(await identity.namesake(), on_waiting)
             await identity.hold(seconds, patient=False)
             pair = identity.manager.current()
             if pair is None:
@@ -128,11 +132,11 @@ async def rehearse(
     connection: connections.Connection,
     *,
     clock: clocks.Clock,
-    waits: requests.Waits = requests.patiently,
+    on_waiting: requests.OnWaiting = requests.keep_waiting,
 ) -> bool:
     """Would the cluster take this machine's request? Else an error; nothing is written here, and nothing is kept there.
 
-    False: a certificate in force is here, and none would be asked for. `waits` is told of a living node of this name where its
+    False: a certificate in force is here, and none would be asked for. `on_waiting` is told of a living node of this name where its
     Node can be seen: no approver looks at a request that is not kept.
     """
     store = certificate_store.CertificateStore(where.directory, certificate_store.CLIENT, clock)
@@ -143,18 +147,18 @@ async def rehearse(
     link = transports.Transport(connection, clock=clock)
     try:
         client = api.Client(link)
-        _look_at(await identities.namesake(client, where.node), waits)
+        _look_at(await identities.namesake(client, where.node), on_waiting)
         await requests.rehearse(client, store.rehearsal_key(), wanted)
     finally:
         await link.close()
     return True
 
 
-def _look_at(node: objects.Document | None, waits: requests.Waits) -> None:
+def _look_at(node: objects.Document | None, on_waiting: requests.OnWaiting) -> None:
     since = claim.seems_alive(node)
     if since is not None:
         name = jsonpath.text(node, "metadata", "name")
-        waits(claim.NODE_IS_ALIVE, f'there is a Node "{name}" already, and it is Ready since {since}')
+        on_waiting(claim.NODE_IS_ALIVE, f'there is a Node "{name}" already, and it is Ready since {since}')
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: float, believed: float) -> T:

@@ -6,13 +6,13 @@ It fetches nothing and waits for nothing: `client/discovery.py` does, and asks h
 
 The method (`choose`). What does not hold is a `Fault`, whose spelling is the command line's:
 
- 1. The one token stands for the discovery token and for the TLS bootstrap token, where those are not given. Where no TLS
+ a. The one token stands for the discovery token and for the TLS bootstrap token, where those are not given. Where no TLS
     bootstrap token is given at all, the discovery token is that, too, as with kubeadm.
- 2. Exactly one of a discovery token and a discovery file.
- 3. A token needs an endpoint, and a pin of the CA or the wish to go without. Pins count, if there are any.
- 4. A file is a path, an https URL or `-`. Pins do not go with it: nothing would be compared with them.
- 5. A CA for the file goes with a URL.
- 6. There is a TLS bootstrap token. Beside a file it may be that of a bootstrap kubeconfig, which the caller reads.
+ b. Exactly one of a discovery token and a discovery file.
+ c. A token needs an endpoint, and a pin of the CA or the wish to go without. Pins count, if there are any.
+ d. A file is a path, an https URL or `-`. Pins do not go with it: nothing would be compared with them.
+ e. A CA for the file goes with a URL.
+ f. There is a TLS bootstrap token. Beside a file it may be that of a bootstrap kubeconfig, which the caller reads.
 
 What was fetched without verified TLS (`read_config_map`, `check`, `require_same`):
 
@@ -138,23 +138,23 @@ class Plan:
 
 
 def choose(offer: Offer) -> Plan:
-    """The method (1 to 6 of the first list)."""
-    # 1. one token stands for both
+    """The method, if a to f hold; else a Fault."""
+    # a. one token stands for both
     signing = offer.discovery_token if offer.discovery_token is not None else offer.token
     login = offer.tls_bootstrap_token if offer.tls_bootstrap_token is not None else signing
     addresses = tuple(endpoints.parse(text) for text in offer.endpoints)
     method = _method(signing, offer)
-    # 5. a CA of the document goes with a URL
+    # e. a CA of the document goes with a URL
     if offer.ca_file is not None and not (isinstance(method, ByFile) and method.is_url):
         raise Unfit(Fault.CA_WITHOUT_URL)
-    # 6. there is a token to log in with
+    # f. there is a token to log in with
     if login is None:
         raise Unfit(Fault.NO_LOGIN)
     return Plan(endpoints=addresses, method=method, tls_token=tokens.parse(login))
 
 
 def _method(signing: str | None, offer: Offer) -> ByToken | ByFile:
-    # 2. exactly one method
+    # b. exactly one method
     if signing is not None and offer.discovery_file is not None:
         raise Unfit(Fault.LOGIN_AND_DOCUMENT if offer.discovery_token is None else Fault.TWO_METHODS)
     if signing is not None:
@@ -166,7 +166,7 @@ def _method(signing: str | None, offer: Offer) -> ByToken | ByFile:
 
 def _by_token(text: str, offer: Offer) -> ByToken:
     token = tokens.parse(text)
-    # 3. an endpoint, and a pin or the wish to go without
+    # c. an endpoint, and a pin or the wish to go without
     if not offer.endpoints:
         raise Unfit(Fault.NO_ENDPOINT)
     if not offer.pins and not offer.unsafe_skip_ca_verification:
@@ -175,7 +175,7 @@ def _by_token(text: str, offer: Offer) -> ByToken:
 
 
 def _by_file(source: str, offer: Offer) -> ByFile:
-    # 4. a path, an https URL or stdin, and no pins
+    # d. a path, an https URL or stdin, and no pins
     if offer.pins:
         raise Unfit(Fault.PIN_BESIDE_DOCUMENT)
     if offer.unsafe_skip_ca_verification:
@@ -212,7 +212,7 @@ class Published:
 
 
 def read_config_map(body: bytes, where: str) -> Published:
-    """Checks 1 and 2 of the second list."""
+    """What a ConfigMap says, if 1 and 2 hold."""
     # 1. it is the ConfigMap
     document = diagnosis.document(body)
     metadata, data = document.get("metadata"), document.get("data")
@@ -234,7 +234,7 @@ def read_config_map(body: bytes, where: str) -> Published:
 
 
 def check(published: Published, token: tokens.Token, wanted: tuple[pins.Pin, ...]) -> cluster_info.ClusterInfo:
-    """Checks 3 to 6 of the second list."""
+    """Return what is described, if 3 to 6 hold."""
     # 3. signed by this token
     signature = published.signatures.get(token.id)
     if signature is None:

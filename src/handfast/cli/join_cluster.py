@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from handfast import errors
 from handfast.bootstrap import diagnosis, kubeconfig, tokens
-from handfast.bootstrap import discovery as rules
+from handfast.bootstrap import discovery as discovery_rules
 from handfast.cli import output, token_input
 from handfast.client import cluster_cache, discovery
 from handfast.pki import pem, pins
@@ -70,12 +70,12 @@ class Discovered:
         return [] if ca is None else [str(pins.of_certificate(der)) for der in pem.certificates_from_pem(ca)]
 
 
-async def find(plan: rules.Plan, seconds: float) -> Discovered:
+async def find(plan: discovery_rules.Plan, seconds: float) -> Discovered:
     """The cluster of the plan, and whether it lets the token in; what a person may want to know is noted."""
     # What goes wrong is told as an error; the client's own remarks would come on top of it.
     log.configure(level="error")
     search = discovery.Discovery(clock.SystemClock(), timeout=seconds, report=output.note)
-    if isinstance(plan.method, rules.ByToken):
+    if isinstance(plan.method, discovery_rules.ByToken):
         cluster = await search.by_token(plan.endpoints, plan.method)
     else:
         cluster = await _by_file(search, plan.method, plan)
@@ -87,7 +87,9 @@ async def find(plan: rules.Plan, seconds: float) -> Discovered:
     return Discovered(cluster, plan.tls_token, accepted)
 
 
-async def _by_file(search: discovery.Discovery, method: rules.ByFile, plan: rules.Plan) -> discovery.Cluster:
+async def _by_file(
+    search: discovery.Discovery, method: discovery_rules.ByFile, plan: discovery_rules.Plan
+) -> discovery.Cluster:
     text = await _document(search, method)
     try:
         return await search.by_document(text, plan.endpoints)
@@ -95,7 +97,7 @@ async def _by_file(search: discovery.Discovery, method: rules.ByFile, plan: rule
         raise _about(refused, method.source) from None
 
 
-async def _document(search: discovery.Discovery, method: rules.ByFile) -> str:
+async def _document(search: discovery.Discovery, method: discovery_rules.ByFile) -> str:
     if method.is_url:
         path = method.ca_file
         ca = None if path is None else _read(path, "name another file with --discovery-ca-file")

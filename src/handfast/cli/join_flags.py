@@ -164,7 +164,7 @@ def _node(words: Mapping[str, Any]) -> join_node.NodePlan:
         name=settings.node_name or machine.node_name(),
         kubeconfig=settings.kubeconfig,
         directory=settings.cert_dir,
-        unit=pathlib.Path(words["systemd_dir"] or units.DIRECTORY) if words["systemd"] else None,
+        unit_directory=pathlib.Path(words["systemd_dir"] or units.DIRECTORY) if words["systemd"] else None,
         replace=words["replace_node"],
     )
 

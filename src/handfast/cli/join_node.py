@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import pathlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from handfast import errors
 from handfast.assembly import node_config
@@ -28,17 +28,15 @@ if TYPE_CHECKING:
     from handfast.cli import join_cluster
     from handfast.client import discovery, requests
 
-_PASSING: Final = frozenset({"BootstrapTimeout"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """What this machine is to become; `unit` is where its systemd unit goes, None for no unit."""
+    """What this machine is to become; `unit_directory` is where its systemd unit goes, None for no unit."""
 
     name: str
     kubeconfig: pathlib.Path
     directory: pathlib.Path
-    unit: pathlib.Path | None
+    unit_directory: pathlib.Path | None
     replace: bool = False
 
     def command(self) -> list[str]:
@@ -66,7 +64,7 @@ class Joined:
     """A machine that has joined."""
 
     discovered: join_cluster.Discovered
-    plan: NodePlan
+    node_plan: NodePlan
     obtained: node.Obtained
     service: Service
 
@@ -75,12 +73,12 @@ class Joined:
         return {
             **self.discovered.document(),
             "joined": True,
-            "node": self.plan.name,
+            "node": self.node_plan.name,
             "nodeExisted": self.obtained.known,
-            "kubeconfig": str(self.plan.kubeconfig),
-            "certificateDirectory": str(self.plan.directory),
+            "kubeconfig": str(self.node_plan.kubeconfig),
+            "certificateDirectory": str(self.node_plan.directory),
             "certificate": self._certificate(),
-            "agentCommand": self.plan.command(),
+            "agentCommand": self.node_plan.command(),
             "systemdUnit": None if self.service.unit is None else str(self.service.unit),
             "left": self.service.left,
         }
@@ -102,16 +100,16 @@ class Joined:
         word = "" if self.obtained.fresh else ", which was here already"
         known = " (a Node of this name is there already, and is taken over)" if self.obtained.known else ""
         return (
-            f"this machine has joined the cluster as node {self.plan.name}{known}\n\n{self.discovered.table()}"
+            f"this machine has joined the cluster as node {self.node_plan.name}{known}\n\n{self.discovered.table()}"
             f"  certificate {certificate['subject']}, until {certificate['notAfter']}{word}\n"
-            f"  kept in     {self.plan.directory}\n"
-            f"  kubeconfig  {self.plan.kubeconfig}\n\n{self._next()}"
+            f"  kept in     {self.node_plan.directory}\n"
+            f"  kubeconfig  {self.node_plan.kubeconfig}\n\n{self._next()}"
         )
 
     def _next(self) -> str:
         unit, left = self.service.unit, self.service.left
         if unit is None:
-            command = " ".join(output.quoted(part) for part in self.plan.command())
+            command = " ".join(output.quoted(part) for part in self.node_plan.command())
             return f"The certificate is renewed only while the node's agent runs. To start it:\n\n  {command}"
         if left:
             return f"wrote {unit}; it was not started. To start the agent:\n\n  {left}"
@@ -123,7 +121,7 @@ class Rehearsed:
     """A dry run; not `asks`: no certificate would be requested, since there is one in force."""
 
     discovered: join_cluster.Discovered
-    plan: NodePlan
+    node_plan: NodePlan
     asks: bool
 
     def document(self) -> dict[str, Any]:
@@ -134,27 +132,27 @@ class Rehearsed:
         """For people: what was left out."""
         if self.asks:
             lines = [
-                f"would write {bootstrap_kubeconfig}, ask for a certificate as node {self.plan.name},",
-                f"keep it in {self.plan.directory} and write {self.plan.kubeconfig}",
+                f"would write {bootstrap_kubeconfig}, ask for a certificate as node {self.node_plan.name},",
+                f"keep it in {self.node_plan.directory} and write {self.node_plan.kubeconfig}",
                 "The cluster would take the request; who approves it is not asked here.",
             ]
         else:
             lines = [
-                f"would ask for nothing: a certificate of node {self.plan.name} is in {self.plan.directory} already"
+                f"would ask for nothing: a certificate of node {self.node_plan.name} is in {self.node_plan.directory} already"
             ]
-        if self.plan.unit is not None:
-            lines.append(f"would write {self.plan.unit / units.NAME}")
+        if self.node_plan.unit_directory is not None:
+            lines.append(f"would write {self.node_plan.unit_directory / units.NAME}")
         return self.discovered.story() + "\n".join(lines)
 
 
-def require_same_cluster(plan: NodePlan, cluster: discovery.Cluster) -> None:
+def require_same_cluster(node_plan: NodePlan, cluster: discovery.Cluster) -> None:
     """Refuses where the kubeconfig is another cluster's (1)."""
     from handfast.client import connection
     from handfast.runtime import files
 
     try:
         with files.otherwise("name another file with --kubeconfig"):
-            known = connection.load(str(plan.kubeconfig)).server
+            known = connection.load(str(node_plan.kubeconfig)).server
     except errors.Refused as refused:
         if refused.reason in {"PermissionDenied", "NotAFile", "NotADirectory"}:
             raise
@@ -162,36 +160,39 @@ def require_same_cluster(plan: NodePlan, cluster: discovery.Cluster) -> None:
         return
     if known.rstrip("/") not in {server.rstrip("/") for server in (cluster.server, *cluster.info.servers)}:
         raise errors.Refused(
-            f"this machine is in a cluster already: {plan.kubeconfig} names {known}",
+            f"this machine is in a cluster already: {node_plan.kubeconfig} names {known}",
             reason="AlreadyJoined",
-            hint=f"to leave it, stop its agent and remove {plan.kubeconfig} and {plan.directory}; "
+            hint=f"to leave it, stop its agent and remove {node_plan.kubeconfig} and {node_plan.directory}; "
             "or name other places with --kubeconfig and --cert-dir",
         )
 
 
-async def obtain(plan: NodePlan, bootstrap_kubeconfig: pathlib.Path, seconds: float) -> node.Obtained:
+async def obtain(node_plan: NodePlan, bootstrap_kubeconfig: pathlib.Path, seconds: float) -> node.Obtained:
     """A certificate for this node (2 to 4)."""
     from handfast.assembly import node
+    from handfast.client import keeping
     from handfast.node import identity
     from handfast.runtime import clock
 
-    output.note(f"asking for a certificate as node {plan.name}")
+    output.note(f"asking for a certificate as node {node_plan.name}")
     places = identity.Places(
-        node=plan.name,
-        kubeconfig=plan.kubeconfig,
+        node=node_plan.name,
+        kubeconfig=node_plan.kubeconfig,
         bootstrap_kubeconfig=bootstrap_kubeconfig,
-        directory=plan.directory,
+        directory=node_plan.directory,
     )
     try:
-        return await node.obtain(places, seconds, clock=clock.SystemClock(), waits=_waits(plan, "waiting"))
+        return await node.obtain(
+            places, seconds, clock=clock.SystemClock(), on_waiting=_on_waiting(node_plan, "waiting")
+        )
     except errors.HandfastError as error:
-        if error.reason in _PASSING:
+        if error.reason == keeping.TIMEOUT:
             again = "run the same command again, which goes on with the same request"
             error.hint = f"{error.hint}; or {again}" if error.hint else again
         raise
 
 
-async def rehearse(plan: NodePlan, discovered: join_cluster.Discovered) -> Rehearsed:
+async def rehearse(node_plan: NodePlan, discovered: join_cluster.Discovered) -> Rehearsed:
     """Of a dry run: would the cluster take this machine's request?"""
     from handfast.assembly import node
     from handfast.bootstrap import kubeconfig
@@ -199,19 +200,19 @@ async def rehearse(plan: NodePlan, discovered: join_cluster.Discovered) -> Rehea
     from handfast.node import identity
     from handfast.runtime import clock
 
-    places = identity.Places(node=plan.name, kubeconfig=plan.kubeconfig, directory=plan.directory)
+    places = identity.Places(node=node_plan.name, kubeconfig=node_plan.kubeconfig, directory=node_plan.directory)
     described = connection.resolve(kubeconfig.parse(discovered.kubeconfig()), pathlib.Path())
-    waits = _waits(plan, "a join would wait")
-    asks = await node.rehearse(places, described, clock=clock.SystemClock(), waits=waits)
-    return Rehearsed(discovered, plan, asks)
+    on_waiting = _on_waiting(node_plan, "a join would wait")
+    asks = await node.rehearse(places, described, clock=clock.SystemClock(), on_waiting=on_waiting)
+    return Rehearsed(discovered, node_plan, asks)
 
 
-def _waits(plan: NodePlan, what: str) -> requests.Waits:
+def _on_waiting(node_plan: NodePlan, what: str) -> requests.OnWaiting:
     """A living node has this name (4): refuses, or notes that `what` is done until it has ended."""
     from handfast.client import requests
 
-    def waits(reason: str, message: str) -> None:
-        if not plan.replace:
+    def on_waiting(reason: str, message: str) -> None:
+        if not node_plan.replace:
             raise requests.NotWaitedFor(
                 message,
                 reason=reason,
@@ -220,18 +221,20 @@ def _waits(plan: NodePlan, what: str) -> requests.Waits:
             )
         output.note(f"{message}: {what} until its Lease has ended, or an administrator approves the request")
 
-    return waits
+    return on_waiting
 
 
-def install(plan: NodePlan) -> Service:
+def install(node_plan: NodePlan) -> Service:
     """Install the systemd unit, if --systemd was given."""
-    if plan.unit is None:
+    if node_plan.unit_directory is None:
         return Service()
-    command = plan.command()
+    command = node_plan.command()
     if place := units.exposed(command):
         output.warn(
             f"the agent runs as root, and others than root can change {place}, which it is started from: install handfast "
             "where only root can write"
         )
-    path, left = units.install(command, plan.unit, writable=(plan.directory, plan.kubeconfig.parent))
+    path, left = units.install(
+        command, node_plan.unit_directory, writable=(node_plan.directory, node_plan.kubeconfig.parent)
+    )
     return Service(path, left or None)

@@ -25,7 +25,7 @@ import datetime
 import random as randomness
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -40,6 +40,8 @@ ATTEMPT_SECONDS = 900.0
 # What an attempt needs to be worth it.
 _SHORTEST_SECONDS = 1.0
 
+# No certificate came in the time that somebody was willing to wait.
+TIMEOUT: Final = "BootstrapTimeout"
 _log = structlog.get_logger("handfast.client")
 
 
@@ -170,9 +172,8 @@ class Keeper(Generic[W]):
     async def hold(self, seconds: float, *, patient: bool = True) -> pairs.Pair:
         """A usable pair, asked for if there is none; Unavailable after so many seconds.
 
-        Not `patient`: a refusal ends it, once it is believed (`refusals`). Where there is a pair there are two ways to ask:
-        with a pair that has expired, and with another credential, certificates may be asked for in turns. An error that ends
-        the waiting is raised at once.
+        Not `patient`: a refusal ends it, once it is believed (`refusals`). With an expired pair there are two ways to ask, by
+        that pair and by another credential, and both must be refused. An error that ends the waiting is raised at once.
         """
         end = self._clock.monotonic() + seconds
         refused = refusals.Refusals(ways=1 if self._pair is None else 2)
@@ -197,7 +198,7 @@ class Keeper(Generic[W]):
         why = f"; the last error: {last.message}" if last else ""
         return errors.Unavailable(
             f"no certificate was obtained within {seconds:g} seconds{why}",
-            reason="BootstrapTimeout",
+            reason=TIMEOUT,
             hint=(last.hint if last else None) or "start again: the same key and the same request are used",
         )
 

@@ -100,13 +100,13 @@ def refusal_of(error: errors.HandfastError) -> errors.Refused | None:
     return errors.Refused(f"the cluster refuses the request: {error.message}", reason=word, hint=_HINTS.get(word))
 
 
-class Waits(Protocol):
+class OnWaiting(Protocol):
     """Who is told that a request waits, and why; raising NotWaitedFor ends the waiting."""
 
     def __call__(self, reason: str, message: str) -> None: ...
 
 
-def patiently(reason: str, message: str) -> None:
+def keep_waiting(reason: str, message: str) -> None:
     """Whoever runs by itself goes on waiting: what is waited for may come."""
     _log.warning("the certificate request waits", reason=reason, message=message)
 
@@ -128,10 +128,10 @@ async def obtain(
     *,
     clock: clocks.Clock,
     seconds: float,
-    waits: Waits = patiently,
+    on_waiting: OnWaiting = keep_waiting,
 ) -> bytes:
     """The certificate in PEM, or an error: see `KEY_IS_SPENT`; Unavailable with reason Timeout after `seconds`."""
-    asking = _Asking(client, key, wanted, clock, waits)
+    asking = _Asking(client, key, wanted, clock, on_waiting)
     if not await tasks.within(asking.run(), clock, seconds):
         raise asking.out_of_time(seconds)
     return asking.certificate
@@ -156,9 +156,9 @@ class _Asking:
         key: keys.PrivateKey,
         wanted: wishes.Wanted,
         clock: clocks.Clock,
-        waits: Waits,
+        on_waiting: OnWaiting,
     ) -> None:
-        self._waits = waits
+        self._on_waiting = on_waiting
         self._reported = False
         self.name = wishes.name_of(key.public, wanted)
         # What is said of it should the time run out.
@@ -249,7 +249,7 @@ class _Asking:
         self._lacks = f"waits ({waiting.reason}: {waiting.message}) and was not approved"
         if not self._reported:
             self._reported = True
-            self._waits(waiting.reason, waiting.message)
+            self._on_waiting(waiting.reason, waiting.message)
 
     async def _watched(self) -> bool:
         """Whether one watch brought the certificate before it closed."""

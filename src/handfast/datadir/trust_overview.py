@@ -14,7 +14,7 @@ from handfast.datadir import layout, preparation
 from handfast.datadir import own_certificates as own
 from handfast.datadir.rotation import files
 from handfast.pki import jwt
-from handfast.rules import trust_rotation as rotation
+from handfast.rules import trust_rotation
 from handfast.rules.ledger import entries as ledger_entries
 
 
@@ -36,14 +36,14 @@ class Overview:
 
     anchors: tuple[Anchor, ...]
     keys: tuple[tuple[str, bool], ...]
-    rotations: tuple[rotation.State, ...]
+    rotations: tuple[trust_rotation.State, ...]
 
 
 def of(place: layout.Layout, entries: Sequence[ledger_entries.Entry] | None, now: dt.datetime) -> Overview:
     """The overview at an instant; `entries` are those of the ledger, where they could be read."""
     trust = preparation.read_trust(place)
-    states = {what: files.Kept.of(place, what).read() for what in rotation.What}
-    state = states[rotation.What.CA]
+    states = {what: files.Kept.of(place, what).read() for what in trust_rotation.What}
+    state = states[trust_rotation.What.CA]
     signing = trust.signer.certificate.fingerprint
     anchors = tuple(
         Anchor(
@@ -69,7 +69,7 @@ def of(place: layout.Layout, entries: Sequence[ledger_entries.Entry] | None, now
 def _unexpired(
     fingerprint: str,
     signing: str,
-    state: rotation.State | None,
+    state: trust_rotation.State | None,
     entries: Sequence[ledger_entries.Entry] | None,
     now: dt.datetime,
 ) -> int | None:
@@ -77,6 +77,6 @@ def _unexpired(
         return None
     unexpired = [entry for entry in entries if entry.not_after > now]
     if state is not None:
-        return sum(fingerprint in rotation.signers_at(state, entry.issued_at) for entry in unexpired)
+        return sum(fingerprint in trust_rotation.signers_at(state, entry.issued_at) for entry in unexpired)
     # The ledger does not name the CA: without a rotation it is known only where one alone can have signed.
     return len(unexpired) if fingerprint == signing else None

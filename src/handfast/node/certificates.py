@@ -29,13 +29,13 @@ _log = structlog.get_logger("handfast.node")
 
 
 class CertificateManager(keeping.Keeper[wishes.Wanted]):
-    """One identity of a node; `ask` gives the client for each request."""
+    """One identity of a node; `client_for_request` gives the client for each request."""
 
     def __init__(
         self,
         store: certificate_store.CertificateStore,
         wanted: Callable[[], wishes.Wanted | None],
-        ask: Callable[[], api.Client],
+        client_for_request: Callable[[], api.Client],
         *,
         clock: clocks.Clock,
         chance: Callable[[], float] = randomness.random,
@@ -54,15 +54,17 @@ class CertificateManager(keeping.Keeper[wishes.Wanted]):
             look_seconds=look_seconds,
         )
         self.rotate = rotate
-        # Who is told that a request waits.
-        self.waits: requests.Waits = requests.patiently
-        self._ask = ask
-        self._kubeconfigs: pairs.Pair | None = None
+        # What is done when a request waits.
+        self.on_waiting: requests.OnWaiting = requests.keep_waiting
+        self._client_for_request = client_for_request
+        self._kubeconfig_pair: pairs.Pair | None = None
 
     async def _request(self, key: keys.PrivateKey, wanted: wishes.Wanted, seconds: float) -> bytes:
         name = wishes.name_of(key.public, wanted)
         _log.debug("the key is on disk, and its request is sent or waited for", request=name)
-        return await requests.obtain(self._ask(), key, wanted, clock=self._clock, seconds=seconds, waits=self.waits)
+        return await requests.obtain(
+            self._client_for_request(), key, wanted, clock=self._clock, seconds=seconds, on_waiting=self.on_waiting
+        )
 
     def load(self, kubeconfig_pair: Callable[[], pairs.Pair | None] = lambda: None) -> pairs.Pair | None:
         """Take the stored pair or the kubeconfig's (1, 2); None if there is neither.
@@ -70,13 +72,13 @@ class CertificateManager(keeping.Keeper[wishes.Wanted]):
         The kubeconfig is read after the store, because it may lead to the link that the store has just mended.
         """
         stored = self.stored()
-        self._kubeconfigs = kubeconfigs = kubeconfig_pair()
-        ordered = (stored, kubeconfigs) if self.rotate else (kubeconfigs, stored)
+        self._kubeconfig_pair = from_kubeconfig = kubeconfig_pair()
+        ordered = (stored, from_kubeconfig) if self.rotate else (from_kubeconfig, stored)
         present = [pair for pair in ordered if pair is not None]
         now = self._clock.now()
         unexpired = (pair for pair in present if certificate_store.unexpired(pair, now))
         chosen = next(unexpired, next(iter(present), None))
-        if chosen is not None and chosen is kubeconfigs and self.rotate:
+        if chosen is not None and chosen is from_kubeconfig and self.rotate:
             self.take_over(chosen, "the certificate is the kubeconfig's")
         elif chosen is not None:
             self.use(chosen, resume=self.rotate)
@@ -84,7 +86,7 @@ class CertificateManager(keeping.Keeper[wishes.Wanted]):
 
     def lacking(self, pair: pairs.Pair) -> str | None:
         """Why a pair does not say what is wanted; without rotation the kubeconfig's is as good as it is (2)."""
-        return None if pair is self._kubeconfigs and not self.rotate else super().lacking(pair)
+        return None if pair is self._kubeconfig_pair and not self.rotate else super().lacking(pair)
 
     def renew_now(self) -> None:
         """Renew at once, with a fresh key."""

@@ -82,7 +82,7 @@ class Identity:
         self.store = certificate_store.CertificateStore(places.directory, certificate_store.CLIENT, clock)
         wanted = wishes.node_client(places.node, places.expiration_seconds)
         self.manager = certificates.CertificateManager(
-            self.store, lambda: wanted, self._ask, clock=clock, chance=chance, rotate=places.rotate
+            self.store, lambda: wanted, self._client_for_request, clock=clock, chance=chance, rotate=places.rotate
         )
         pair = self.manager.load(self._load_kubeconfig)
         own = self._own
@@ -93,7 +93,7 @@ class Identity:
         self._stale = own is None or (expired and self._bootstrap is not own)
         self._transport = transports.Transport(self.connection(), clock=clock)
         self.client = api.Client(self._transport)
-        self._asking: api.Client | None = None
+        self._opened_bootstrap_client: api.Client | None = None
         self._attempts = 0
         self.manager.subscribe(self._switch)
 
@@ -122,7 +122,7 @@ class Identity:
             if cluster is None or cluster == known:
                 continue
             known = cluster
-            if await self._moved(cluster):
+            if await self._move_to(cluster):
                 notify(cluster)
 
     def _named(self) -> connections.Connection | None:
@@ -132,7 +132,7 @@ class Identity:
             _log.warning("the kubeconfig cannot be read", reason=error.reason, error=error.message)
             return None
 
-    async def _moved(self, cluster: connections.Connection) -> bool:
+    async def _move_to(self, cluster: connections.Connection) -> bool:
         before = self._cluster
         self._cluster = dataclasses.replace(
             before,
@@ -165,10 +165,10 @@ class Identity:
         await self.manager.hold(seconds, patient=patient)
         if self._stale:
             self._write_kubeconfig()
-        await self._close_asking()
+        await self._close_bootstrap_client()
 
     async def close(self) -> None:
-        await self._close_asking()
+        await self._close_bootstrap_client()
         await self._transport.close()
 
     async def _switch(self, pair: pairs.Pair) -> None:
@@ -178,15 +178,15 @@ class Identity:
     async def namesake(self) -> objects.Document | None:
         """The Node that has this name already, as far as who asks for its certificate may see; None: none is seen."""
         return await namesake(
-            self.client if self._bootstrap is None else self._asker(self._bootstrap), self._places.node
+            self.client if self._bootstrap is None else self._bootstrap_client(self._bootstrap), self._places.node
         )
 
-    def _asker(self, bootstrap: connections.Connection) -> api.Client:
-        if self._asking is None:
-            self._asking = api.Client(transports.Transport(bootstrap, clock=self._clock))
-        return self._asking
+    def _bootstrap_client(self, bootstrap: connections.Connection) -> api.Client:
+        if self._opened_bootstrap_client is None:
+            self._opened_bootstrap_client = api.Client(transports.Transport(bootstrap, clock=self._clock))
+        return self._opened_bootstrap_client
 
-    def _ask(self) -> api.Client:
+    def _client_for_request(self) -> api.Client:
         """A client for a certificate request: with the current pair or, while that cannot be used, what there is (3)."""
         if self.manager.usable() or self._bootstrap is None:
             return self.client
@@ -194,12 +194,12 @@ class Identity:
         self._attempts += 1
         if self._attempts % 2 == 0 and self.manager.current() is not None:
             return self.client
-        return self._asker(self._bootstrap)
+        return self._bootstrap_client(self._bootstrap)
 
-    async def _close_asking(self) -> None:
-        if self._asking is not None:
-            await self._asking.transport.close()
-            self._asking = None
+    async def _close_bootstrap_client(self) -> None:
+        if self._opened_bootstrap_client is not None:
+            await self._opened_bootstrap_client.transport.close()
+            self._opened_bootstrap_client = None
 
     def _load_kubeconfig(self) -> pairs.Pair | None:
         self._own, self._trouble = kubeconfig_file.loaded(self._places.kubeconfig)

@@ -193,22 +193,22 @@ class TestObtain:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}
         machine.client.put("nodes", "n1", status={"conditions": [ready]})
 
-        def waits(reason: str, message: str) -> None:
+        def on_waiting(reason: str, message: str) -> None:
             raise requests.NotWaitedFor(message, reason=reason)
 
         with pytest.raises(requests.NotWaitedFor, match="Ready since 2030-01-01T00:00:00Z") as refused:
-            await node.obtain(machine.where, 9, clock=machine.clock, waits=waits)
+            await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)
         assert refused.value.reason == "NodeIsAlive"
         assert not machine.store().has_pending_key()
         # A dry run says the same, before the server is asked what it would do.
         asked = connection.load(str(machine.where.bootstrap_kubeconfig))
         with pytest.raises(requests.NotWaitedFor, match="Ready since 2030-01-01T00:00:00Z"):
-            await node.rehearse(machine.where, asked, clock=machine.clock, waits=waits)
+            await node.rehearse(machine.where, asked, clock=machine.clock, on_waiting=on_waiting)
         assert not machine.where.directory.joinpath("kubelet-client-current.pem").exists()
         # Whoever does not mind waits, as a kubelet does.
         assert (await machine.obtain()).known
         # With a certificate of its own, it is that node.
-        assert not (await node.obtain(machine.where, 9, clock=machine.clock, waits=waits)).fresh
+        assert not (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).fresh
 
     async def test_a_dead_node_of_this_name_is_none(self, machine):
         machine.client.put("nodes", "n1", status={"conditions": [{"type": "Ready", "status": "Unknown"}]})

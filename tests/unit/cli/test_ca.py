@@ -57,7 +57,7 @@ class TestShow:
             True,
             None,
         )
-        assert found["serviceAccountKeys"] == [{"keyID": rotation_files.signing_key(place), "signs": True}]
+        assert found["serviceAccountKeys"] == [{"keyID": rotation_files.signing_key_id(place), "signs": True}]
         assert found["rotations"] == []
 
     @pytest.mark.parametrize("turned, way", [(False, "under way; next is add"), (True, "being undone; next is add")])
@@ -108,7 +108,7 @@ class TestRotate:
         assert capsys.readouterr().err.splitlines()[-1] == "reason: NoRotation"
 
     def test_what_waits_is_said_and_is_no_error(self, place, capsys):
-        old = rotation_files.signing_key(place)
+        old = rotation_files.signing_key_id(place)
         done = tuple((step, NOW) for step in (rotation.Step.ADD, rotation.Step.PUBLISH))
         state = rotation.State(what=rotation.What.ACCOUNTS, old=old, new="new", done=done)
         rotation_files.Kept.of(place, rotation.What.ACCOUNTS).write(state)

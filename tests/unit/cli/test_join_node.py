@@ -36,17 +36,17 @@ class World:
         self.asks = True
         self.waits_for = None
 
-    async def obtain(self, where, seconds, *, clock, waits):
+    async def obtain(self, where, seconds, *, clock, on_waiting):
         if self.waits_for:
-            waits(*self.waits_for)
+            on_waiting(*self.waits_for)
         self.asked.append((where, seconds, where.bootstrap_kubeconfig.read_text()))
         if self.error is not None:
             raise self.error
         return self.obtained
 
-    async def rehearse(self, where, connection, *, clock, waits):
+    async def rehearse(self, where, connection, *, clock, on_waiting):
         if self.waits_for:
-            waits(*self.waits_for)
+            on_waiting(*self.waits_for)
         self.rehearsed.append((where.node, connection.server, connection.token))
         if self.error is not None:
             raise self.error
@@ -340,5 +340,5 @@ def test_printing_ends_early(world, capsys):
 
 
 def test_paths_with_blanks_can_be_pasted(world):
-    plan = join_node.NodePlan(name="n", kubeconfig=world.root / "a b", directory=world.root, unit=None)
+    plan = join_node.NodePlan(name="n", kubeconfig=world.root / "a b", directory=world.root, unit_directory=None)
     assert str(world.root / "a b") in plan.command()

@@ -91,12 +91,12 @@ async def obtain(
     *,
     seconds: float = 900,
     clock: MovableClock | None = None,
-    waits: certificates.Waits = certificates.patiently,
+    on_waiting: certificates.OnWaiting = certificates.keep_waiting,
 ) -> bytes:
     clock = clock or MovableClock()
     async with scripted.client_of(server, clock) as client:
         asking = asyncio.create_task(
-            certificates.obtain(client, key, wanted, clock=clock, seconds=seconds, waits=waits)
+            certificates.obtain(client, key, wanted, clock=clock, seconds=seconds, on_waiting=on_waiting)
         )
         while not asking.done():
             # Time goes on only while nothing is under way on the network.
@@ -436,7 +436,7 @@ class TestARequestThatWaits:
         told = []
         lines = [modified(csr(2, WAITING)), modified(csr(3, WAITING)), modified(csr(4, APPROVED, certificate=issued()))]
         async with scripted.serving(scripted.answer(201, csr(1)), scripted.stream(*lines, then="hold")) as server:
-            await obtain(server, waits=lambda reason, message: told.append((reason, message)))
+            await obtain(server, on_waiting=lambda reason, message: told.append((reason, message)))
         assert told == [("NodeIsAlive", 'the Node "n1" is alive')]
 
     async def test_is_left_by_whom_it_does_not_suit(self):
@@ -446,7 +446,7 @@ class TestARequestThatWaits:
         lines = [modified(csr(2, WAITING))]
         async with scripted.serving(scripted.answer(201, csr(1)), scripted.stream(*lines, then="hold")) as server:
             with pytest.raises(certificates.NotWaitedFor) as caught:
-                await obtain(server, waits=refuse)
+                await obtain(server, on_waiting=refuse)
         assert caught.value.reason == "NodeIsAlive"
         # Its key is as good as it was.
         assert caught.value.reason not in certificates.KEY_IS_SPENT

@@ -34,7 +34,7 @@ class Machine:
         self.asked = []
         monkeypatch.setattr(requests, "obtain", self.obtain)
 
-    async def obtain(self, client, key, wanted, *, clock, seconds, waits=None):
+    async def obtain(self, client, key, wanted, *, clock, seconds, on_waiting=None):
         self.asked.append((client.transport._connection, key, wanted, seconds))
         if self.error is not None:
             raise self.error

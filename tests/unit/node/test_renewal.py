@@ -21,7 +21,7 @@ class Exchange:
         self.keys = []
         self.error = None
 
-    async def obtain(self, client, key, wanted, *, clock, seconds, waits=None):
+    async def obtain(self, client, key, wanted, *, clock, seconds, on_waiting=None):
         assert (client, clock, seconds) == ("client", self.clock, 9)
         self.keys.append(key)
         assert self.store.has_pending_key()

@@ -20,10 +20,10 @@ from handfast.api.custom import definitions, structural
 from handfast.api.schema import structs
 from handfast.apiserver import bodies, calls, limits, request
 from handfast.apiserver.access import standing
-from handfast.apiserver.state import items as states
+from handfast.apiserver.state import items
 from handfast.apiserver.strategy import strategies
 from handfast.apiserver.verbs import actions as actions_module
-from handfast.apiserver.verbs import definitions as customs
+from handfast.apiserver.verbs import definitions as served_definitions
 from handfast.apiserver.verbs import deletes, encode, options, patches, reads, reviews, watch, writes
 from handfast.runtime import aside as aside_module
 from handfast.runtime import clock as clock_module
@@ -59,7 +59,7 @@ class Resources:
     def __init__(
         self,
         *,
-        definitions_: customs.Customs,
+        definitions_: served_definitions.Customs,
         verbs: Verbs,
         standing_: standing.Standing,
         limits_: limits.Limits,
@@ -154,7 +154,7 @@ class Resources:
         self._shapes[key] = (kind, shape)
         return shape
 
-    def _show(self, call: calls.Call, kind: kinds.Kind, item: states.Item, code: int = 200) -> answers.Answer:
+    def _show(self, call: calls.Call, kind: kinds.Kind, item: items.Item, code: int = 200) -> answers.Answer:
         return answers.Answer(self._shape(call, kind).whole(item), status=code)
 
     async def _get(self, call: calls.Call, kind: kinds.Kind) -> answers.Response:
@@ -266,11 +266,11 @@ class Resources:
             page = await self._reader.page(kind, call.info.space(kind), wanted_items, connection)
         finally:
             connection.keep(0)
-        items = list(page.items)
-        await self._deleter.delete_collection(call, kind, items, wanted)
+        listed = list(page.items)
+        await self._deleter.delete_collection(call, kind, listed, wanted)
         shape = self._shape(call, kind)
         # They are gone: a 429 must not hide that.
-        return await self._reader.send(call.http, reads.Page(items, page.metadata), shape, refusable=False)
+        return await self._reader.send(call.http, reads.Page(listed, page.metadata), shape, refusable=False)
 
 
 async def _require_bounded(call: calls.Call, kind: kinds.Kind, body: bytes) -> None:

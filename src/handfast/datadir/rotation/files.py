@@ -24,7 +24,7 @@ from handfast import errors
 from handfast.datadir import layout, preparation
 from handfast.datadir import own_certificates as own
 from handfast.pki import authority, bundles, issuers, jwt, keys, names, pem
-from handfast.rules import trust_rotation as rotation
+from handfast.rules import trust_rotation
 from handfast.runtime import files
 
 _RESTORE: Final = "restore it from a backup"
@@ -37,7 +37,7 @@ class Kept:
     directory: pathlib.Path
 
     @classmethod
-    def of(cls, place: layout.Layout, what: rotation.What) -> Kept:
+    def of(cls, place: layout.Layout, what: trust_rotation.What) -> Kept:
         return cls(place.rotation(what))
 
     @property
@@ -56,21 +56,21 @@ class Kept:
     def new_certificate(self) -> pathlib.Path:
         return self.directory / "new.crt"
 
-    def read(self) -> rotation.State | None:
+    def read(self) -> trust_rotation.State | None:
         """The state; None where no rotation is under way."""
         if not self._state.exists():
             return None
         try:
-            return rotation.decode(files.read_private(self._state, limit=own.MAX_BYTES))
+            return trust_rotation.decode(files.read_private(self._state, limit=own.MAX_BYTES))
         except errors.Refused as refused:
             if refused.reason != "BadRotationState":
                 raise
             text = f"{self._state}: {refused.message}"
             raise errors.Refused(text, reason=refused.reason, hint=refused.hint) from None
 
-    def write(self, state: rotation.State) -> None:
+    def write(self, state: trust_rotation.State) -> None:
         files.create_directory(self.directory)
-        files.write_atomically(self._state, rotation.encode(state))
+        files.write_atomically(self._state, trust_rotation.encode(state))
 
     def remove(self) -> None:
         """Remove what the rotation keeps, its keys before its state (4.)."""
@@ -85,14 +85,14 @@ def _copy(work: own.Work, source: pathlib.Path, target: pathlib.Path) -> None:
         work.done.append((str(target.relative_to(work.place.root)), "created"))
 
 
-def _new_key(work: own.Work, kept: Kept) -> keys.PrivateKey:
+def _ensure_new_key(work: own.Work, kept: Kept) -> keys.PrivateKey:
     # 2. on disk before anything depends on it
     if not kept.new_key.exists():
         work.write(kept.new_key, keys.generate().to_pem(), "created")
     return own.private_key(kept.new_key, hint=_RESTORE)
 
 
-def _key_of(kept: Kept, state: rotation.State, who: str) -> keys.PrivateKey:
+def _key_of(kept: Kept, state: trust_rotation.State, who: str) -> keys.PrivateKey:
     return own.private_key(kept.old_key if who == state.old else kept.new_key, hint=_RESTORE)
 
 
@@ -112,7 +112,7 @@ def add_ca(work: own.Work, kept: Kept) -> str:
     """Make the new CA and have it trusted beside the old one; its fingerprint."""
     place = work.place
     _copy(work, place.ca_key, kept.old_key)
-    key = _new_key(work, kept)
+    key = _ensure_new_key(work, kept)
     if kept.new_certificate.exists():
         new = authority.Authority(own.certificate(kept.new_certificate, hint=_RESTORE).der, key)
     else:
@@ -127,7 +127,7 @@ def add_ca(work: own.Work, kept: Kept) -> str:
     return new.certificate.fingerprint
 
 
-def switch_ca(work: own.Work, kept: Kept, state: rotation.State) -> None:
+def switch_ca(work: own.Work, kept: Kept, state: trust_rotation.State) -> None:
     """Have the CA sign that is to stay."""
     place = work.place
     key = _key_of(kept, state, state.staying)
@@ -151,7 +151,7 @@ def reissue(work: own.Work) -> None:
     own.reissue(work, preparation.read_trust(work.place))
 
 
-def retire_ca(work: own.Work, kept: Kept, state: rotation.State) -> None:
+def retire_ca(work: own.Work, kept: Kept, state: trust_rotation.State) -> None:
     """Trust a CA no longer, if it was ever made."""
     place = work.place
     trust = preparation.read_trust(place)
@@ -169,7 +169,7 @@ def retire_ca(work: own.Work, kept: Kept, state: rotation.State) -> None:
     own.trust_again(work, preparation.read_trust(place))
 
 
-def leaving_ca(kept: Kept, state: rotation.State) -> tuple[str, ...]:
+def leaving_ca(kept: Kept, state: trust_rotation.State) -> tuple[str, ...]:
     """The leaving CA, as `TrustBundle.of_key` wants it: by its certificate and its key, as far as they are there.
 
     Where the first step was cut short, the state does not know yet what it made. Where the last one was, the key has
@@ -200,7 +200,7 @@ def der_of(place: layout.Layout, fingerprint: str) -> bytes:
 # --- the key of service account tokens
 
 
-def signing_key(place: layout.Layout) -> str:
+def signing_key_id(place: layout.Layout) -> str:
     """The id of the key that signs tokens."""
     return jwt.key_id(own.private_key(place.service_account_key).public)
 
@@ -209,14 +209,14 @@ def add_key(work: own.Work, kept: Kept) -> str:
     """Make the new key and have its tokens believed beside those of the old one; its id."""
     place = work.place
     _copy(work, place.service_account_key, kept.old_key)
-    key = _new_key(work, kept)
+    key = _ensure_new_key(work, kept)
     known = preparation.public_keys(place.service_account_public_key)
     if key.public not in known:
         work.write(place.service_account_public_key, _publics([*known, key.public]), "extended")
     return jwt.key_id(key.public)
 
 
-def switch_key(work: own.Work, kept: Kept, state: rotation.State) -> None:
+def switch_key(work: own.Work, kept: Kept, state: trust_rotation.State) -> None:
     """Have the key sign that is to stay."""
     place = work.place
     key = _key_of(kept, state, state.staying)
@@ -228,11 +228,11 @@ def switch_key(work: own.Work, kept: Kept, state: rotation.State) -> None:
         work.write(place.service_account_key, key.to_pem(), "replaced")
 
 
-def retire_key(work: own.Work, state: rotation.State, leaving: str) -> None:
+def retire_key(work: own.Work, state: trust_rotation.State, leaving: str) -> None:
     """Believe the tokens of a key no longer."""
     place = work.place
     # 3. what does not fit together changes nothing
-    if signing_key(place) != state.staying:
+    if signing_key_id(place) != state.staying:
         raise _inconsistent(f"{place.service_account_key}: the key that signs is not {state.staying}, which is to stay")
     known = preparation.public_keys(place.service_account_public_key)
     rest = [public for public in known if jwt.key_id(public) != leaving]
@@ -240,7 +240,7 @@ def retire_key(work: own.Work, state: rotation.State, leaving: str) -> None:
         work.write(place.service_account_public_key, _publics(rest), "reduced")
 
 
-def new_key(kept: Kept) -> str:
+def new_key_id(kept: Kept) -> str:
     """The id of the key that was made for the rotation; empty where there is none yet."""
     return jwt.key_id(own.private_key(kept.new_key, hint=_RESTORE).public) if kept.new_key.exists() else ""
 

@@ -44,13 +44,13 @@ from handfast.datadir import layout, preparation
 from handfast.datadir import own_certificates as own
 from handfast.datadir.rotation import files as rotation_files
 from handfast.datadir.rotation import steps
-from handfast.rules import trust_rotation as rotation
+from handfast.rules import trust_rotation
 from handfast.runtime import files, following
 
 # 6. by then, credentials that were replaced are in use
 _NOTICED: Final = dt.timedelta(seconds=following.SECONDS * 2 + 2)
 
-Step = rotation.Step
+Step = trust_rotation.Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +60,13 @@ class Report:
     did: Step | None = None
     actions: tuple[str, ...] = ()
     next: Step | None = None
-    waits: tuple[rotation.Wait, ...] = ()
+    waits: tuple[trust_rotation.Wait, ...] = ()
 
 
 class Rotation:
     """One rotation of one directory."""
 
-    def __init__(self, place: layout.Layout, what: rotation.What, control_plane: steps.ControlPlane) -> None:
+    def __init__(self, place: layout.Layout, what: trust_rotation.What, control_plane: steps.ControlPlane) -> None:
         self._place = place
         self._what = what
         self._running = control_plane.running
@@ -86,7 +86,7 @@ class Rotation:
 
     async def advance(self, *, skip_waits: bool = False) -> Report:
         """Do the next step, or say what it waits for."""
-        state = self._kept.read() or rotation.State(what=self._what, old=self._steps.signing())
+        state = self._kept.read() or trust_rotation.State(what=self._what, old=self._steps.signing())
         waits = await self._waits(state)
         if waits and not skip_waits:
             return Report(next=state.next, waits=waits)
@@ -99,21 +99,21 @@ class Rotation:
             raise errors.Refused(
                 "no rotation is under way", reason="NoRotation", hint="`handfast ca show` tells which CA signs"
             )
-        turned = rotation.turn(state)
+        turned = trust_rotation.turn(state)
         # 1. written down before it is done
         self._kept.write(turned)
         return await self._do(turned)
 
-    async def _waits(self, state: rotation.State) -> tuple[rotation.Wait, ...]:
-        seen = rotation.Seen()
+    async def _waits(self, state: trust_rotation.State) -> tuple[trust_rotation.Wait, ...]:
+        seen = trust_rotation.Seen()
         if state.next is Step.RETIRE and state.doing is None:
             seen = await self._steps.seen()
-        return rotation.waits(state, seen, self._clock.now())
+        return trust_rotation.waits(state, seen, self._clock.now())
 
-    async def _do(self, state: rotation.State) -> Report:
+    async def _do(self, state: trust_rotation.State) -> Report:
         step = state.next
         # 1. written down before it is done
-        state = rotation.begin(state, step, self._clock.now())
+        state = trust_rotation.begin(state, step, self._clock.now())
         self._kept.write(state)
         if step is Step.RETIRE:
             await self._until_noticed(state)
@@ -130,11 +130,11 @@ class Rotation:
         if step in steps.LAST:
             self._kept.remove()
             return Report(did=step, actions=(*actions, "the keys of the rotation removed"))
-        state = rotation.finish(state, step, self._clock.now())
+        state = trust_rotation.finish(state, step, self._clock.now())
         self._kept.write(state)
         return Report(did=step, actions=tuple(actions), next=state.next, waits=await self._waits(state))
 
-    async def _until_noticed(self, state: rotation.State) -> None:
+    async def _until_noticed(self, state: trust_rotation.State) -> None:
         """Wait until credentials that were replaced are in use (6.)."""
         done = state.at(self._steps.in_use)
         if self._running and done is not None:

@@ -21,11 +21,11 @@ from handfast.datadir import layout, preparation
 from handfast.datadir import own_certificates as own
 from handfast.datadir.rotation import files, objects
 from handfast.pki import profiles
-from handfast.rules import trust_rotation as rotation
+from handfast.rules import trust_rotation
 from handfast.rules.tokens import requests
 from handfast.runtime import clock as clocks
 
-Step = rotation.Step
+Step = trust_rotation.Step
 
 # The steps that end a rotation, forward and on the way back.
 LAST: Final = frozenset({Step.RETIRE, Step.DROP})
@@ -75,13 +75,13 @@ class Steps(Protocol):
         """Who signs now: what the rotation begins with."""
         ...
 
-    async def seen(self) -> rotation.Seen:
+    async def seen(self) -> trust_rotation.Seen:
         """What retiring waits for."""
         ...
 
-    def change_files(self, work: own.Work, step: Step, state: rotation.State) -> rotation.State: ...
+    def change_files(self, work: own.Work, step: Step, state: trust_rotation.State) -> trust_rotation.State: ...
 
-    async def change_objects(self, step: Step, state: rotation.State) -> list[str]:
+    async def change_objects(self, step: Step, state: trust_rotation.State) -> list[str]:
         """Change them, and wait until the control plane tells what the step was for; what came of it."""
         ...
 
@@ -98,15 +98,15 @@ class AuthoritySteps:
     def signing(self) -> str:
         return files.signing_ca(self.place)
 
-    async def seen(self) -> rotation.Seen:
+    async def seen(self) -> trust_rotation.Seen:
         async with self.control_plane.reach() as client:
-            return rotation.Seen(
+            return trust_rotation.Seen(
                 entries=await objects.entries(client),
                 running=await objects.running_nodes(client, self.control_plane.clock.now()),
                 longest=profiles.YEAR,
             )
 
-    def change_files(self, work: own.Work, step: Step, state: rotation.State) -> rotation.State:
+    def change_files(self, work: own.Work, step: Step, state: trust_rotation.State) -> trust_rotation.State:
         if step is Step.ADD:
             return dataclasses.replace(state, new=files.add_ca(work, self.kept))
         if step is Step.SWITCH:
@@ -117,7 +117,7 @@ class AuthoritySteps:
             files.retire_ca(work, self.kept, state)
         return state
 
-    async def change_objects(self, step: Step, state: rotation.State) -> list[str]:
+    async def change_objects(self, step: Step, state: trust_rotation.State) -> list[str]:
         if step is Step.PUBLISH:
             return await self._publish(state)
         if step is Step.REISSUE:
@@ -126,7 +126,7 @@ class AuthoritySteps:
             return await self._withdraw(files.leaving_ca(self.kept, state))
         return []
 
-    async def _publish(self, state: rotation.State) -> list[str]:
+    async def _publish(self, state: trust_rotation.State) -> list[str]:
         der = files.der_of(self.place, state.staying)
         async with self.control_plane.reach() as client:
             added = await objects.trust_client_ca(client, der)
@@ -184,18 +184,18 @@ class AccountKeySteps:
     in_use: Step = Step.SWITCH
 
     def signing(self) -> str:
-        return files.signing_key(self.place)
+        return files.signing_key_id(self.place)
 
-    async def seen(self) -> rotation.Seen:
+    async def seen(self) -> trust_rotation.Seen:
         async with self.control_plane.reach() as client:
             key = own.private_key(self.place.service_account_key).public
             # What a Pod gets lives a year, however short the tokens are that others may ask for.
             longest = max(requests.EXTENDED_SECONDS, self.control_plane.max_token_seconds)
-            return rotation.Seen(
+            return trust_rotation.Seen(
                 longest=dt.timedelta(seconds=longest), old_tokens=await objects.old_tokens(client, key)
             )
 
-    def change_files(self, work: own.Work, step: Step, state: rotation.State) -> rotation.State:
+    def change_files(self, work: own.Work, step: Step, state: trust_rotation.State) -> trust_rotation.State:
         if step is Step.ADD:
             return dataclasses.replace(state, new=files.add_key(work, self.kept))
         if step is Step.SWITCH:
@@ -204,7 +204,7 @@ class AccountKeySteps:
             files.retire_key(work, state, self._leaving(state))
         return state
 
-    async def change_objects(self, step: Step, state: rotation.State) -> list[str]:
+    async def change_objects(self, step: Step, state: trust_rotation.State) -> list[str]:
         if step is Step.PUBLISH:
             await self._until_told(wanted=state.staying)
         elif step in LAST:
@@ -213,9 +213,9 @@ class AccountKeySteps:
             return []
         return ["the key set of the API server is the changed one"]
 
-    def _leaving(self, state: rotation.State) -> str:
+    def _leaving(self, state: trust_rotation.State) -> str:
         """Where the first step was cut short, the state does not know yet what it made."""
-        return state.leaving or files.new_key(self.kept)
+        return state.leaving or files.new_key_id(self.kept)
 
     async def _until_told(self, *, wanted: str = "", unwanted: str = "") -> None:
         async with self.control_plane.reach() as client:
@@ -227,7 +227,7 @@ class AccountKeySteps:
             await self.control_plane.until(lacking, "the API server does not tell the changed keys yet: {}")
 
 
-OF: Final[dict[rotation.What, Callable[[layout.Layout, files.Kept, ControlPlane], Steps]]] = {
-    rotation.What.CA: AuthoritySteps,
-    rotation.What.ACCOUNTS: AccountKeySteps,
+OF: Final[dict[trust_rotation.What, Callable[[layout.Layout, files.Kept, ControlPlane], Steps]]] = {
+    trust_rotation.What.CA: AuthoritySteps,
+    trust_rotation.What.ACCOUNTS: AccountKeySteps,
 }

@@ -365,10 +365,10 @@ class TestTheKeyOfTokens:
         (old,) = key_ids(place)
         assert (await work.advance()).did is Step.ADD
         new = key_ids(place)[1]
-        assert rotation_files.signing_key(place) == old
+        assert rotation_files.signing_key_id(place) == old
         assert (await work.advance()).did is Step.PUBLISH
         assert (await work.advance(skip_waits=True)).did is Step.SWITCH
-        assert (rotation_files.signing_key(place), key_ids(place)) == (new, [old, new])
+        assert (rotation_files.signing_key_id(place), key_ids(place)) == (new, [old, new])
         objects.tokens = ["default/robot"]
         report = await work.advance()
         assert report.did is None
