@@ -4,6 +4,12 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import pathlib
+import sys
+import types
+
+SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
 
 
 def docstring(content: str) -> str:
@@ -11,3 +17,18 @@ def docstring(content: str) -> str:
     before, quotes, rest = content.partition('"""')
     head = f"{before}{quotes}{rest.partition(quotes)[0]}{quotes}" if quotes else before
     return ast.get_docstring(ast.parse(head)) or ""
+
+
+def script(name: str) -> types.ModuleType:
+    """A file of scripts/, which is no module of a package."""
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Its dataclasses look their module up by name.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+    return module

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import pathlib
 import re
-import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 
@@ -342,18 +340,7 @@ def test_a_right_place_passes(rule, path):
 
 @pytest.fixture(scope="module")
 def gate() -> types.ModuleType:
-    """scripts/coverage_gate.py, which is no module of a package."""
-    spec = importlib.util.spec_from_file_location("coverage_gate", ROOT / "scripts" / "coverage_gate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look their module up by name.
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[spec.name]
-    return module
+    return source_text.script("coverage_gate")
 
 
 def report(**reached: int) -> Mapping[str, object]:

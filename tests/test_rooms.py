@@ -7,15 +7,14 @@ That the contracts are kept is `lint-imports`' to show, and that they fail when 
 from __future__ import annotations
 
 import configparser
-import importlib.util
 import pathlib
 import re
-import sys
 import types
 
 import pytest
 
 from handfast.assembly import controllers
+from tests import source_text
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "handfast"
@@ -47,17 +46,7 @@ def test_every_controller_is_in_the_contract_of_controllers():
 
 @pytest.fixture(scope="module")
 def rooms() -> types.ModuleType:
-    """scripts/rooms.py, which is no module of a package."""
-    spec = importlib.util.spec_from_file_location("rooms", ROOT / "scripts" / "rooms.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[spec.name]
-    return module
+    return source_text.script("rooms")
 
 
 def test_the_map_is_as_the_rooms_are(rooms):
