@@ -338,12 +338,13 @@ class TestWriter:
     def test_closing_in_an_outage_counts_what_is_lost(self) -> None:
         sink = Played()
         sink.failing = OSError(errno.ENOSPC, "No space left")
-        writer = rotating.LineWriter(sink, pause_seconds=0.0, retry_seconds=3600.0)
-        writer.add(b"1\n")
-        assert sink.tries.acquire(timeout=PATIENCE)
-        writer.add(b"2\n")
-        writer.add(b"3\n")
+        # Around all of it: the writer's thread logs, and must not meet the log while that is being exchanged.
         with structlog.testing.capture_logs():
+            writer = rotating.LineWriter(sink, pause_seconds=0.0, retry_seconds=3600.0)
+            writer.add(b"1\n")
+            assert sink.tries.acquire(timeout=PATIENCE)
+            writer.add(b"2\n")
+            writer.add(b"3\n")
             writer.close(PATIENCE)
         assert (sink.closed, writer.lost) == (True, 3)
         writer.add(b"4\n")
