@@ -11,8 +11,6 @@ import pathlib
 import resource
 import shutil
 import stat
-import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 
@@ -21,6 +19,7 @@ import structlog
 
 from handfast import errors
 from handfast.telemetry import rotating
+from tests.world import small_disk
 from tests.world.clock import MovableClock
 
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
@@ -387,36 +386,28 @@ class TestWriter:
 
 
 @pytest.fixture
-def small_disk() -> Iterator[pathlib.Path]:
-    """One MiB. Not in pytest's own directory, which it moves about; detached even if a failed test left files open."""
-    directory = pathlib.Path(tempfile.mkdtemp())
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(directory)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
-        directory.rmdir()
-        # In CI a full disk is a real one, or the run has failed.
-        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        give_up("not run: mounting a small file system is not permitted here")
-    yield directory
-    subprocess.run(["umount", "--lazy", directory], check=True)
-    directory.rmdir()
+def full_soon() -> Iterator[pathlib.Path]:
+    """One MiB of disk."""
+    with small_disk.of_mebibytes(1) as directory:
+        yield directory
 
 
 @pytest.mark.slow
-def test_a_full_disk_loses_no_line_that_can_wait(small_disk: pathlib.Path, clock: MovableClock) -> None:
-    path = small_disk / "audit.log"
+def test_a_full_disk_loses_no_line_that_can_wait(full_soon: pathlib.Path, clock: MovableClock) -> None:
+    path = full_soon / "audit.log"
     complained = threading.Event()
 
     def tell(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         complained.set()
         raise structlog.DropEvent
 
-    ballast = small_disk / "ballast"
+    ballast = full_soon / "ballast"
     structlog.configure(processors=[tell])
     try:
         writer = rotating.LineWriter(
             rotating.open_sink(str(path), clock), pause_seconds=0.001, retry_seconds=0.01, waiting_bytes=100_000
         )
-        free = os.statvfs(small_disk)
+        free = os.statvfs(full_soon)
         ballast.write_bytes(bytes((free.f_bavail - 2) * free.f_bsize))
         line = b"x" * 999 + b"\n"
         for _ in range(90):

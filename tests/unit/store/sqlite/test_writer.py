@@ -7,8 +7,6 @@ import asyncio
 import os
 import pathlib
 import resource
-import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 
@@ -17,7 +15,7 @@ import pytest
 
 from handfast.store import protocol
 from handfast.store.sqlite import engine, writer
-from tests.world import leftovers
+from tests.world import leftovers, small_disk
 
 
 def recorded(store: engine.SqliteStore) -> list[writer.Commit]:
@@ -363,26 +361,18 @@ async def test_a_failing_sync_acknowledges_nothing(path: pathlib.Path) -> None:
 
 
 @pytest.fixture
-def small_disk() -> Iterator[pathlib.Path]:
-    """Two MiB. Not in pytest's own directory, which it moves about; detached even if a failed test left files open."""
-    directory = pathlib.Path(tempfile.mkdtemp())
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(directory)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
-        directory.rmdir()
-        # In CI a full disk is a real one, or the run has failed.
-        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        give_up("not run: mounting a small file system is not permitted here")
-    yield directory
-    subprocess.run(["umount", "--lazy", directory], check=True)
-    directory.rmdir()
+def full_soon() -> Iterator[pathlib.Path]:
+    """Two MiB of disk."""
+    with small_disk.of_mebibytes(2) as directory:
+        yield directory
 
 
 @pytest.mark.slow
-async def test_a_full_file_system_refuses_writes_until_there_is_room(small_disk: pathlib.Path) -> None:
-    store = await engine.open_store(str(small_disk / "store.db"))
+async def test_a_full_file_system_refuses_writes_until_there_is_room(full_soon: pathlib.Path) -> None:
+    store = await engine.open_store(str(full_soon / "store.db"))
     await store.create("k", bytes(1000))
-    ballast = small_disk / "ballast"
-    free = os.statvfs(small_disk)
+    ballast = full_soon / "ballast"
+    free = os.statvfs(full_soon)
     ballast.write_bytes(bytes(free.f_bavail * free.f_bsize))
     for _ in range(3):
         await refused_for(store, "no space left")
