@@ -213,15 +213,15 @@ def has_usages(facts: Facts, wanted: frozenset[str]) -> bool:
 
 def outside(sans: names.Sans, addresses: Sequence[str]) -> list[str]:
     """Those DNS names and IP addresses that are not among a Node's addresses (9)."""
-    known = {_canonical(address) for address in addresses if not address.startswith("*")}
-    return [text for text in (*sans.dns, *map(str, sans.ip)) if _canonical(text) not in known]
+    known = {canonical(address) for address in addresses if not address.startswith("*")}
+    return [text for text in (*sans.dns, *map(str, sans.ip)) if canonical(text) not in known]
 
 
 def withheld(sans: names.Sans, reserved: frozenset[str]) -> list[str]:
     """Those DNS names and IP addresses that no Node is given (10)."""
-    others = {_canonical(text) for text in reserved}
-    canonical = ((text, _canonical(text)) for text in (*sans.dns, *map(str, sans.ip)))
-    return [text for text, name in canonical if name in others or _is_nobodys(name)]
+    others = {canonical(text) for text in reserved}
+    compared = ((text, canonical(text)) for text in (*sans.dns, *map(str, sans.ip)))
+    return [text for text, name in compared if name in others or _is_nobodys(name)]
 
 
 def _is_nobodys(name: names.IP | str) -> bool:
@@ -298,7 +298,8 @@ def _reserved(sans: names.Sans, reserved: frozenset[str]) -> Check:
     return Check(RESERVED, True, "none is known to be another's")
 
 
-def _canonical(text: str) -> names.IP | str:
+def canonical(text: str) -> names.IP | str:
+    """A name or an address in the one form that is compared: addresses by value, names in lower case without a dot at the end."""
     try:
         address = names.ip_address(text)
     except errors.Refused:

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machine fleets: which machines the operator knows, and which kubelet request is one of theirs.
+
+Holds: The identity of bootstrap credentials, Machines as facts, the machine-approver's checks, the merge of client CAs.
+Imports: api, pki, rules, rules.certificates.
+Never: It follows no Machines and approves nothing: `controllers.machines` does.
+Start: `bootstrapper.py`, then `inventory.py`.
+"""

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines as facts: read from any of the groups, and found by what identifies them."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from handfast.rules.machines import inventory
+
+CREATED = "2026-01-31T12:00:00Z"
+
+
+def document(name: str = "m1", *, group: str = inventory.OPENSHIFT, **status: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{group}/v1beta1",
+        "kind": "Machine",
+        "metadata": {"name": name, "namespace": "fleet", "uid": "u", "creationTimestamp": CREATED},
+        "spec": {"providerID": f"metal://{name}"},
+        "status": status,
+    }
+
+
+def machine(name: str = "m1", *, group: str = inventory.OPENSHIFT, **status: Any) -> inventory.Machine:
+    return inventory.read(document(name, group=group, **status))
+
+
+def addresses(*rows: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"type": kind, "address": address} for kind, address in rows]
+
+
+def test_every_fact_is_read():
+    there = document(
+        addresses=addresses(("InternalDNS", "M1.example."), ("InternalIP", "10.0.0.1")),
+        nodeRef={"kind": "Node", "name": "m1"},
+        phase="Running",
+        authoritativeAPI="MachineAPI",
+    )
+    there["metadata"] |= {
+        "deletionTimestamp": CREATED,
+        "resourceVersion": "7",
+        "annotations": {inventory.APPROVED_KEY: "ab", "odd": 1},
+    }
+    facts = inventory.read(there)
+    assert facts.created == datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+    assert facts.texts("InternalDNS", "InternalIP") == ("M1.example.", "10.0.0.1")
+    assert facts.values("InternalDNS") == {"m1.example"}
+    assert (facts.node, facts.phase, facts.provider_id, facts.version) == ("m1", "Running", "metal://m1", "7")
+    assert (facts.deleting, facts.approved_key, facts.annotations) == (True, "ab", {inventory.APPROVED_KEY: "ab"})
+    assert facts.title == "Machine fleet/m1"
+
+
+@pytest.mark.parametrize("odd", [{}, {"metadata": {"creationTimestamp": "soon"}}, {"status": {"addresses": ["x"]}}])
+def test_what_has_another_shape_counts_as_absent(odd):
+    facts = inventory.read(odd)
+    assert not facts.addresses
+    assert facts.created.year == 1
+
+
+def test_addresses_are_compared_by_value_and_names_without_case_or_last_dot():
+    index = inventory.Index()
+    index.put(machine(addresses=addresses(("InternalDNS", "PANDA."), ("InternalIP", "fd00:0:0::1"))))
+    assert [each.name for each in index.by_dns("panda")] == ["m1"]
+    assert [each.name for each in index.by_ip("fd00::1")] == ["m1"]
+
+
+def test_only_an_internal_name_is_one_that_a_node_may_have():
+    index = inventory.Index()
+    index.put(machine(addresses=addresses(("ExternalDNS", "panda"), ("Hostname", "panda"))))
+    assert index.by_dns("panda") == ()
+
+
+def test_a_machine_that_changes_is_found_by_what_it_is_now():
+    index = inventory.Index()
+    index.put(machine(addresses=addresses(("InternalDNS", "panda"))))
+    index.put(machine(addresses=addresses(("InternalDNS", "tiger")), nodeRef={"name": "tiger"}))
+    assert index.by_dns("panda") == ()
+    assert [each.name for each in index.by_node("tiger")] == ["m1"]
+    assert [each.name for each in index.by_provider_id("metal://m1")] == ["m1"]
+    index.remove(("machine.openshift.io", "fleet", "m1"))
+    assert (len(index), list(index), index.by_dns("tiger"), index.named("m1")) == (0, [], (), ())
+    index.remove(("machine.openshift.io", "fleet", "m1"))
+
+
+def test_a_machine_without_a_node_or_an_id_is_not_found_by_none():
+    index = inventory.Index()
+    index.put(inventory.Machine(group=inventory.OPENSHIFT, namespace="fleet", name="m1"))
+    assert (index.by_node(""), index.by_provider_id(""), index.by_dns("")) == ((), (), ())
+
+
+def test_two_machines_of_one_name_are_both_found():
+    index = inventory.Index()
+    for name in ("m1", "m2"):
+        index.put(machine(name, addresses=addresses(("InternalDNS", "panda"))))
+    assert [each.name for each in index.by_dns("panda")] == ["m1", "m2"]
+    assert index.get(("machine.openshift.io", "fleet", "m2")) is not None
+
+
+@pytest.mark.parametrize(
+    ("authoritative", "counting"),
+    [
+        ("MachineAPI", [inventory.OPENSHIFT]),
+        ("ClusterAPI", [inventory.CLUSTER_API]),
+        ("Migrating", [inventory.OPENSHIFT]),
+        ("", [inventory.CLUSTER_API, inventory.OPENSHIFT]),
+    ],
+)
+def test_of_a_machine_in_both_groups_the_authoritative_one_counts(authoritative, counting):
+    index = inventory.Index()
+    name = addresses(("InternalDNS", "panda"))
+    index.put(machine(addresses=name, authoritativeAPI=authoritative))
+    index.put(machine(group=inventory.CLUSTER_API, addresses=name))
+    assert [each.group for each in index.by_dns("panda")] == counting
+    assert [each.group for each in index.named("m1")] == counting
+
+
+def test_a_machine_that_is_in_one_group_alone_counts_whatever_it_says():
+    index = inventory.Index()
+    index.put(machine(addresses=addresses(("InternalDNS", "panda")), authoritativeAPI="ClusterAPI"))
+    assert [each.name for each in index.by_dns("panda")] == ["m1"]
+
+
+def test_the_group_is_named_where_it_is_not_the_first_one():
+    assert machine(group=inventory.CLUSTER_API).title == "Machine fleet/m1 of cluster.x-k8s.io"
