@@ -52,6 +52,13 @@ NEEDS: Final[Mapping[str, str]] = {
 # `*` does not include these. A cluster that is not joined with tokens does not want them, and another may have its own. Two
 # controllers that judge nodes would undo one another's taints, so that the second has to be named.
 OPT_IN: Final = frozenset({"bootstrap-signer-controller", "token-cleaner-controller", "node-lifecycle-controller"})
+# What `up --machines` adds.
+MACHINES: Final = (
+    "client-ca-controller",
+    "node-bootstrapper-token-controller",
+    "node-link-controller",
+    "machine-approver-controller",
+)
 
 
 def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[str]:
