@@ -7,6 +7,7 @@ Files that change while it runs are taken up within seconds, without a connectio
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.metadata
 import math
 import pathlib
@@ -29,7 +30,7 @@ from handfast.apiserver import (
     nonresources,
     pipeline,
 )
-from handfast.apiserver.access import bonds
+from handfast.apiserver.access import bonds, bootstrap_presence
 from handfast.apiserver.state import compaction, envelope, replica, storage
 from handfast.apiserver.verbs import (
     actions,
@@ -206,9 +207,24 @@ class ApiServer:
             )
         return health
 
+    def _bootstrap_watches(self, kind: str) -> int:
+        return self.hub.count(lambda user: bootstrap_presence.kind_of(user) == kind)
+
     def _gauges(self) -> None:
         self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
         self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
+        self.metrics.gauges(
+            "handfast_bootstrap_connections",
+            "Open connections on which a machine's bootstrap credential was shown, by kind of credential.",
+            "kind",
+            {kind: functools.partial(self.pipeline.presence.connections, kind) for kind in bootstrap_presence.KINDS},
+        )
+        self.metrics.gauges(
+            "handfast_bootstrap_watches",
+            "Open watches of machines' bootstrap credentials, by kind of credential.",
+            "kind",
+            {kind: functools.partial(self._bootstrap_watches, kind) for kind in bootstrap_presence.KINDS},
+        )
         self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
         self.metrics.gauge(
             "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused

@@ -58,7 +58,7 @@ def create(directory: pathlib.Path, server: str, server_ca: bytes | None, now: d
     target = _free(directory)
     credential = credentials.master(now)
     bundle = _bundle(directory / BUNDLE_FILE, credential.signer)
-    manifest = yaml.safe_dump(credentials.config_map(bundle), sort_keys=False)
+    manifest = yaml.safe_dump_all(credentials.manifest(bundle), sort_keys=False)
     text = _kubeconfig(server, server_ca, credential)
     files.write_atomically(directory / BUNDLE_FILE, bundle, mode=0o644)
     files.write_atomically(directory / MANIFEST_FILE, manifest.encode("ascii"), mode=0o644)

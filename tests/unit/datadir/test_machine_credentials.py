@@ -38,7 +38,8 @@ def test_everything_a_machine_needs_is_written(tmp_path, server_ca):
     read = kubeconfig.parse(kept.kubeconfig.read_text())
     assert (read.context, read.cluster.server) == ("kubelet", SERVER)
     assert read.cluster.certificate_authority_data == server_ca
-    manifest = yaml.safe_load(kept.manifest.read_text())
+    namespace, manifest = yaml.safe_load_all(kept.manifest.read_text())
+    assert namespace["metadata"]["name"] == manifest["metadata"]["namespace"]
     assert manifest["data"]["ca-bundle.crt"] == kept.bundle.read_text()
     chains.verify(
         certificate(kept.kubeconfig), bundles.TrustBundle.from_pem(kept.bundle.read_bytes()), chains.Client(), NOW

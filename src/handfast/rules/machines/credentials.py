@@ -96,3 +96,9 @@ def config_map(bundle_pem: bytes) -> objects.Document:
         "metadata": {"name": bootstrapper.CONFIG_MAP, "namespace": bootstrapper.CONFIG_NAMESPACE},
         "data": {bootstrapper.BUNDLE_KEY: bundle_pem.decode("ascii")},
     }
+
+
+def manifest(bundle_pem: bytes) -> tuple[objects.Document, ...]:
+    """That ConfigMap after its namespace, which a new cluster does not have."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": bootstrapper.CONFIG_NAMESPACE}}
+    return namespace, config_map(bundle_pem)
