@@ -118,7 +118,6 @@ async def install(
     kept = machine_credentials.first(fleet.out) or machine_credentials.create(fleet.out, server, server_ca, clock.now())
     revoke_at = None if fleet.revoke_after is None else clock.now() + fleet.revoke_after
     wanted = machine_installation.Wanted(
-        definitions=(),
         bundle=files.read(kept.bundle, limit=_MAX_BYTES),
         kubeconfig=files.read_private(kept.kubeconfig, limit=_MAX_BYTES),
         revoke_at=revoke_at,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from handfast import errors
-from handfast.api import objects, resources
+from handfast.api import resources
 from handfast.bootstrap import first_objects
 from handfast.client import api, introduction
 from handfast.rules.machines import installation
@@ -34,7 +34,6 @@ AddMachines = Callable[[api.Client], Awaitable[Sequence[tuple[str, str]]]]
 class Wanted:
     """What to apply. The kubeconfig with the master's credential does not print."""
 
-    definitions: tuple[objects.Document, ...]
     bundle: bytes
     kubeconfig: bytes = field(repr=False)
     revoke_at: datetime.datetime | None = None
@@ -57,7 +56,7 @@ async def ensure(client: api.Client, wanted: Wanted, clock: clocks.Clock) -> lis
         # 2. what is there stays
         done.append((await introduction.create(client, each), each.title))
 
-    for each in installation.before_machines(wanted.definitions):
+    for each in installation.before_machines():
         await apply(each)
     for each in installation.pools():
         await _wait_served(client, each, clock)

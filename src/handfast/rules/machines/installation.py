@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from handfast.api import objects
+from handfast.api import machine_config_kinds, machine_kinds, objects
 from handfast.bootstrap import first_objects
 from handfast.rules import user_names
 from handfast.rules.machines import bootstrapper, credentials
@@ -45,14 +45,12 @@ MARKER: Final = "handfast-machines"
 MARKER_NAMESPACE: Final = bootstrapper.NAMESPACE
 # Until when the master's credential counts, beside its bundle; absent: until somebody revokes it.
 REVOKE_AT: Final = "revoke-at"
-POOLS: Final = ("master", "worker")
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _CSR: Final = "system:certificates.k8s.io:certificatesigningrequests"
-_CONFIG_GROUP: Final = "machineconfiguration.openshift.io"
 
 
-def before_machines(definitions: Iterable[objects.Document]) -> tuple[first_objects.FirstObject, ...]:
+def before_machines() -> tuple[first_objects.FirstObject, ...]:
     """Namespaces, account, rights and the kinds: what has to be there before anything of a fleet (1, 2)."""
     account = _core("ServiceAccount", "serviceaccounts", bootstrapper.NAMESPACE, bootstrapper.ACCOUNT, {})
     return (
@@ -60,23 +58,16 @@ def before_machines(definitions: Iterable[objects.Document]) -> tuple[first_obje
         account,
         _binding("system-bootstrap-node-bootstrapper", "system:node-bootstrapper", _account()),
         _binding("system-bootstrap-node-renewal", f"{_CSR}:selfnodeclient", _group(user_names.NODES)),
-        *(_definition(document) for document in definitions),
+        *(_definition(document) for document in machine_kinds.definitions()),
     )
 
 
 def pools() -> tuple[first_objects.FirstObject, ...]:
     """The two pools that every fleet has."""
+    row = machine_config_kinds.MACHINE_CONFIG_POOL
     return tuple(
-        _object(
-            *(_CONFIG_GROUP, "v1", "machineconfigpools", "MachineConfigPool", "", role),
-            {
-                "spec": {
-                    "machineConfigSelector": {"matchLabels": {f"{_CONFIG_GROUP}/role": role}},
-                    "nodeSelector": {"matchLabels": {f"node-role.kubernetes.io/{role}": ""}},
-                }
-            },
-        )
-        for role in POOLS
+        first_objects.FirstObject(row.group, row.version, row.plural, False, machine_config_kinds.pool(role))
+        for role in machine_config_kinds.ROLES
     )
 
 
