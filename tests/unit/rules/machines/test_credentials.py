@@ -86,3 +86,9 @@ def test_a_stranger_is_not_let_in_by_a_signer_of_the_same_name(credential):
     )
     with pytest.raises(errors.Refused):
         chains.verify([forged.der], bundles.TrustBundle.of([credential.signer]), chains.Client(), NOW)
+
+
+def test_the_manifest_makes_the_namespace_before_what_is_in_it(credential):
+    namespace, config_map = credentials.manifest(credentials.bundle(credential.signer))
+    assert (namespace["kind"], namespace["metadata"]["name"]) == ("Namespace", "openshift-config")
+    assert config_map == credentials.config_map(credentials.bundle(credential.signer))
