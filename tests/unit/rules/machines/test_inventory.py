@@ -124,3 +124,21 @@ def test_a_machine_that_is_in_one_group_alone_counts_whatever_it_says():
 
 def test_the_group_is_named_where_it_is_not_the_first_one():
     assert machine(group=inventory.CLUSTER_API).title == "Machine fleet/m1 of cluster.x-k8s.io"
+
+
+def test_what_comes_close_is_found_apart_from_what_counts():
+    there = inventory.Index()
+    for name in ("m1", "m2"):
+        rows = addresses(
+            ("InternalDNS", f"{name}.example"),
+            ("InternalDNS", "shared.example"),
+            ("InternalDNS", "shared.test"),
+            ("Hostname", "Host"),
+        )
+        there.put(machine(name, addresses=rows))
+    assert [each.name for each in there.by_other_name("HOST.")] == ["m1", "m2"]
+    assert [each.name for each in there.by_first_label("m1")] == ["m1"]
+    assert there.by_dns("host") == there.by_dns("m1") == ()
+    there.remove((inventory.OPENSHIFT, "fleet", "m1"))
+    assert [each.name for each in there.by_other_name("host")] == ["m2"]
+    assert [each.name for each in there.by_first_label("shared.elsewhere")] == ["m2"]
