@@ -46,7 +46,7 @@ from handfast.api import jsonpath
 from handfast.pki import bundles, chains, names
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import inventory
+from handfast.rules.machines import approval, inventory
 
 # The names of the checks, which explanations refer to.
 GROUPS: Final = "requester's groups"
@@ -56,8 +56,7 @@ WITHIN: Final = "among the Machine's addresses"
 SERVED: Final = "certificate that the kubelet serves"
 SAME: Final = "same names as it serves"
 
-# Why a request is not approved, by the first check that failed; what is not here is NOT_RECOGNISED.
-NOT_RECOGNISED: Final = "NotRecognised"
+# Why a request is not approved, by the check that failed; those on its form have one reason together.
 AMBIGUOUS_LINK: Final = "AmbiguousLink"
 NO_ADDRESSES: Final = "MachineWithoutAddresses"
 NOT_ITS_ADDRESS: Final = "NotAnAddressOfTheMachine"
@@ -72,16 +71,25 @@ _REASONS: Final[Mapping[str, str]] = {
     SAME: NOT_AS_SERVED,
 }
 
-# What would make a failed check pass; those of `kubelet.form` have theirs elsewhere.
-CHANGES: Final[Mapping[str, str]] = {
+# What would make a failed check pass; of one on the request alone only a new request.
+_CHANGES: Final[Mapping[str, str]] = {
     GROUPS: "send the request as the node itself, by its client certificate",
+    kubelet.RESERVED: "create a new request without them",
     LINK: "correct status.nodeRef of the Machines, so that the one of this node is linked to it and no other",
-    KNOWN: "wait until the Machine has addresses, or see whether its provider reports them",
+    KNOWN: "wait until the Machine has addresses, and see whether its provider reports them",
     WITHIN: "have the Machine list every name and address of the request, or leave the others out of it",
-    SERVED: "have the node's kubelet answer there with its certificate, or link a Machine to the Node, or approve by hand: "
-    "handfast csr approve {name}",
-    SAME: "ask for the names that the kubelet serves now, or link a Machine to the Node, or approve by hand: "
-    "handfast csr approve {name}",
+    SERVED: "have the node's kubelet answer there with its certificate, or link a Machine to the Node",
+    SAME: "ask for the names that the kubelet serves now, or link a Machine to the Node",
+}
+_NEW_REQUEST: Final = "create a new request without this fault"
+_BY_HAND: Final = frozenset({SERVED, SAME})
+# What can turn a check; the others are on the request alone, which never changes.
+_WAITS_FOR: Final[Mapping[str, frozenset[str]]] = {
+    LINK: frozenset({approval.MACHINE}),
+    KNOWN: frozenset({approval.MACHINE}),
+    WITHIN: frozenset({approval.MACHINE}),
+    SERVED: frozenset({approval.MACHINE, approval.NODE}),
+    SAME: frozenset({approval.MACHINE, approval.NODE}),
 }
 
 # Both, beside which there may be others.
@@ -197,10 +205,20 @@ def by_kubelet(
     return (served, kubelet.Check(SAME, not more and not fewer, compared))
 
 
-def reason(checks: Sequence[kubelet.Check]) -> str:
-    """Why it is not approved: the reason of the first check that failed; empty if none did."""
-    failed = next((check.name for check in checks if not check.passed), None)
-    return "" if failed is None else _REASONS.get(failed, NOT_RECOGNISED)
+def verdict(
+    facts: kubelet.Facts, checks: Sequence[kubelet.Check], machine: inventory.Machine | None = None
+) -> approval.Verdict:
+    """The checks, each that failed with its reason, what can turn it, and the change that would."""
+    return approval.Verdict(tuple(_step(facts, check) for check in checks), machine)
+
+
+def _step(facts: kubelet.Facts, check: kubelet.Check) -> approval.Step:
+    if check.passed:
+        return approval.Step(check)
+    change = _CHANGES.get(check.name, _NEW_REQUEST)
+    beside = f"; or {approval.by_hand(facts)}" if check.name in _BY_HAND else ""
+    why = _REASONS.get(check.name, approval.MALFORMED)
+    return approval.Step(check, why, _WAITS_FOR.get(check.name, approval.NOTHING), change + beside)
 
 
 def _link(node: str, linked: Sequence[inventory.Machine], named: Sequence[inventory.Machine]) -> kubelet.Check:

@@ -15,7 +15,7 @@ from handfast import errors
 from handfast.pki import authority, bundles, keys, names, profiles
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import inventory, serving
+from handfast.rules.machines import approval, inventory, serving
 from tests.unit.rules import csr_cases
 from tests.unit.rules.csr_cases import HOUR, NOW, SERVING
 
@@ -51,6 +51,11 @@ def facts(*sans: str, **rest: Any) -> kubelet.Facts:
 
 def failed(checks: tuple[kubelet.Check, ...]) -> str:
     return next((check.name for check in checks if not check.passed), "")
+
+
+def reason(checks: tuple[kubelet.Check, ...]) -> str:
+    step = serving.verdict(facts(), checks).failed
+    return "" if step is None else step.reason
 
 
 def judged(
@@ -92,7 +97,7 @@ CONTENT = [
 def test_authorize_csr(change: dict[str, Any], check: str):
     checks = judged(facts(*change.get("sans", ()), **{key: value for key, value in change.items() if key != "sans"}), M)
     assert failed(checks) == check
-    assert serving.reason(checks) == (serving.NOT_RECOGNISED if check else "")
+    assert reason(checks) == (approval.MALFORMED if check else "")
 
 
 def but(**types: str) -> inventory.Machine:
@@ -127,7 +132,7 @@ def test_a_linked_machine_alone_says_what_a_node_may_serve_as(
 
 def test_a_mismatch_names_what_differs_and_what_is_allowed():
     checks = judged(facts("DNS:node9", f"IP:{EXTRA}", "IP:192.0.2.1"), M, egress=("99.0.1.2",))
-    assert serving.reason(checks) == serving.NOT_ITS_ADDRESS
+    assert reason(checks) == serving.NOT_ITS_ADDRESS
     assert checks[-1].compared == (
         "the DNS names [node9] are not among the names [node1.local, node1] of Machine fleet/m1; [99.0.1.1] is not among "
         "the addresses [192.0.2.1, 10.0.0.1] of Machine fleet/m1 or the Node's egress IPs [99.0.1.2]"
@@ -135,7 +140,7 @@ def test_a_mismatch_names_what_differs_and_what_is_allowed():
 
 
 def test_a_machine_without_addresses_is_waited_for():
-    assert serving.reason(judged(facts(), machine())) == serving.NO_ADDRESSES
+    assert reason(judged(facts(), machine())) == serving.NO_ADDRESSES
 
 
 def egress(*items: tuple[str, str]) -> dict[str, Any]:
@@ -163,12 +168,12 @@ def test_names_of_everybody_are_nobodys(san: str):
     kind, _, text = san.partition(":")
     loose = machine(("InternalDNS" if kind == "DNS" else "InternalIP", text))
     checks = judged(facts(san), loose)
-    assert (failed(checks), serving.reason(checks)) == (kubelet.RESERVED, "ReservedName")
+    assert (failed(checks), reason(checks)) == (kubelet.RESERVED, "ReservedName")
 
 
 def test_two_machines_that_are_linked_to_one_node_are_none_and_both_are_named():
     checks = judged(facts(), M, machine(*ADDRESSES, name="m2"))
-    assert serving.reason(checks) == serving.AMBIGUOUS_LINK
+    assert reason(checks) == serving.AMBIGUOUS_LINK
     assert "fleet/m1, Machine fleet/m2" in checks[-1].compared
     assert "no Machine is linked" in serving.by_machine(facts(), (), ())[-1].compared
 
@@ -177,9 +182,9 @@ def test_a_link_to_another_machine_than_the_one_of_that_name_counts_for_nothing(
     victim = machine(("InternalDNS", "node1"), name="m2", node="test")
     own = machine(("InternalDNS", "test"), name="m1", node="")
     checks = serving.by_machine(facts("DNS:node1"), [victim], [own])
-    assert serving.reason(checks) == serving.AMBIGUOUS_LINK
+    assert reason(checks) == serving.AMBIGUOUS_LINK
     assert "Machine fleet/m2 is linked" in checks[0].compared
-    assert serving.reason(serving.by_machine(facts("DNS:node1"), [victim], [victim])) == ""
+    assert reason(serving.by_machine(facts("DNS:node1"), [victim], [victim])) == ""
 
 
 # --- what the kubelet serves now
@@ -237,8 +242,8 @@ def test_a_repeated_name_counts_as_often_as_it_is_there():
     one = serving.Served("p", user_names.node_subject("test"), names.Sans(dns=("a", "a")))
     other = serving.Served("p", user_names.node_subject("test"), names.Sans(dns=("b", "a")))
     wanted = facts("DNS:a", "DNS:b")
-    assert serving.reason(serving.by_kubelet(wanted, one)) == serving.NOT_AS_SERVED
-    assert serving.reason(serving.by_kubelet(wanted, other)) == ""
+    assert reason(serving.by_kubelet(wanted, one)) == serving.NOT_AS_SERVED
+    assert reason(serving.by_kubelet(wanted, other)) == ""
 
 
 def test_what_is_new_and_what_is_missing_is_said():
@@ -249,7 +254,7 @@ def test_what_is_new_and_what_is_missing_is_said():
 def test_an_unreachable_kubelet_is_told_with_the_machine_that_is_not_linked_yet():
     own = machine(("InternalDNS", "test"), node="")
     checks = serving.by_kubelet(facts(), serving.NotServed("nobody answers"), [own])
-    assert serving.reason(checks) == serving.NOT_SERVED
+    assert reason(checks) == serving.NOT_SERVED
     assert checks[0].compared == (
         "no Machine is linked to the Node, and nobody answers; Machine fleet/m1 has this name and is not linked to the Node"
     )
@@ -289,7 +294,14 @@ def test_a_kubelet_on_this_machine_is_found_where_that_is_allowed():
     assert str(serving.place_of(node(("InternalIP", "127.0.0.1")), anywhere=True)) == "127.0.0.1:10250"
 
 
-def test_every_check_has_a_change_that_flips_it():
-    run = (*serving.content(facts()), *serving.by_machine(facts(), [M], []), *serving.by_kubelet(facts(), presented()))
-    own = {check.name for check in run} - {check.name for check in kubelet.checks(facts(), kubelet.SELF_NODE_SERVER)}
-    assert own <= serving.CHANGES.keys()
+def test_every_failed_check_says_what_turns_it():
+    waiting = serving.verdict(facts(), judged(facts(), machine()), M)
+    assert waiting.machine is M
+    assert waiting.failed is not None
+    assert waiting.failed.waits_for == {approval.MACHINE}
+    assert waiting.change == "wait until the Machine has addresses, and see whether its provider reports them"
+    final = serving.verdict(facts(), judged(facts("URI:a:b", user="mike"), M))
+    assert final.failed is not None
+    assert final.failed.waits_for == approval.NOTHING
+    away = serving.verdict(facts(), serving.by_kubelet(facts(), serving.NotServed("nobody answers")))
+    assert away.change.endswith("or approve it by hand: handfast csr approve csr-1")
