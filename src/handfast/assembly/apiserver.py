@@ -138,6 +138,8 @@ class ApiServer:
         )
         # Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching.
         self.guard.authenticator.changed.append(self.hub.end_all)
+        judges = self.guard.authenticator
+        judges.scoped_changed.append(lambda: self.hub.judge(judges.require_unscoped))
         self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
@@ -261,7 +263,7 @@ class ApiServer:
         self.metrics.gauge(
             "handfast_client_ca_unreadable",
             "1 while the client-CA bundle in its ConfigMap cannot be read.",
-            lambda: float(self.guard.client_cas.trouble is not None),
+            lambda: float(any(each.trouble for each in (self.guard.client_cas, self.guard.bootstrap_cas))),
         )
         self.metrics.gauge("handfast_resource_version", "The newest applied version.", lambda: self.replica.version)
 

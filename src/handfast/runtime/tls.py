@@ -70,6 +70,15 @@ def _trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
         raise errors.Refused("the CA bundle holds no certificate that can be read", reason="InvalidCABundle") from error
 
 
+def usable(ca_der: bytes) -> bool:
+    """Whether the TLS library can trust a CA certificate: it cannot read all that other parsers can."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca_der)
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
+
+
 def load_pair(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
     """Give `context` a certificate chain and its private key."""
     with _readable(cert_pem) as cert_path, _readable(key_pem) as key_path:
