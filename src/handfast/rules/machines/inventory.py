@@ -77,6 +77,8 @@ class Machine:
     created: datetime.datetime = _NEVER
     addresses: tuple[Address, ...] = ()
     node: str = ""
+    # Of that Node; Cluster API's v1beta2 does not say it.
+    node_uid: str = ""
     provider_id: str = ""
     phase: str = ""
     deleting: bool = False
@@ -119,6 +121,7 @@ def read(document: Mapping[str, Any]) -> Machine:
             for row in jsonpath.mappings(document, "status", "addresses")
         ),
         node=jsonpath.text(document, "status", "nodeRef", "name"),
+        node_uid=jsonpath.text(document, "status", "nodeRef", "uid"),
         provider_id=jsonpath.text(document, "spec", "providerID"),
         phase=jsonpath.text(document, "status", "phase"),
         deleting=jsonpath.at(meta, "deletionTimestamp") is not None,
