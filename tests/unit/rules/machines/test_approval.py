@@ -193,7 +193,9 @@ def test_how_long_the_window_is_open_is_a_setting():
 def test_an_intruder_without_a_machine_gets_nothing():
     verdict = judge(machine("tigers"))
     assert reason(verdict) == "NoMachine"
-    assert (verdict.machine, verdict.failed and verdict.failed.waits_for) == (None, {approval.MACHINE})
+    assert verdict.machine is None
+    assert verdict.failed is not None
+    assert verdict.failed.waits_for == {approval.MACHINE}
     assert 'make a Machine with the InternalDNS name "panda"' in verdict.change
     assert "handfast csr approve csr-1" in verdict.change
     assert "nodeclient" not in verdict.change
@@ -298,7 +300,7 @@ def test_a_group_added_or_missing_is_named(groups, said):
 
 def test_the_operators_identities_count():
     other = settings.Settings(identities=(bootstrapper.Identity("joiner", frozenset({"fleet"})),))
-    mine = {"user": "joiner", "groups": ["fleet", "system:authenticated"]}
+    mine: dict[str, Any] = {"user": "joiner", "groups": ["fleet", "system:authenticated"]}
     assert reason(judge(*ZOO, chosen=other, **mine)) == "approve"
     assert reason(judge(*ZOO, chosen=other)) == "NotABootstrapIdentity"
 
