@@ -72,7 +72,7 @@ def token_request(name: str, uid: str, seconds: int) -> objects.Document:
     return {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"audiences": None, "expirationSeconds": seconds, "boundObjectRef": reference},
+        "spec": {"audiences": [], "expirationSeconds": seconds, "boundObjectRef": reference},
     }
 
 

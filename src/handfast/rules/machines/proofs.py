@@ -46,6 +46,7 @@ SHARED_ADDRESS: Final = "SourceAddressShared"
 SHARED_CREDENTIAL: Final = "CredentialNotPerMachine"
 NO_CREDENTIAL: Final = "CredentialRevoked"
 OTHER_CREDENTIAL: Final = "CredentialOfAnotherMachine"
+FORBIDDEN: Final = "CredentialsForbidden"
 
 _MACHINE: Final = frozenset({approval.MACHINE, approval.SETTINGS})
 _SETTINGS: Final = frozenset({approval.SETTINGS})
@@ -109,6 +110,16 @@ def came_with(
         change = f"have the machine use its own token; if it has lost it, {anew}, with --replace"
         return _failed(WITH, compared, OTHER_CREDENTIAL, _SETTINGS, change)
     return approval.Step(kubelet.Check(WITH, True, compared))
+
+
+def unreadable(facts: kubelet.Facts, machine: inventory.Machine, why: str) -> approval.Step:
+    """Where the Secret of a Machine's token may not be read: nothing is proven."""
+    compared = f"the credential of {machine.title} cannot be read: {why}"
+    change = (
+        "apply what `handfast serve controllers --print-manifest` prints, which has the right to get Secrets in "
+        f"{bootstrapper.NAMESPACE}; or {approval.by_hand(facts)}"
+    )
+    return _failed(WITH, compared, FORBIDDEN, frozenset({approval.CLOCK}), change)
 
 
 def _failed(name: str, compared: str, reason: str, waits_for: frozenset[str], change: str) -> approval.Step:

@@ -128,8 +128,8 @@ class NotServed:
 Presented = Served | NotServed
 
 
-def place_of(node: Mapping[str, Any], *, anywhere: bool = False) -> Place:
-    """Where the kubelet of a Node is (7.); errors.Refused where it does not say. `anywhere`: on this machine, too."""
+def place_of(node: Mapping[str, Any]) -> Place:
+    """Where the kubelet of a Node is (7.); errors.Refused where it does not say, or may not be asked."""
     rows = jsonpath.mappings(node, "status", "addresses")
     internal = [jsonpath.text(row, "address") for row in rows if row.get("type") == inventory.INTERNAL_IP]
     if not internal:
@@ -139,7 +139,7 @@ def place_of(node: Mapping[str, Any], *, anywhere: bool = False) -> Place:
     if port not in _PORTS:
         raise errors.Refused("the Node does not say on which port its kubelet serves", reason=NOT_SERVED)
     # 7. an address that only one machine has
-    if not anywhere and kubelet.withheld(names.Sans(ip=(address,)), kubelet.NONE):
+    if kubelet.withheld(names.Sans(ip=(address,)), kubelet.NONE):
         raise errors.Refused(f"the Node's internal address {address} is one of every machine", reason=NOT_SERVED)
     return Place(address, port)
 

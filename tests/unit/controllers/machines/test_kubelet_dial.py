@@ -45,9 +45,9 @@ class Listener:
             await writer.wait_closed()
 
 
-def kubelet_context(node: str = "w1") -> ssl.SSLContext:
+def kubelet_context(node: str = "w1", *sans_texts: str) -> ssl.SSLContext:
     key = keys.generate()
-    sans = names.Sans(ip=(HERE,))
+    sans = names.Sans.parse(sans_texts or (f"IP:{HERE}",))
     issued = CA.issue(key.public, user_names.node_subject(node), sans, profiles.KUBELET_SERVING, START)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # Whoever asks may show a certificate; nobody here does.

@@ -71,3 +71,9 @@ def test_credential(shown: list[str], credential: machine_tokens.Credential | No
     step = proofs.came_with(facts(**({machine_tokens.EXTRA: shown} if shown else {})), MACHINE, credential)
     assert (step.check.name, step.check.passed, step.reason) == (proofs.WITH, not reason, reason)
     assert bool(step.change) == bool(reason)
+
+
+def test_a_credential_that_may_not_be_read_proves_nothing():
+    step = proofs.unreadable(facts(), MACHINE, "secrets is forbidden")
+    assert (step.check.passed, step.reason) == (False, proofs.FORBIDDEN)
+    assert "--print-manifest" in step.change

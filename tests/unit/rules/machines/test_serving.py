@@ -290,10 +290,6 @@ def test_where_a_kubelet_is(there: dict[str, Any], place: str):
     assert place in answer
 
 
-def test_a_kubelet_on_this_machine_is_found_where_that_is_allowed():
-    assert str(serving.place_of(node(("InternalIP", "127.0.0.1")), anywhere=True)) == "127.0.0.1:10250"
-
-
 def test_every_failed_check_says_what_turns_it():
     waiting = serving.verdict(facts(), judged(facts(), machine()), M)
     assert waiting.machine is M
