@@ -29,18 +29,18 @@ class Look:
     """The doors of one cluster, and what could not be read."""
 
     client: api.Client
-    doors: list[doors.Door | None] = field(default_factory=list)
+    seen: list[doors.Door | None] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
     async def everything(self) -> tuple[doors.Door, ...]:
         """Every door that may be seen."""
         for ask in (self._tokens, self._authorities, self._accounts, self._bindings):
             await self._try(ask)
-        return doors.ordered(self.doors)
+        return doors.ordered(self.seen)
 
     async def _try(self, ask: Callable[[], Awaitable[Iterable[doors.Door | None]]]) -> None:
         try:
-            self.doors += await ask()
+            self.seen += await ask()
         except status.StatusError as error:
             if error.reason != "Forbidden":
                 raise
