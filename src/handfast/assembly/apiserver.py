@@ -212,9 +212,7 @@ class ApiServer:
     def _bootstrap_watches(self, kind: str) -> int:
         return self.hub.count(lambda user: bootstrap_presence.kind_of(user) == kind)
 
-    def _gauges(self) -> None:
-        self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
-        self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
+    def _bootstrap_gauges(self) -> None:
         self.metrics.gauges(
             "handfast_bootstrap_connections",
             "Open connections on which a machine's bootstrap credential was shown, by kind of credential.",
@@ -227,6 +225,11 @@ class ApiServer:
             "kind",
             {kind: functools.partial(self._bootstrap_watches, kind) for kind in bootstrap_presence.KINDS},
         )
+
+    def _gauges(self) -> None:
+        self._bootstrap_gauges()
+        self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
+        self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
         self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
         self.metrics.gauge(
             "handfast_connections_refused", "Connections over the limits.", lambda: self.listener.refused

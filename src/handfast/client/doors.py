@@ -20,7 +20,6 @@ from handfast.rules import client_ca_bundle
 from handfast.rules.machines import bootstrapper, doors
 from handfast.rules.tokens import service_accounts
 
-_BINDINGS: Final = api.Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", False)
 _ACCOUNT: Final = "kubernetes.io/service-account.name"
 
 
@@ -75,7 +74,7 @@ class Look:
         roles: dict[str, Any] = {
             jsonpath.text(role, "metadata", "name"): role for role in await self.client.list(resources.CLUSTER_ROLES)
         }
-        bindings = await self.client.list(_BINDINGS)
+        bindings = await self.client.list(resources.CLUSTER_ROLE_BINDINGS)
         return (
             doors.of_binding(binding, roles[name])
             for binding in bindings
