@@ -276,7 +276,10 @@ class TestRoom:
         assert room._taken == {"jane": 10}
 
     def test_lifted_limits_leave_room_for_everybody(self) -> None:
-        bodies.Room(limits.Limits(lifted=True, bodies_bytes=1)).take("jane", 100)
+        room = bodies.Room(limits.Limits(lifted=True, bodies_per_user_bytes=1, bodies_bytes=1))
+        for user in ("jane", "joe", "jane"):
+            room.take(user, 100)
+        assert room._taken == {"jane": 200, "joe": 100}
 
     async def test_what_arrives_is_counted_until_it_is_there(self) -> None:
         room = bodies.Room(limits.Limits(bodies_per_user_bytes=4))

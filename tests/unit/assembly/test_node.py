@@ -210,9 +210,12 @@ class TestObtain:
         # With a certificate of its own, it is that node.
         assert not (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).fresh
 
-    async def test_a_dead_node_of_this_name_is_none(self, machine):
+    async def test_a_dead_node_of_this_name_is_not_waited_for(self, machine):
+        def on_waiting(*told: str) -> None:
+            raise AssertionError(told)
+
         machine.client.put("nodes", "n1", status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
-        assert (await machine.obtain()).known
+        assert (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).known
 
     async def test_a_token_is_no_certificate(self, machine):
         machine.config(machine.where.kubeconfig)

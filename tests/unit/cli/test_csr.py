@@ -96,6 +96,8 @@ def test_conflicts_are_tried_again(reached: Reached, capsys: pytest.CaptureFixtu
 
     reached.client.before = conflict
     assert run("approve", "a") == code
+    assert left == [0]
+    assert [kind for kind, *_ in reached.conditions("a")] == (["Approved"] if code == 0 else [])
     assert code == 0 or capsys.readouterr().err.endswith("reason: Conflict\n")
 
 

@@ -162,9 +162,14 @@ async def test_after_close_nothing_is_followed(cluster):
 
 
 async def test_configurations_are_never_sent(cluster):
-    cluster.configure(MUTATING, hooking.webhook("one", {"url": "https://example.com"}))
-    own = kind("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
-    assert not cluster.hooks.has_mutating("DELETE", own, "")
+    for configured in (MUTATING, VALIDATING):
+        cluster.configure(configured, hooking.webhook("one", {"url": "https://example.com"}))
+    assert cluster.hooks.has_mutating("DELETE", hooking.POD, "")
+    assert cluster.hooks.has_validating("DELETE", hooking.POD, "")
+    for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        own = kind("admissionregistration.k8s.io", plural)
+        assert not cluster.hooks.has_mutating("DELETE", own, "")
+        assert not cluster.hooks.has_validating("DELETE", own, "")
 
 
 async def test_what_is_not_evaluated_and_what_cannot_be_called_is_logged(cluster):

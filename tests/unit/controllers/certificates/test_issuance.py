@@ -173,13 +173,16 @@ async def test_everybody_learns_that_a_write_failed():
 
 async def test_who_is_refused_is_told_at_once():
     world = World()
+    asked: list[str] = []
 
-    def refuse(*_: str) -> None:
+    def refuse(verb: str, *_: str) -> None:
+        asked.append(verb)
         raise status.forbidden("issuancelogs", "handfast.dev", "x", "no")
 
     world.client.before = refuse
     (problem,) = await world.append("a")
     assert problem.reason == "Forbidden"
+    assert len(asked) == 1
 
 
 async def test_a_cancelled_write_leaves_nobody_waiting():

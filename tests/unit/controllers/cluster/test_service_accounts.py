@@ -33,6 +33,7 @@ async def test_made_where_it_is_missing():
     assert list(world.client.objects) == [("serviceaccounts", "new", "default")]
     # The watch has not told yet: the create is refused, and that is fine.
     await world.handler.reconcile("new")
+    assert world.client.calls == [("create", "serviceaccounts", "default")]
 
 
 async def test_other_refusals_are_told():

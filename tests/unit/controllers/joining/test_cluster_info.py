@@ -78,7 +78,7 @@ async def test_what_was_edited_is_restored(data: dict[str, str] | None):
     world.client.put(AT[0], AT[2], AT[1], data=data)
     world.see()
     await world.publish()
-    assert world.info().servers == SERVERS
+    assert world.info() == documents.ClusterInfo(SERVERS, CA, "u")
 
 
 async def test_who_edits_it_is_told():
