@@ -276,7 +276,7 @@ _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def kind(group: str, plural: str) -> kinds.Kind:
-    return next(row for row in kinds.builtin() if row.resource == (group, plural))
+    return kinds.row(plural, group)
 
 
 def document(row: kinds.Kind) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -232,12 +231,6 @@ async def test_nothing_is_filed_approved_or_signed_in_a_revoked_name(tmp_path: p
         assert (await story.conditions("before"))["Denied"][0] == "Revoked"
         assert (await story.conditions("approved"))["Failed"][0] == "Revoked"
         assert await story.ledger() == []
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[up_world.Up]:
-    with up_world.Up(tmp_path_factory.mktemp("plane") / "data") as made:
-        yield made.ready()
 
 
 def machine(plane: up_world.Up, directory: pathlib.Path, name: str = "w1") -> Machine:

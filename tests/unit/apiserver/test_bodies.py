@@ -18,7 +18,7 @@ from handfast.api.codec import yaml_document
 from handfast.api.validation import validation
 from handfast.apiserver import bodies, limits, request
 
-CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
+CONFIG_MAPS = kinds.row("configmaps")
 SMALL = limits.Limits(body_bytes=10)
 # Only for bodies that never end: on a busy machine anything can take that long.
 HASTY = limits.Limits(body_bytes=10, body_seconds=0.02)

@@ -211,8 +211,8 @@ class TestObtain:
         assert not (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).fresh
 
     async def test_a_dead_node_of_this_name_is_not_waited_for(self, machine):
-        def on_waiting(*told: str) -> None:
-            raise AssertionError(told)
+        def on_waiting(reason: str, message: str) -> None:
+            raise AssertionError(f"{reason}: {message}")
 
         machine.client.put("nodes", "n1", status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
         assert (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).known

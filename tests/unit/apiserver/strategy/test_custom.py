@@ -40,7 +40,7 @@ WIDGET = kinds.Kind(
     },
 )
 CONFIG_MAP = next(row for row in kinds.builtin() if row.plural == "configmaps")
-NEWER_EVENT = next(row for row in kinds.builtin() if row.resource == ("events.k8s.io", "events"))
+NEWER_EVENT = kinds.row("events", "events.k8s.io")
 DEFINITION = next(row for row in kinds.builtin() if row.resource == definitions.RESOURCE)
 
 

@@ -16,6 +16,7 @@ from handfast.controllers.certificates import issuance
 from handfast.rules.ledger import entries, verification
 from handfast.rules.ledger import segments as ledger
 from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.rules import ledger_cases
 from tests.world.clock import MovableClock, settle
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
@@ -62,20 +63,7 @@ class World:
 
     def entry(self, request: object) -> entries.Entry:
         now = self.clock.now()
-        return entries.Entry(
-            issued_at=now,
-            signer="kubernetes.io/kube-apiserver-client-kubelet",
-            requester="r",
-            authenticated_by="x509",
-            token_id="",
-            key_fingerprint="00",
-            serial="01",
-            names=("CN=system:node:a",),
-            not_after=now,
-            rule="nodeclient",
-            request=str(request),
-            certificate="02",
-        )
+        return ledger_cases.entry(issued_at=now, not_after=now, request=str(request))
 
     async def append(self, *requests: object, to: issuance.Ledger | None = None) -> list[Any]:
         waiting = [(to or self.ledger).append(self.entry(request)) for request in requests]

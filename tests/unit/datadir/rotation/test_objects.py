@@ -14,6 +14,7 @@ from handfast.datadir.rotation import objects as rotation_objects
 from handfast.pki import authority, bundles, jwt, keys, names
 from handfast.rules.ledger import entries, segments
 from tests.unit.controllers import fake_api
+from tests.unit.rules import ledger_cases
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 BUNDLE = ("configmaps", "kube-system", "extension-apiserver-authentication")
@@ -160,20 +161,7 @@ class TestTold:
 class TestDependants:
     async def test_the_ledger(self, client):
         assert await rotation_objects.entries(client) == []
-        entry = entries.Entry(
-            issued_at=NOW,
-            signer="s",
-            requester="r",
-            authenticated_by="x509",
-            token_id="",
-            key_fingerprint="0" * 64,
-            serial="1",
-            names=("CN=a",),
-            not_after=NOW,
-            rule="",
-            request="c",
-            certificate="0" * 64,
-        )
+        entry = ledger_cases.entry()
         segment = segments.extended(segments.following(None), [entries.encode(entry)])
         client.put("issuancelogs", segment.name, spec=segments.spec_of(segment))
         assert await rotation_objects.entries(client) == [entry]
