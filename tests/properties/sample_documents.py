@@ -279,6 +279,12 @@ def kind(group: str, plural: str) -> kinds.Kind:
     return kinds.row(plural, group)
 
 
+def widget(**more: Any) -> kinds.Kind:
+    """The row of a custom resource."""
+    usual = {"group": "example.com", "version": "v1", "kind": "Widget", "plural": "widgets", "singular": "widget"}
+    return kinds.Kind(**{**usual, "namespaced": True, **more})
+
+
 def document(row: kinds.Kind) -> dict[str, Any]:
     """A fresh copy, not defaulted."""
     name = "widgets.example.com" if row.plural == "customresourcedefinitions" else "web"

@@ -16,7 +16,7 @@ from handfast.cli import main, output
 from handfast.rules.ledger import entries
 from handfast.rules.ledger import segments as ledger
 from tests.unit.cli import reaching
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.unit.rules.ledger_cases import NOW, chain, entry
 
 FIRST = entry(1)
@@ -230,9 +230,6 @@ def test_what_cannot_be_read_is_noted(reached, capsys):
 
 @pytest.mark.parametrize(("reason", "expected"), [("NotFound", "NoLedger"), ("Forbidden", "Forbidden")])
 def test_an_api_without_a_ledger(reached, capsys, reason, expected):
-    def refuse(*_: str) -> None:
-        raise status.StatusError(reason, "no")
-
-    reached.client.before = refuse
+    reached.client.before = failing(status.StatusError(reason, "no"))
     assert run("list") == 1
     assert f"reason: {expected}" in capsys.readouterr().err

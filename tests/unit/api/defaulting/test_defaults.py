@@ -24,7 +24,7 @@ def test_a_kind_without_defaults_is_left_alone():
 
 
 def test_a_custom_resource_is_left_alone():
-    kind = kinds.Kind(group="a.b", version="v1", kind="W", plural="ws", singular="w", namespaced=True)
+    kind = sample_documents.widget()
     document: dict[str, Any] = {"spec": {}}
     defaults.apply(kind, document)
     assert document == {"spec": {}}

@@ -17,6 +17,7 @@ from aiohttp import web
 from handfast.api import conversion, kinds, status
 from handfast.apiserver import identity
 from handfast.apiserver.admission import plugin, webhooks
+from tests.properties import sample_documents
 from tests.unit.apiserver import hooking
 from tests.world import clock as clocks
 
@@ -322,16 +323,7 @@ async def test_custom_kinds_are_found_when_they_come(custom):
     """Versions of a custom resource are names of the same objects; the table of kinds says which there are."""
     made, table = custom
     rows = [
-        kinds.Kind(
-            group="example.com",
-            version=version,
-            kind="Widget",
-            plural="widgets",
-            singular="widget",
-            namespaced=True,
-            stored_group="example.com",
-            stored_version="v1",
-        )
+        sample_documents.widget(version=version, stored_group="example.com", stored_version="v1")
         for version in ("v1", "v2")
     ]
     table.add(rows[0])

@@ -8,7 +8,7 @@ from handfast.api import status
 from handfast.client import cache, partial
 from handfast.controllers import views
 from handfast.controllers.cluster import service_accounts
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 
 
 class World:
@@ -39,10 +39,6 @@ async def test_made_where_it_is_missing():
 async def test_other_refusals_are_told():
     world = World()
     world.namespace("new")
-
-    def refuse(*_: str) -> None:
-        raise status.forbidden("serviceaccounts", "", "default", "no")
-
-    world.client.before = refuse
+    world.client.before = failing(status.forbidden("serviceaccounts", "", "default", "no"))
     with pytest.raises(status.StatusError, match="forbidden"):
         await world.handler.reconcile("new")

@@ -14,6 +14,7 @@ from handfast.datadir.rotation import objects as rotation_objects
 from handfast.pki import authority, bundles, jwt, keys, names
 from handfast.rules.ledger import entries, segments
 from tests.unit.controllers import fake_api
+from tests.unit.controllers.fake_api import failing
 from tests.unit.rules import ledger_cases
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
@@ -108,11 +109,7 @@ class TestClientCAs:
                 await rotation_objects.trust_client_ca(client, NEW.certificate.der)
 
     async def test_a_refusal_is_passed_on(self, client):
-        def before(verb, plural, name):
-            if verb == "update":
-                raise status.StatusError("Forbidden", "no")
-
-        client.before = before
+        client.before = failing(status.StatusError("Forbidden", "no"), verb="update")
         with pytest.raises(status.StatusError, match="no"):
             await rotation_objects.trust_client_ca(client, NEW.certificate.der)
 
@@ -175,10 +172,7 @@ class TestDependants:
 
     @pytest.mark.parametrize("reason", ["NotFound", "Forbidden"])
     async def test_an_api_without_a_ledger(self, client, reason):
-        def before(verb, plural, name):
-            raise status.StatusError(reason, "no")
-
-        client.before = before
+        client.before = failing(status.StatusError(reason, "no"))
         if reason == "NotFound":
             assert await rotation_objects.entries(client) is None
         else:
