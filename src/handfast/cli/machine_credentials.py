@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from handfast.cli import connecting, directories, output
+from handfast.cli import connecting, directories, output, tables
 from handfast.datadir import layout
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
@@ -19,6 +19,7 @@ from handfast.runtime import files
 if TYPE_CHECKING:
     from handfast.client import machine_credentials as over_api
     from handfast.datadir import machine_credentials
+    from handfast.rules.machines import doors
 
 KINDS: Final = ("master", "worker")
 _MAX_BYTES: Final = 1 << 20
@@ -101,6 +102,32 @@ def _show_created(kept: machine_credentials.Kept, server: str, form: str) -> Non
         f"created {kept.bundle} and {kept.manifest}, with {kept.signers} {'signer' if kept.signers == 1 else 'signers'}"
     )
     output.result(f"To make it count:\n\n  kubectl apply --filename {output.quoted(str(kept.manifest))}")
+
+
+@command.command(short_help="List every door to a node's certificate.")
+@connecting.options
+@output.format_option
+@click.pass_context
+def show(ctx: click.Context, kubeconfig: str | None, directory: str, form: str) -> None:
+    """List every door to a node's certificate: tokens, CAs, accounts and bindings, whom each lets in, and what closes it."""
+    import asyncio
+    import dataclasses
+
+    from handfast.client import doors as over_api
+
+    async def work(path: str) -> tuple[tuple[doors.Door, ...], list[str]]:
+        async with connecting.connected(path) as reached:
+            look = over_api.Look(reached.client)
+            return await look.everything(), look.unread
+
+    rows, unread = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
+    for each in unread:
+        output.note(f"not everything could be read: {each}")
+    if form != "text":
+        output.result(output.document({"doors": [dataclasses.asdict(row) for row in rows]}, form))
+        return
+    lines = [(row.kind, row.name, row.opens, row.until, row.close) for row in rows]
+    output.result(tables.table(("DOOR", "NAME", "LETS IN", "UNTIL", "CLOSED BY"), lines, minor=("UNTIL", "CLOSED BY")))
 
 
 @command.command(short_help="Revoke a bootstrap credential, at once.")
