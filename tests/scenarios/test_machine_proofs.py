@@ -10,8 +10,9 @@ import pytest
 
 from handfast.bootstrap import first_objects
 from handfast.rules.machines import bootstrapper, machine_tokens, source_address
-from tests.scenarios import callers, certified, proving
+from tests.scenarios import callers, certified, hooked, proving
 from tests.scenarios import controlled as c
+from tests.unit.apiserver import hooking
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quiet")]
 ADDRESS, ELSEWHERE = "192.0.2.7", "192.0.2.66"
@@ -39,6 +40,15 @@ class TestStamp:
         filed["spec"]["extra"][source_address.KEY] = [ELSEWHERE]
         kept = await fleet.client.update(certified.CSRS, filed)
         assert source_address.of(kept["spec"]["extra"]) == ADDRESS
+
+    async def test_a_webhook_does_not_change_the_stamp(self, fleet: proving.Fleet) -> None:
+        patch = hooked.add("/spec/extra", {source_address.KEY: [ELSEWHERE]})
+        async with hooked.serving(hooking.patches(patch)) as hook:
+            rules = hooked.rules("certificatesigningrequests", group="certificates.k8s.io")
+            await hooked.install(fleet.world, hooked.MUTATING, hooking.webhook("one", hook.config(), rules=rules))
+            filed = await fleet.file(certified.request("w1"), await fleet.shared_token(), ADDRESS)
+        assert hook.reviews
+        assert source_address.of(filed["spec"]["extra"]) == ADDRESS
 
     async def test_acting_as_another_stamps_nothing(self, fleet: proving.Fleet) -> None:
         forged = {"Impersonate-Extra-machines.handfast.dev%2fsource-address": ADDRESS}
