@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import pathlib
+import stat
 from collections.abc import AsyncIterator
 
 import pytest
 
+from handfast import errors
 from handfast.bootstrap import first_objects
+from handfast.bootstrap import kubeconfig as kubeconfigs
+from handfast.cli import machine_credential_worker
 from handfast.rules.machines import bootstrapper, machine_tokens, source_address
+from handfast.runtime import files
 from tests.scenarios import callers, certified, hooked, proving
 from tests.scenarios import controlled as c
 from tests.unit.apiserver import hooking
@@ -92,3 +97,53 @@ class TestToken:
                 headers=callers.bearer(token),
             )
             assert answer.status == code, answer.body
+
+
+class TestCommand:
+    """`machine credentials create --kind worker --machine NAME`, as far as it is asynchronous."""
+
+    @pytest.fixture
+    def kubeconfig(self, fleet: proving.Fleet, tmp_path: pathlib.Path) -> str:
+        """The administrator's, with the port that is really served."""
+        text = fleet.world.place.admin_kubeconfig.read_text()
+        path = tmp_path / "admin.conf"
+        path.write_text(text.replace("https://127.0.0.1:6443", fleet.world.base))
+        path.chmod(0o600)
+        return str(path)
+
+    async def test_the_kubeconfig_is_one_machines_and_nobody_elses_to_read(
+        self, fleet: proving.Fleet, kubeconfig: str, tmp_path: pathlib.Path
+    ) -> None:
+        await fleet.machine("w1")
+        facts = await machine_credential_worker._create(kubeconfig, "w1", tmp_path / "out", 3600, replace=False)
+        path = pathlib.Path(facts["kubeconfig"])
+        assert (path.name, stat.S_IMODE(path.stat().st_mode)) == ("kubeconfig-w1", 0o600)
+        user = kubeconfigs.parse(path.read_text()).user
+        assert user is not None
+        assert user.token not in str(facts)
+        filed = await fleet.file(certified.request("w1"), user.token)
+        assert filed["spec"]["extra"][machine_tokens.EXTRA] == [facts["credentialID"]]
+
+    async def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(
+        self, fleet: proving.Fleet, kubeconfig: str, tmp_path: pathlib.Path
+    ) -> None:
+        await fleet.machine("w1")
+        out = tmp_path / "out"
+        first = await machine_credential_worker._create(kubeconfig, "w1", out, 3600, replace=False)
+        with pytest.raises(errors.Refused, match="is there already"):
+            await machine_credential_worker._create(kubeconfig, "w1", out, 3600, replace=False)
+        second = await machine_credential_worker._create(kubeconfig, "w1", out, 3600, replace=True)
+        assert second["credentialID"] != first["credentialID"]
+
+    async def test_a_file_that_cannot_be_written_leaves_no_token(
+        self, fleet: proving.Fleet, kubeconfig: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await fleet.machine("w1")
+
+        def full(*_: object, **__: object) -> None:
+            raise errors.Unavailable("no space left on device", reason="DiskFull")
+
+        monkeypatch.setattr(files, "write_atomically", full)
+        with pytest.raises(errors.Unavailable, match="no space"):
+            await machine_credential_worker._create(kubeconfig, "w1", tmp_path / "out", 3600, replace=False)
+        assert await fleet.find(c.SECRETS, "node-bootstrapper-w1", bootstrapper.NAMESPACE) is None
