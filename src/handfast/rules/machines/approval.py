@@ -108,10 +108,14 @@ Further = Callable[[kubelet.Facts, inventory.Machine], Step]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Every check in order, and the Machine that the request is matched with, if there is exactly one."""
+    """Every check in order, and the Machine that the request is matched with, if there is exactly one.
+
+    `again` is in how many seconds the clock alone can turn it; None: it cannot.
+    """
 
     steps: tuple[Step, ...]
     machine: inventory.Machine | None = None
+    again: float | None = None
 
     @property
     def failed(self) -> Step | None:
@@ -121,6 +125,10 @@ class Verdict:
     @property
     def checks(self) -> tuple[kubelet.Check, ...]:
         return tuple(step.check for step in self.steps)
+
+    def with_step(self, step: Step, again: float | None = None) -> Verdict:
+        """The same, with one more check at its end."""
+        return Verdict((*self.steps, step), self.machine, again)
 
     @property
     def change(self) -> str:
