@@ -46,6 +46,7 @@ from handfast.controllers.cluster import (
 )
 from handfast.controllers.cluster import endpoints as classic_endpoints
 from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
+from handfast.controllers.machines import bootstrap_token
 from handfast.pki import jwt, keys
 from handfast.rules import networks
 from handfast.runtime import addresses, collector, files, loop_time, proxied, tasks
@@ -117,6 +118,7 @@ def known(
         bootstrap_signer.NAME: bootstrap_signer.build,
         token_cleaner.NAME: token_cleaner.build,
         node_lifecycle.NAME: node_lifecycle.build,
+        bootstrap_token.NAME: bootstrap_token.build,
     }
 
 

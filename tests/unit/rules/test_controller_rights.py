@@ -41,14 +41,17 @@ def test_no_rule_says_everything(name: str):
 
 def test_secrets_are_read_where_tokens_are():
     where = {
-        namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "secrets" in rule["resources"]
+        (namespace, *rule.get("resourceNames", ()))
+        for namespace, rules in roles(*EVERY).items()
+        for rule in rules
+        if "secrets" in rule["resources"] and {*rule["verbs"]} & {"get", "list", "watch"}
     }
-    assert where == {"kube-system"}
+    assert where == {("kube-system",), ("openshift-machine-config-operator", "node-bootstrapper-token")}
 
 
 def test_events_are_written_where_there_is_something_to_tell_of():
     where = {namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "events" in rule["resources"]}
-    assert where == {"default", "kube-public", "kube-system"}
+    assert where == {"default", "kube-public", "kube-system", "openshift-machine-config-operator"}
 
 
 def test_each_controller_adds_its_own():
@@ -75,8 +78,14 @@ def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_
 
 def test_nothing_for_what_a_cluster_has_of_its_own():
     assert controller_rights.documents(("namespace-controller",)) == []
-    # The kind, the account, and roles with their bindings in the cluster and four namespaces.
-    assert len(controller_rights.documents(EVERY)) == 2 + 2 * 5
+    # The kind, the account, a namespace, and roles with their bindings in the cluster and five namespaces.
+    assert len(controller_rights.documents(EVERY)) == 3 + 2 * 6
+
+
+def test_namespaces_that_not_every_cluster_has_come_first():
+    kinds_in_order = [each["kind"] for each in controller_rights.documents(("node-bootstrapper-token-controller",))]
+    assert kinds_in_order[:3] == ["ServiceAccount", "Namespace", "ClusterRole"]
+    assert "Namespace" not in [each["kind"] for each in controller_rights.documents((SIGNING,))]
 
 
 # The definition comes first, and has its own tests: here it would be one of a kind that this server has.
@@ -91,7 +100,8 @@ def test_the_documents_are_good(document: dict[str, Any]):
 
 
 def test_the_page_names_them_all():
-    """But for the one that judges nodes, which the page says a cluster has already."""
+    """But for the one that judges nodes, which the page says a cluster has already, and those of machine fleets."""
     found = re.search(r"export CONTROLLERS=(\S+)", PAGE.read_text())
     assert found is not None
-    assert set(controller_names.chosen(found[1].split(","))) == {*EVERY} - {"node-lifecycle-controller"}
+    elsewhere = {"node-lifecycle-controller", "node-bootstrapper-token-controller"}
+    assert set(controller_names.chosen(found[1].split(","))) == {*EVERY} - elsewhere
