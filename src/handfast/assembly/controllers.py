@@ -46,7 +46,7 @@ from handfast.controllers.cluster import (
 )
 from handfast.controllers.cluster import endpoints as classic_endpoints
 from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
-from handfast.controllers.machines import client_ca
+from handfast.controllers.machines import bootstrap_token, client_ca
 from handfast.pki import jwt, keys
 from handfast.rules import networks
 from handfast.runtime import addresses, collector, files, loop_time, proxied, tasks
@@ -124,6 +124,7 @@ def known(
         token_cleaner.NAME: token_cleaner.build,
         node_lifecycle.NAME: node_lifecycle.build,
         client_ca.NAME: functools.partial(client_ca.build, own_cas=root_ca_pem, file_out=client_ca_file),
+        bootstrap_token.NAME: bootstrap_token.build,
     }
 
 

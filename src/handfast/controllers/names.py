@@ -31,6 +31,7 @@ NAMES: Final = (
     "token-cleaner-controller",
     "node-lifecycle-controller",
     "client-ca-controller",
+    "node-bootstrapper-token-controller",
 )
 # Names from before controllers were called controllers, which kubeadm still uses.
 ALIASES: Final[Mapping[str, str]] = {
@@ -40,6 +41,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "csrapproving": "certificatesigningrequest-approving-controller",
     "csrcleaner": "certificatesigningrequest-cleaner-controller",
     "csrsigning": "certificatesigningrequest-signing-controller",
+    "nodebootstrappertoken": "node-bootstrapper-token-controller",
     "nodelifecycle": "node-lifecycle-controller",
     "tokencleaner": "token-cleaner-controller",
 }
