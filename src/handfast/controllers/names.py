@@ -32,6 +32,7 @@ NAMES: Final = (
     "node-lifecycle-controller",
     "client-ca-controller",
     "node-bootstrapper-token-controller",
+    "machine-approver-controller",
 )
 # Names from before controllers were called controllers, which kubeadm still uses.
 ALIASES: Final[Mapping[str, str]] = {
@@ -41,6 +42,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "csrapproving": "certificatesigningrequest-approving-controller",
     "csrcleaner": "certificatesigningrequest-cleaner-controller",
     "csrsigning": "certificatesigningrequest-signing-controller",
+    "machineapprover": "machine-approver-controller",
     "nodebootstrappertoken": "node-bootstrapper-token-controller",
     "nodelifecycle": "node-lifecycle-controller",
     "tokencleaner": "token-cleaner-controller",

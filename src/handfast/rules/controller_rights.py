@@ -30,7 +30,8 @@ import msgspec
 from handfast.api import handfast_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules.certificates import signers
-from handfast.rules.machines import bootstrapper, client_ca_sources
+from handfast.rules.machines import bootstrapper, client_ca_sources, inventory
+from handfast.rules.machines import settings as machine_settings
 from handfast.rules.nodes import liveness
 from handfast.rules.rbac import default_roles as roles
 from handfast.rules.rbac import policy_rules
@@ -140,6 +141,31 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             roles.on("", "serviceaccounts", "delete get list patch watch", bootstrapper.ACCOUNT),
             _EVENTS,
         ),
+    ),
+    "machine-approver-controller": (
+        *_everywhere(
+            roles.on(roles.CERTIFICATES, _REQUESTS, "list watch"),
+            roles.on(roles.CERTIFICATES, f"{_REQUESTS}/approval", "update"),
+            roles.on(
+                roles.CERTIFICATES,
+                "signers",
+                "approve",
+                signer_names.KUBELET_CLIENT,
+                signer_names.KUBELET_SERVING,
+            ),
+            *(roles.on(group, "machines", "list patch watch") for group in inventory.GROUPS),
+            roles.on("", "nodes", "get list watch"),
+            roles.on(policy_rules.GROUP, "clusterrolebindings clusterroles", "list watch"),
+            _REVOCATIONS,
+        ),
+        *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
+        *_within(
+            machine_settings.NAMESPACE,
+            roles.on("", "configmaps", "create"),
+            roles.on("", "configmaps", "list watch", machine_settings.NAME),
+            _EVENTS,
+        ),
+        *_within("default", _EVENTS),
     ),
     "issuance-log-cleaner-controller": _everywhere(roles.on(roles.HANDFAST, _LOGS, "delete get list")),
 }

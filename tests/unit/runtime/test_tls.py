@@ -10,6 +10,7 @@ import tempfile
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from handfast import errors
 from handfast.runtime import tls
