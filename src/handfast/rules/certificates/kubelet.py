@@ -160,7 +160,7 @@ def permissions(signer_name: str) -> tuple[str, ...]:
 def checks(
     facts: Facts, permission: str, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NONE
 ) -> tuple[Check, ...]:
-    """All checks of one kind, in order. One that fails does not end the list."""
+    """All checks of one kind in order, those that failed and those after them too."""
     if permission not in _SIGNERS:
         raise errors.Misuse(f"{permission!r} is no permission of the approver; one of: {', '.join(_SIGNERS)}")
     subject = facts.request.subject

@@ -12,9 +12,16 @@ import pytest
 from handfast.api import kinds, status
 from handfast.api.custom import definitions
 from handfast.apiserver.strategy import strategies
-from tests.properties import sample_documents
 
-WIDGET = sample_documents.widget(scale_paths=(".spec.deep.size", ".status.count", ""))
+WIDGET = kinds.Kind(
+    group="example.com",
+    version="v1",
+    kind="Widget",
+    plural="widgets",
+    singular="widget",
+    namespaced=True,
+    scale_paths=(".spec.deep.size", ".status.count", ""),
+)
 NOW = datetime.datetime(2026, 6, 1, 12, 0, 5, 700, tzinfo=datetime.UTC)
 STAMP, BEFORE = "2026-06-01T12:00:05Z", "2026-05-01T00:00:00Z"
 
