@@ -14,9 +14,9 @@ It touches no file and asks nobody: `datadir.rotation.sequence` does, and keeps 
 1. `SETTLING` after the last publication: clients look once an hour.
 2. A CA: every holder of a certificate that it signed, by the ledger, has a newer one, or the certificate has expired; where
    there is no ledger, the longest lifetime has passed since it signed last. That the ledger has a newer one does not say that
-   its holder has received it. So a node counts as renewed only if its newest certificate is at least `RECEIVED` old,
-   time enough to ask again, and if the node runs: one that is off would find itself locked out. A token key: the
-   longest lifetime of a token has passed, and no token in a Secret is signed by it.
+   its holder has received it. So a node counts as renewed only if the newest is `RECEIVED` ago, in which it would have asked
+   again, and if it runs: one that is off would find itself locked out. A token key: the longest lifetime of a token has
+   passed, and no token in a Secret is signed by it.
 3. A step is written down before it begins, and once it is done. One that was begun and not done is done again.
 4. Until `retire` begins, there is a way back. Before the switch, the new one is simply dropped. After it the two change
    places: sign with the old one again, and in the end retire the new one; nothing that was issued in between is refused.
@@ -244,7 +244,7 @@ def signers_at(state: State, instant: dt.datetime) -> frozenset[str]:
 def outstanding(
     state: State, entries: Iterable[ledger_entries.Entry], running: frozenset[str], now: dt.datetime
 ) -> tuple[list[ledger_entries.Entry], list[ledger_entries.Entry]]:
-    """Unexpired certificates that the leaving CA may have signed: the holder has no newer one, or may not have it yet (2)."""
+    """The unexpired certificates that the leaving CA may have signed: whose holders have no newer one, or may have none (2)."""
     renewed: dict[tuple[str, tuple[str, ...]], dt.datetime] = {}
     held = []
     for entry in entries:

@@ -9,8 +9,8 @@ import pytest
 
 from handfast import errors
 from handfast.rules import trust_rotation as rotation
+from handfast.rules.ledger import entries as ledger_entries
 from handfast.rules.trust_rotation import Seen, State, Step, What
-from tests.unit.rules import ledger_cases
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 MINUTE, HOUR, DAY = dt.timedelta(minutes=1), dt.timedelta(hours=1), dt.timedelta(days=1)
@@ -27,12 +27,19 @@ def after(*steps, what=What.CA, at=NOW, new="new"):
 
 
 def entry(name, issued, days=10, signer="kubernetes.io/kube-apiserver-client-kubelet"):
-    return ledger_cases.entry(
+    return ledger_entries.Entry(
         issued_at=issued,
         signer=signer,
+        requester="x",
+        authenticated_by="x509",
+        token_id="",
+        key_fingerprint="0" * 64,
         serial=f"{name}-{issued:%H%M}",
         names=(f"CN=system:node:{name}",) if name else (),
         not_after=issued + DAY * days,
+        rule="r",
+        request="csr",
+        certificate="0" * 64,
     )
 
 

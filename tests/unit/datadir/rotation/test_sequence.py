@@ -30,10 +30,10 @@ from handfast.datadir.rotation import (
 )
 from handfast.pki import authority, bundles, certificates, chains, jwt, keys, names, pem
 from handfast.rules import trust_rotation as rotation
+from handfast.rules.ledger import entries
 from handfast.rules.trust_rotation import Step, What
 from handfast.runtime import files
 from handfast.runtime.addresses import Address
-from tests.unit.rules import ledger_cases
 from tests.world.clock import MovableClock
 
 pytestmark = pytest.mark.slow
@@ -176,7 +176,20 @@ def snapshot(place):
 
 
 def node_entry(issued_at, not_after):
-    return ledger_cases.entry(issued_at=issued_at, not_after=not_after, names=("CN=system:node:a",))
+    return entries.Entry(
+        issued_at=issued_at,
+        signer="s",
+        requester="r",
+        authenticated_by="x509",
+        token_id="",
+        key_fingerprint="0" * 64,
+        serial="1",
+        names=("CN=system:node:a",),
+        not_after=not_after,
+        rule="",
+        request="c",
+        certificate="0" * 64,
+    )
 
 
 async def until(work, step, **options):
