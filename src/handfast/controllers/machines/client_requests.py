@@ -20,12 +20,11 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from handfast.api import objects, resources, signing_requests, status
-from handfast.client import api, cache, partial, watch
+from handfast.api import resources, signing_requests, status
+from handfast.client import api, cache, machine_reviews, partial, watch
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.rules.certificates import kubelet
@@ -71,7 +70,7 @@ class ClientRequests:
         """By what is followed (1.)."""
         verdict = approval.judge(
             facts,
-            created(item),
+            machine_reviews.created(item),
             settings=settings,
             machines=self._machines.index,
             node_exists=self._nodes.get("", facts.node_name) is not None,
@@ -112,11 +111,6 @@ class ClientRequests:
         await self._machines.client.patch(
             self._machines.resource(machine), machine.name, patch, namespace=machine.namespace, metadata=True
         )
-
-
-def created(item: signing_requests.Request) -> datetime.datetime:
-    """When a request was created, as the server wrote it down."""
-    return objects.parse_timestamp(item.metadata.creation_timestamp or "")
 
 
 def _alive(wait: living_nodes.Wait) -> approval.Step:
