@@ -165,8 +165,9 @@ async def test_an_administrator_overrides(tmp_path: pathlib.Path) -> None:
 
 
 async def test_a_setting_turns_it_off(tmp_path: pathlib.Path) -> None:
-    async with c.told(tmp_path) as story, c.running(
-        story.world, selection=controllers.Selection(protect_living_nodes=False)
+    async with (
+        c.told(tmp_path) as story,
+        c.running(story.world, selection=controllers.Selection(protect_living_nodes=False)),
     ):
         await story.bind("nodeclient", c.JOINERS)
         await renew(story)
