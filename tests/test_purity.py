@@ -45,6 +45,7 @@ ALLOWED: Mapping[str, Allowed] = {
     "enum": Allowed(EVERYWHERE, "names for a few values"),
     "functools": Allowed(EVERYWHERE, "caches of pure functions"),
     "hashlib": Allowed(EVERYWHERE, "digests"),
+    "heapq": Allowed(("rules.machines.pressure",), "what counts next, in order"),
     "hmac": Allowed(EVERYWHERE, "comparison in constant time"),
     "importlib.resources": Allowed(
         ("api.schema.schema",), "reads the packaged schema, once: data of the program itself"

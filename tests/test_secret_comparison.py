@@ -39,7 +39,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("api/merging/patch.py", "token == '-'"): _POINTER,
     ("api/merging/patch.py", "tokens != source"): _POINTER,
     ("api/merging/patch.py", "tokens[:len(source)] == source"): _POINTER,
-    ("apiserver/access/bonds.py", "before.namespace != tokens.NAMESPACE"): "the namespace of a module's constant",
+    ("apiserver/access/bonds.py", "before.namespace == tokens.NAMESPACE"): "the namespace of a module's constant",
     (
         "apiserver/access/service_account_tokens.py",
         "hashlib.sha256(token.encode()).digest() in self._verified",

@@ -55,6 +55,7 @@ class Configuration:
     node_recovery_window: datetime.timedelta
     ledger_retention_days: int
     protect_living_nodes: bool
+    machines: bool
     cluster_signing_duration: datetime.timedelta
     cluster_signing_cert_file: str | None
     cluster_signing_key_file: str | None
@@ -248,6 +249,13 @@ SETTINGS: Final = (
         True,
         "true or false",
         "let nobody but the node itself have a certificate in the name of a node that renews its Lease, until that has ended",
+    ),
+    Setting(
+        "machines",
+        setting_values.boolean,
+        False,
+        "true or false",
+        "admit machines by inventory: bootstrap credentials that can be revoked, and requests approved for known Machines only",
     ),
     Setting(
         "auditLogPath",

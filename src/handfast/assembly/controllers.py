@@ -46,6 +46,7 @@ from handfast.controllers.cluster import (
 )
 from handfast.controllers.cluster import endpoints as classic_endpoints
 from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
+from handfast.controllers.machines import client_ca
 from handfast.pki import jwt, keys
 from handfast.rules import networks
 from handfast.runtime import addresses, collector, files, loop_time, proxied, tasks
@@ -69,10 +70,14 @@ class Signing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which controllers run; and whether names of nodes that are alive are kept from everybody else."""
+    """Which controllers run; and whether names of nodes that are alive are kept from everybody else.
+
+    `client_ca_file` is where another API server reads its client CAs from.
+    """
 
     names: Sequence[str] = ("*",)
     protect_living_nodes: bool = True
+    client_ca_file: str = ""
 
 
 def known(
@@ -84,6 +89,7 @@ def known(
     longest: datetime.timedelta = csr_signer.DURATION,
     ledger_days: int = ledger_retention.DAYS,
     protect_living_nodes: bool = True,
+    client_ca_file: str = "",
 ) -> Mapping[str, role_module.Build]:
     """Every controller by the name that `--controllers` takes; all names are in `controllers.names`.
 
@@ -117,6 +123,7 @@ def known(
         bootstrap_signer.NAME: bootstrap_signer.build,
         token_cleaner.NAME: token_cleaner.build,
         node_lifecycle.NAME: node_lifecycle.build,
+        client_ca.NAME: functools.partial(client_ca.build, own_cas=root_ca_pem, file_out=client_ca_file),
     }
 
 
@@ -149,7 +156,6 @@ async def run(
     credentials = followed_files.Credentials(kubeconfig_path, clock)
     with files.otherwise("name another kubeconfig with --kubeconfig"):
         place = connection.load(kubeconfig_path)
-    sources = (root_ca_pem, service_account_key)
     # It follows its files itself, so that a new CA counts from the next certificate on.
     signed_by = None if signing is None else signing_authorities.SigningAuthorities(signing.files, clock)
 
@@ -164,6 +170,7 @@ async def run(
             longest=csr_signer.DURATION if signing is None else signing.longest,
             ledger_days=ledger_retention.DAYS if signing is None else signing.ledger_days,
             protect_living_nodes=selected.protect_living_nodes,
+            client_ca_file=selected.client_ca_file,
         )
 
     wanted = names.chosen(selected.names, tuple(builds()))
@@ -183,7 +190,7 @@ async def run(
             collector.calm()
             async with (
                 tasks.Group("role") as beside,
-                followed_files.followed(credentials, link, sources, role.remake, clock),
+                followed_files.followed(credentials, link, (root_ca_pem, service_account_key), role.remake, clock),
             ):
                 # By the machine's own clock, whichever the controllers have: it is about this process.
                 beside.start(loop_time.lateness(clocks.SystemClock(), _LATENESS.observe), name="loop-lateness")

@@ -14,6 +14,7 @@ from handfast.api import kinds
 from handfast.apiserver import default_policy, identity
 from handfast.apiserver.access import (
     authn,
+    bootstrap_cas,
     bootstrap_tokens,
     client_cas,
     legacy_token_use,
@@ -132,6 +133,7 @@ class Guard:
             recovery=_recovery(copy, self.revocations, options.node_recovery_window),
         )
         self.client_cas = client_cas.ClientCAs(store, clock, initial, self.authenticator.trust, admit_cas)
+        self.bootstrap_cas = bootstrap_cas.BootstrapCAs(copy, self.authenticator.trust_scoped, self.client_cas.remember)
         self.policy = policy.PolicyFeed(copy)
         self._nodes = node_feed.NodeFeed(copy)
         self.authorizers = access.Authorizers(
@@ -143,6 +145,7 @@ class Guard:
         )
         self.standing = standing.Standing(self.authenticator, self.authorizers, clock)
         self.authenticator.changed.append(self.standing.lost)
+        self.authenticator.scoped_changed.append(self.standing.lost)
         self.revocations.changed.append(self.standing.lost)
         self.webhooks = webhooks.Webhooks(copy, clock, table=table, count=count)
         self.tokens = token_requests.TokenRequests(
@@ -171,6 +174,7 @@ class Guard:
         self._nodes.load()
         self.webhooks.load()
         self.client_cas.load()
+        self.bootstrap_cas.load()
         self.standing.load(self._storage.replica)
 
     async def ensure(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from handfast import errors
+from handfast.api import durations
 from handfast.controllers import names as controller_names
 from handfast.rules import networks
 from handfast.runtime import addresses as address_module
@@ -123,11 +124,7 @@ def file(value: Any) -> str | None:
 
 def lifetime(value: Any) -> datetime.timedelta:
     """How long certificates live at most."""
-    if re.fullmatch(r"(?:[0-9]{1,6}[dhms])+", str(value), re.ASCII) is None:
-        raise ValueError("is no duration")
-    units = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-    seconds = sum(int(count) * units[unit] for count, unit in re.findall(r"([0-9]+)([dhms])", str(value)))
-    found = datetime.timedelta(seconds=seconds)
+    found = durations.parse(str(value))
     if not SHORTEST_LIFE <= found <= LONGEST_LIFE:
         raise ValueError("is too short" if found < SHORTEST_LIFE else "is too long")
     return found

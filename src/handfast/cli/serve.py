@@ -139,6 +139,12 @@ def apiserver_command(
 )
 @signing_flags.options
 @click.option(
+    "--client-ca-file-out",
+    type=click.Path(),
+    default="",
+    help="For another API server: the controller clientca keeps the client CAs in this file, which is there already.",
+)
+@click.option(
     "--print-manifest",
     is_flag=True,
     help="Print what these controllers need in a cluster with another API server, and start nothing.",
@@ -148,6 +154,7 @@ def controllers_command(
     directory: str,
     config_file: str | None,
     kubeconfig: str | None,
+    client_ca_file_out: str,
     print_manifest: bool,
     tie: int | None,
     **flags: Any,
@@ -169,7 +176,11 @@ def controllers_command(
 
         work = controllers.run(
             kubeconfig_path=kubeconfig or str(place.controllers_kubeconfig),
-            selection=controllers.Selection(names=chosen.controllers, protect_living_nodes=chosen.protect_living_nodes),
+            selection=controllers.Selection(
+                names=chosen.controllers,
+                protect_living_nodes=chosen.protect_living_nodes,
+                client_ca_file=client_ca_file_out,
+            ),
             admin_options=controllers.AdminOptions(
                 (chosen.admin_listen.host, chosen.admin_listen.port), chosen.proxy_protocol_from
             ),

@@ -28,6 +28,7 @@ import msgspec
 from handfast.api import handfast_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules.certificates import signers
+from handfast.rules.machines import bootstrapper, client_ca_sources
 from handfast.rules.nodes import liveness
 from handfast.rules.rbac import default_roles as roles
 from handfast.rules.rbac import policy_rules
@@ -117,6 +118,15 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         *_everywhere(roles.on("", "nodes", "list patch watch"), roles.on("", "nodes/status", "patch"), _REVOCATIONS),
         *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
         *_within("default", _EVENTS),
+    ),
+    "client-ca-controller": (
+        # By its name everywhere: one in a wrong namespace is told of.
+        *_everywhere(roles.on("", "configmaps", "get list watch", bootstrapper.CONFIG_MAP)),
+        *(
+            right
+            for namespace, name in client_ca_sources.UNSCOPED
+            for right in _within(namespace, roles.on("", "configmaps", "get list watch", name), _EVENTS)
+        ),
     ),
     "issuance-log-cleaner-controller": _everywhere(roles.on(roles.HANDFAST, _LOGS, "delete get list")),
 }

@@ -15,9 +15,11 @@ from handfast.api.defaulting import defaults
 from handfast.api.validation import validation
 from handfast.controllers import names as controller_names
 from handfast.rules import controller_rights
+from handfast.rules.machines import client_ca_sources
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"
 EVERY = tuple(controller_rights.RIGHTS)
+MACHINES = {"client-ca-controller"}
 SIGNING = "certificatesigningrequest-signing-controller"
 
 
@@ -48,7 +50,8 @@ def test_secrets_are_read_where_tokens_are():
 
 def test_events_are_written_where_there_is_something_to_tell_of():
     where = {namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "events" in rule["resources"]}
-    assert where == {"default", "kube-public", "kube-system"}
+    sources = {namespace for namespace, _ in client_ca_sources.ALL}
+    assert where == {"default", "kube-public", "kube-system", *sources}
 
 
 def test_each_controller_adds_its_own():
@@ -75,8 +78,8 @@ def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_
 
 def test_nothing_for_what_a_cluster_has_of_its_own():
     assert controller_rights.documents(("namespace-controller",)) == []
-    # The kind, the account, and roles with their bindings in the cluster and four namespaces.
-    assert len(controller_rights.documents(EVERY)) == 2 + 2 * 5
+    # The kind, the account, and roles with their bindings in the cluster and eight namespaces.
+    assert len(controller_rights.documents(EVERY)) == 2 + 2 * 9
 
 
 # The definition comes first, and has its own tests: here it would be one of a kind that this server has.
@@ -90,8 +93,16 @@ def test_the_documents_are_good(document: dict[str, Any]):
     assert validation.create(row, whole) == []
 
 
+def test_client_cas_are_read_by_name_and_written_nowhere():
+    """Another API server reads a file: its ConfigMap is its own."""
+    found = roles("client-ca-controller")
+    maps = [rule for rules in found.values() for rule in rules if "configmaps" in rule["resources"]]
+    assert all(rule["resourceNames"] and rule["verbs"] == ["get", "list", "watch"] for rule in maps)
+    assert {name for rule in maps for name in rule["resourceNames"]} == client_ca_sources.NAMES
+
+
 def test_the_page_names_them_all():
-    """But for the one that judges nodes, which the page says a cluster has already."""
+    """But for the one that judges nodes, which the page says a cluster has already, and those of machine fleets."""
     found = re.search(r"export CONTROLLERS=(\S+)", PAGE.read_text())
     assert found is not None
-    assert set(controller_names.chosen(found[1].split(","))) == {*EVERY} - {"node-lifecycle-controller"}
+    assert set(controller_names.chosen(found[1].split(","))) == {*EVERY} - {"node-lifecycle-controller", *MACHINES}

@@ -201,6 +201,10 @@ class Hub:
         for watcher in tuple(self._bound.get(bond, ())):
             watcher.end()
 
+    def count(self, is_counted: Callable[[identity.User], bool]) -> int:
+        """How many watches are open of users for whom this holds."""
+        return sum(any(map(is_counted, watcher.users)) for watcher in self._watchers)
+
     def judge(self, check: Callable[[identity.User], None]) -> None:
         """End the watches of users that `check` refuses, whatever they are doing."""
         for watcher in tuple(self._watchers):

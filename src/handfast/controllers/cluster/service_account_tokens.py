@@ -9,14 +9,20 @@ Such tokens never expire. Nobody has one without making such a Secret. Tokens th
    the log say so, once for each such value, and it is looked at again when the Secret changes.
 2. Its ServiceAccount must exist, with the UID that the Secret is annotated with, if it is: else the Secret is deleted,
    after a look at the server itself, because a watch may be late, and only if it is still the same Secret.
-3. Whatever is missing is filled in: token, namespace, the annotation of the UID; the CA also where it differs.
+3. Whatever is missing is filled in: token, namespace, the annotation of the UID; the CA also where it differs. Each token has
+   an id of its own, drawn at random: a Secret that is made anew never holds the token of the one before again.
 
 Only metadata is followed: of tokens nothing stays in this process.
+
+| who | holding | tries | stopped by | shown in tests/unit/controllers/cluster/test_service_account_tokens.py |
+|---|---|---|---|---|
+| a thief | a token whose Secret was deleted, where the key is RSA | wait until the Secret is filled anew | 3 | test_a_secret_made_anew_has_another_token |
 """
 
 from __future__ import annotations
 
 import base64
+import uuid
 from collections.abc import Iterable
 
 import structlog
@@ -147,7 +153,8 @@ class ServiceAccountTokens:
             data["ca.crt"] = self._ca
         data["namespace"] = data.get("namespace") or base64.b64encode(namespace.encode()).decode()
         if not data.get("token"):
-            legacy = rules.Legacy(namespace=namespace, account=account, secret_name=secret["metadata"]["name"])
+            name, drawn = secret["metadata"]["name"], str(uuid.uuid4())
+            legacy = rules.Legacy(namespace=namespace, account=account, secret_name=name, id=drawn)
             token = self._signer.sign(rules.legacy_claims(self._issuer, legacy))
             data["token"] = base64.b64encode(token.encode()).decode()
         annotations[ACCOUNT_UID] = account.uid

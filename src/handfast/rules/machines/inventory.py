@@ -11,6 +11,8 @@ It follows nothing and decides nothing about requests.
    machine.openshift.io one says which of them counts. While that says Migrating, neither is changed by anyone, and the
    machine.openshift.io one counts as it was.
 4. Two Machines that claim the same InternalDNS name are both found: whoever looks up a name has to refuse more than one.
+5. What comes close is found, too, so that people can be told: a Machine that has the name as another type of address, and one whose
+   InternalDNS name only begins alike. Neither counts as having the name.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ _NEVER: Final = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 _BY_CLUSTER_API: Final = "ClusterAPI"
 # What Machines are looked up by beside their addresses.
+_OTHER_NAME: Final = "other name"
+_FIRST_LABEL: Final = "first label"
+_ADDRESS: Final = "internal or external IP"
 _NODE: Final = "node"
 _PROVIDER_ID: Final = "provider id"
 
@@ -183,9 +188,21 @@ class Index:
         """The Machines with this InternalDNS name."""
         return self._at(INTERNAL_DNS, kubelet.canonical(name))
 
+    def by_other_name(self, name: str) -> tuple[Machine, ...]:
+        """The Machines that have this name, and not as their InternalDNS name: near misses (5.)."""
+        return self._at(_OTHER_NAME, kubelet.canonical(name))
+
+    def by_first_label(self, name: str) -> tuple[Machine, ...]:
+        """The Machines with an InternalDNS name that begins with the same label: near misses (5.)."""
+        return self._at(_FIRST_LABEL, _first_label(name))
+
     def by_ip(self, address: str) -> tuple[Machine, ...]:
         """The Machines with this InternalIP."""
         return self._at(INTERNAL_IP, kubelet.canonical(address))
+
+    def by_address(self, address: str) -> tuple[Machine, ...]:
+        """The Machines with this InternalIP or ExternalIP."""
+        return self._at(_ADDRESS, kubelet.canonical(address))
 
     def by_node(self, node: str) -> tuple[Machine, ...]:
         """The Machines that are linked to this Node."""
@@ -215,8 +232,15 @@ class Index:
 def _places(machine: Machine) -> Iterator[tuple[str, Canonical]]:
     for kind in (INTERNAL_DNS, INTERNAL_IP):
         yield from ((kind, value) for value in machine.values(kind))
+    yield from ((_OTHER_NAME, value) for value in machine.values(EXTERNAL_DNS, HOSTNAME))
+    yield from ((_FIRST_LABEL, label) for label in {_first_label(text) for text in machine.texts(INTERNAL_DNS)})
+    yield from ((_ADDRESS, value) for value in machine.values(*IP_TYPES))
     yield _NODE, machine.node
     yield _PROVIDER_ID, machine.provider_id
+
+
+def _first_label(name: str) -> str:
+    return str(kubelet.canonical(name)).partition(".")[0]
 
 
 def _drop(index: dict[_K, set[Key]], place: _K, key: Key) -> None:

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Machines of a cluster, read once over its API, for commands. Controllers follow them: `controllers.machines.inventory`.
+
+1. Every group that the server has is read, in the version that the server prefers of those that can be read.
+2. A name may stand for one Machine only. Where there are several of that name, the namespace has to be said.
+3. What is written carries the version that was read: whoever was faster makes it a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from handfast import errors
+from handfast.client import api
+from handfast.rules.machines import group_versions, inventory
+
+NO_KIND: Final = "NoMachineKind"
+_INSTALL: Final = "make the cluster ready for machines: `handfast init --machines`, or `handfast up --machines`"
+
+
+@dataclass(slots=True)
+class Machines:
+    """Those that there are, and where each group of them is written."""
+
+    index: inventory.Index = field(default_factory=inventory.Index)
+    groups: dict[str, api.Addressable] = field(default_factory=dict)
+
+    def one(self, name: str, namespace: str = "") -> inventory.Machine:
+        """The Machine of this name (2)."""
+        named = [each for each in self.index.named(name) if namespace in {"", each.namespace}]
+        where = f" in the namespace {namespace}" if namespace else ""
+        if not named:
+            raise errors.Refused(
+                f'there is no Machine "{name}"{where}',
+                reason="NoMachine",
+                hint="`handfast machine list` shows those that there are",
+            )
+        if len(named) > 1:
+            titles = ", ".join(each.title for each in named)
+            raise errors.Refused(
+                f'"{name}" is the name of several: {titles}',
+                reason="AmbiguousMachine",
+                hint="name the namespace with --namespace",
+            )
+        return named[0]
+
+
+async def read(client: api.Client) -> Machines:
+    """Every Machine of every group that the server has (1)."""
+    machines = Machines()
+    for group, versions in group_versions.VERSIONS.items():
+        row = api.Resource(group, versions[0], group_versions.PLURAL, True)
+        resource = await client.preferred(row, versions)
+        if resource is None:
+            continue
+        machines.groups[group] = resource
+        for document in await client.list(resource):
+            # Lists leave out what every item has in common.
+            machines.index.put(inventory.read({"apiVersion": f"{group}/{resource.version}", **document}))
+    if not machines.groups:
+        raise errors.Refused("this cluster has no kind of Machine", reason=NO_KIND, hint=_INSTALL)
+    return machines
+
+
+async def readmit(client: api.Client, machines: Machines, machine: inventory.Machine) -> bool:
+    """Forget which key was approved for a machine, so that the next one can be; whether one was."""
+    if not machine.approved_key:
+        return False
+    # 3. only as it was read
+    change: Mapping[str, Any] = {
+        "metadata": {"annotations": {inventory.APPROVED_KEY: None}, "resourceVersion": machine.version}
+    }
+    await client.patch(machines.groups[machine.group], machine.name, change, namespace=machine.namespace)
+    return True
