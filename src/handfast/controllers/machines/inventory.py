@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -47,8 +47,15 @@ class _NodeRef(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
 
 
+class _NodeMeta(msgspec.Struct, frozen=True, gc=False):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
 class _Spec(msgspec.Struct, frozen=True, gc=False):
     provider_id: str | None = msgspec.field(name="providerID", default=None)
+    metadata: _NodeMeta | None = None
+    taints: list[dict[str, Any]] | None = None
 
 
 class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):

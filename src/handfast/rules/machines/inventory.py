@@ -87,6 +87,10 @@ class Machine:
     authoritative: str = ""
     approved_key: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    # What its Node is to have.
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    node_annotations: Mapping[str, str] = field(default_factory=dict)
+    node_taints: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def key(self) -> Key:
@@ -109,7 +113,7 @@ class Machine:
 def read(document: Mapping[str, Any]) -> Machine:
     """The facts of a Machine. What has another shape than the schema says counts as absent."""
     meta = jsonpath.mapping(document, "metadata")
-    annotations = {key: value for key, value in jsonpath.mapping(meta, "annotations").items() if isinstance(value, str)}
+    annotations = _texts(meta, "annotations")
     return Machine(
         group=jsonpath.text(document, "apiVersion").partition("/")[0],
         namespace=jsonpath.text(meta, "namespace"),
@@ -129,7 +133,14 @@ def read(document: Mapping[str, Any]) -> Machine:
         authoritative=jsonpath.text(document, "status", "authoritativeAPI"),
         approved_key=annotations.get(APPROVED_KEY, ""),
         annotations=annotations,
+        node_labels=_texts(document, "spec", "metadata", "labels"),
+        node_annotations=_texts(document, "spec", "metadata", "annotations"),
+        node_taints=tuple(jsonpath.mappings(document, "spec", "taints")),
     )
+
+
+def _texts(document: Mapping[str, Any], *path: str) -> dict[str, str]:
+    return {key: value for key, value in jsonpath.mapping(document, *path).items() if isinstance(value, str)}
 
 
 def _instant(text: str) -> datetime.datetime:
