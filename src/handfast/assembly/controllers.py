@@ -48,7 +48,7 @@ from handfast.controllers.cluster import (
 from handfast.controllers.cluster import endpoints as classic_endpoints
 from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
 from handfast.controllers.machines import approver as machine_approver
-from handfast.controllers.machines import bootstrap_token, client_ca
+from handfast.controllers.machines import bootstrap_token, client_ca, node_link
 from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import jwt, keys
 from handfast.rules import networks
@@ -143,6 +143,7 @@ def known(
         node_lifecycle.NAME: node_lifecycle.build,
         client_ca.NAME: functools.partial(client_ca.build, own_cas=root_ca_pem, file_out=selection.client_ca_file),
         bootstrap_token.NAME: bootstrap_token.build,
+        node_link.NAME: node_link.build,
         machine_approver.NAME: functools.partial(
             machine_approver.build,
             feed=feed,

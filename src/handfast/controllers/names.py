@@ -32,6 +32,7 @@ NAMES: Final = (
     "node-lifecycle-controller",
     "client-ca-controller",
     "node-bootstrapper-token-controller",
+    "node-link-controller",
     "machine-approver-controller",
 )
 # Names from before controllers were called controllers, which kubeadm still uses.
@@ -44,6 +45,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "csrsigning": "certificatesigningrequest-signing-controller",
     "machineapprover": "machine-approver-controller",
     "nodebootstrappertoken": "node-bootstrapper-token-controller",
+    "nodelink": "node-link-controller",
     "nodelifecycle": "node-lifecycle-controller",
     "tokencleaner": "token-cleaner-controller",
 }

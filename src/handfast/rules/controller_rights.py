@@ -142,6 +142,14 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             _EVENTS,
         ),
     ),
+    "node-link-controller": (
+        *_everywhere(
+            roles.on("", "nodes", "list patch watch"),
+            *(roles.on(group, "machines", "list watch") for group in inventory.GROUPS),
+            *(roles.on(group, "machines/status", "patch") for group in inventory.GROUPS),
+        ),
+        *_within("default", _EVENTS),
+    ),
     "machine-approver-controller": (
         *_everywhere(
             roles.on(roles.CERTIFICATES, _REQUESTS, "list watch"),
