@@ -52,7 +52,7 @@ from handfast.controllers.machines import bootstrap_token, client_ca, node_link
 from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import jwt, keys
 from handfast.rules import networks
-from handfast.rules.machines import settings as machine_settings_rules
+from handfast.rules.machines import join_window
 from handfast.runtime import addresses, collector, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clocks
 from handfast.serving import admin
@@ -81,7 +81,7 @@ class Selection:
 
     names: Sequence[str] = ("*",)
     protect_living_nodes: bool = True
-    join_within: datetime.timedelta = machine_settings_rules.JOIN_WITHIN
+    join_within: datetime.timedelta = join_window.DEFAULT
     client_ca_file: str = ""
 
     @property
