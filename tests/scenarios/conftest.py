@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.page_facts import ROOT
-from tests.scenarios import page_reader, refusals
+from tests.scenarios import page_reader, refusals, up_world
 from tests.world import world as worlds
 
 
@@ -18,6 +18,13 @@ from tests.world import world as worlds
 async def world(tmp_path: pathlib.Path) -> AsyncIterator[worlds.World]:
     async with worlds.world(tmp_path / "d") as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[up_world.Up]:
+    """A control plane that runs, one for each file of tests."""
+    with up_world.Up(tmp_path_factory.mktemp("plane") / "data") as made:
+        yield made.ready()
 
 
 @pytest.fixture
