@@ -47,6 +47,7 @@ from handfast.rules import access, networks
 from handfast.rules.nodes import authorizer
 from handfast.rules.nodes import recovery as recovering
 from handfast.rules.rbac import policy as rbac_policy
+from handfast.rules.rbac import scopes
 from handfast.runtime import clock as clock_module
 
 
@@ -134,12 +135,14 @@ class Guard:
         self.client_cas = client_cas.ClientCAs(store, clock, initial, self.authenticator.trust, admit_cas)
         self.policy = policy.PolicyFeed(copy)
         self._nodes = node_feed.NodeFeed(copy)
+        rules_of = self.policy.policy.role_rules
         self.authorizers = access.Authorizers(
             (
                 recovering.Authorizer(node_recovery.owner_of(copy)),
                 authorizer.NodeAuthorizer(self._nodes.graph),
                 self.policy.policy,
-            )
+            ),
+            scopes.Scopes(lambda role: rules_of(rbac_policy.CLUSTER_ROLE, "", role)),
         )
         self.standing = standing.Standing(self.authenticator, self.authorizers, clock)
         self.authenticator.changed.append(self.standing.lost)
