@@ -53,7 +53,7 @@ class Attributes(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...] = ()
 
 
-# An authoriser, as those see it who only ask.
+# An authoriser, for those who only ask it.
 Ask = Callable[[Attributes], decision.Decision]
 
 
@@ -85,7 +85,7 @@ class Authorizers:
         self._scopes = scopes
 
     def decide(self, attributes: Attributes) -> decision.Decision:
-        """The first opinion; no opinion carries all that the authorisers said."""
+        """The first opinion. Where nobody has one: no opinion, with all that the authorisers said."""
         # 1. scopes, before anybody is an administrator
         if attributes.scopes:
             limit = _NO_SCOPES if self._scopes is None else self._scopes.decide(attributes)
