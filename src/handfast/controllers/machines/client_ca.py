@@ -33,7 +33,7 @@ from handfast.rules.machines import bootstrapper, client_ca_sources, client_ca_w
 from handfast.runtime import clock as clocks
 from handfast.runtime import tls
 
-NAME: Final = "client-ca-controller"
+NAME = "client-ca-controller"
 KEY: Final = "bundle"
 ADDED: Final = "ClientCAAdded"
 REMOVED: Final = "ClientCARemoved"
