@@ -15,6 +15,8 @@ from handfast.pki import authority, bundles, jwt, keys, names
 from handfast.rules import client_ca_bundle
 from handfast.rules.ledger import entries, segments
 from tests.unit.controllers import fake_api
+from tests.unit.controllers.fake_api import failing
+from tests.unit.rules import ledger_cases
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 BUNDLE = ("configmaps", "kube-system", "extension-apiserver-authentication")
@@ -132,11 +134,7 @@ class TestClientCAs:
                 await rotation_objects.trust_client_ca(client, NEW.certificate.der)
 
     async def test_a_refusal_is_passed_on(self, client):
-        def before(verb, plural, name):
-            if verb == "update":
-                raise status.StatusError("Forbidden", "no")
-
-        client.before = before
+        client.before = failing(status.StatusError("Forbidden", "no"), verb="update")
         with pytest.raises(status.StatusError, match="no"):
             await rotation_objects.trust_client_ca(client, NEW.certificate.der)
 
@@ -185,20 +183,7 @@ class TestTold:
 class TestDependants:
     async def test_the_ledger(self, client):
         assert await rotation_objects.entries(client) == []
-        entry = entries.Entry(
-            issued_at=NOW,
-            signer="s",
-            requester="r",
-            authenticated_by="x509",
-            token_id="",
-            key_fingerprint="0" * 64,
-            serial="1",
-            names=("CN=a",),
-            not_after=NOW,
-            rule="",
-            request="c",
-            certificate="0" * 64,
-        )
+        entry = ledger_cases.entry()
         segment = segments.extended(segments.following(None), [entries.encode(entry)])
         client.put("issuancelogs", segment.name, spec=segments.spec_of(segment))
         assert await rotation_objects.entries(client) == [entry]
@@ -212,10 +197,7 @@ class TestDependants:
 
     @pytest.mark.parametrize("reason", ["NotFound", "Forbidden"])
     async def test_an_api_without_a_ledger(self, client, reason):
-        def before(verb, plural, name):
-            raise status.StatusError(reason, "no")
-
-        client.before = before
+        client.before = failing(status.StatusError(reason, "no"))
         if reason == "NotFound":
             assert await rotation_objects.entries(client) is None
         else:
