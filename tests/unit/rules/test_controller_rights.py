@@ -78,8 +78,13 @@ def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_
 
 def test_nothing_for_what_a_cluster_has_of_its_own():
     assert controller_rights.documents(("namespace-controller",)) == []
-    # The kind, the account, and roles with their bindings in the cluster and eight namespaces.
-    assert len(controller_rights.documents(EVERY)) == 2 + 2 * 9
+    # The kind, the account, four namespaces, and roles with their bindings in the cluster and eight namespaces.
+    assert len(controller_rights.documents(EVERY)) == 2 + 4 + 2 * 9
+
+
+def test_client_cas_come_with_the_namespaces_of_their_sources():
+    kinds_in_order = [each["kind"] for each in controller_rights.documents(("client-ca-controller",))]
+    assert kinds_in_order[:6] == ["ServiceAccount", *["Namespace"] * 4, "ClusterRole"]
 
 
 # The definition comes first, and has its own tests: here it would be one of a kind that this server has.
