@@ -8,6 +8,7 @@ refused. Where there is no kube-apiserver its half is not proven: see `clusters`
 
 from __future__ import annotations
 
+import datetime
 import json
 import pathlib
 import re
@@ -21,7 +22,7 @@ import yaml
 
 from handfast import errors
 from handfast.bootstrap import cluster_info, jws, kubeconfig, tokens
-from handfast.pki import pairs
+from handfast.pki import authority, keys, names, pairs
 from handfast.rules import controller_rights
 from handfast.rules.machines import bootstrapper
 from tests.interop import clusters, running, tools
@@ -73,12 +74,20 @@ def controllers(cluster: clusters.Cluster, kubectl: running.Kubectl) -> Iterator
         "--cluster-signing-key-file",
         cluster.pki / "ca.key",
     ]
+    client_cas = client_ca_file(cluster)
+    client_cas.write_bytes((cluster.pki / "ca.crt").read_bytes())
+    words += ["--client-ca-file-out", client_cas]
     with running.process(words, log) as started:
         running.eventually(lambda: "controllers started" in log.read_text(), f"controllers: {log}")
         yield log
         assert started.poll() is None, log.read_text()
     # Whatever the tests had them do, the manifest was enough for it, but for what they do without.
     assert [line for line in cluster.refused() if not line.startswith("list /api/v1/secrets?")] == []
+
+
+def client_ca_file(cluster: clusters.Cluster) -> pathlib.Path:
+    """The file that a kube-apiserver would read its client CAs from."""
+    return cluster.directory.parent / "client-ca.crt"
 
 
 def account_kubeconfig(cluster: clusters.Cluster, place: pathlib.Path, token: str) -> pathlib.Path:
@@ -225,6 +234,27 @@ class TestWorkerCredential:
         self._other(kubectl, self.ACCOUNT, account)
         self._other(kubectl, self.SECRET, again)
         assert "RevokedTokenReturned" in kubectl("get", "events", *self.THERE).out
+
+
+@pytest.mark.usefixtures("controllers")
+class TestClientCAs:
+    NAMES = ("configmap", bootstrapper.CONFIG_MAP)
+
+    def test_the_file_follows_the_config_map(
+        self, cluster: clusters.Cluster, kubectl: running.Kubectl, tmp_path: pathlib.Path
+    ) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        subject = names.Subject(common_name=bootstrapper.SIGNER)
+        signer = authority.self_signed_ca(subject, keys.generate(), now).pem
+        (tmp_path / "ca-bundle.crt").write_bytes(signer)
+        path, own = client_ca_file(cluster), (cluster.pki / "ca.crt").read_bytes()
+        there = ("--namespace", bootstrapper.CONFIG_NAMESPACE)
+        kubectl("create", *self.NAMES, "--from-file", str(tmp_path / "ca-bundle.crt"), *there)
+        running.eventually(lambda: path.read_bytes().endswith(own + signer), "the CA in the file")
+        kubectl("create", *self.NAMES, "--from-file", str(tmp_path / "ca-bundle.crt"), "--namespace", "default")
+        kubectl("delete", *self.NAMES, *there)
+        running.eventually(lambda: path.read_bytes().endswith(own), "the file without it")
+        assert signer not in path.read_bytes()
 
 
 @pytest.mark.usefixtures("controllers")

@@ -76,11 +76,11 @@ class Fleet(c.WorldStory):
         return dict(found["data"])
 
     async def trusts(self, *cas: authority.Authority, key: str = client_ca_bundle.KEY) -> None:
-        wanted = [ca.certificate.der for ca in cas]
+        wanted = sorted(ca.certificate.der for ca in cas)
 
         async def holds() -> bool:
             text = (await self.data()).get(key, "")
-            return (pem.certificates_from_pem(text.encode()) if text else []) == wanted
+            return (sorted(pem.certificates_from_pem(text.encode())) if text else []) == wanted
 
         await self.eventually(holds, f"{len(wanted)} CAs under {key}")
 
@@ -273,7 +273,7 @@ async def test_what_was_put_in_by_hand_stays_and_the_administrator_is_never_lock
 @pytest.mark.parametrize("copies", [2])
 async def test_two_copies_without_a_lock_agree(tmp_path: pathlib.Path, copies: int) -> None:
     async with fleet(tmp_path) as story, at_work(story, copies):
-        signers = [story.signer(f"signer {number}") for number in range(3)]
+        signers = [story.signer() for _ in range(3)]
         await story.source("".join(signer.pem.decode() for signer in signers))
         await story.source(signers[0].pem.decode(), USER_CA)
         await story.trusts(*signers, key=client_ca_bundle.SCOPED_KEY)
@@ -348,7 +348,7 @@ async def test_what_is_no_bundle_is_refused_and_not_shown(tmp_path: pathlib.Path
 
 async def test_an_operator_reads_what_is_wrong_with_the_sources(tmp_path: pathlib.Path) -> None:
     async with fleet(tmp_path) as story:
-        signer, other = story.signer(), story.signer("another")
+        signer, other = story.signer(), story.signer()
         async with at_work(story):
             await story.source(signer.pem.decode(), ("default", bootstrapper.CONFIG_MAP))
             (told,) = await story.events("ClientCASourceInWrongNamespace")
@@ -377,6 +377,24 @@ async def two(story: Fleet, reason: str) -> Sequence[tuple[str, str]]:
 
     found: Sequence[tuple[str, str]] = await story.eventually(both, f"two of {reason}")
     return found
+
+
+async def test_a_second_signer_beside_the_first(tmp_path: pathlib.Path) -> None:
+    """Of the same name, as each run of the installer calls it: both count, and each ends by itself."""
+    async with fleet(tmp_path) as story, at_work(story):
+        first, second = story.signer(), story.signer()
+        old, new = story.holding(first, *BOOTSTRAP), story.holding(second, *BOOTSTRAP)
+        await story.source(first.pem.decode())
+        await story.becomes(old, 201)
+        patch = {"data": {"ca-bundle.crt": first.pem.decode() + second.pem.decode()}}
+        path = f"/api/v1/namespaces/{CONFIG}/configmaps/{bootstrapper.CONFIG_MAP}"
+        assert (await story.world.request("PATCH", path, patch, headers=dict(MERGE))).status == 200
+        await story.becomes(new, 201)
+        await story.becomes(story.holding(first, *BOOTSTRAP), 201)
+        only = {"data": {"ca-bundle.crt": second.pem.decode()}}
+        assert (await story.world.request("PATCH", path, only, headers=dict(MERGE))).status == 200
+        assert await story.who(old) == 401
+        assert (await story.who(new))["username"] == bootstrapper.USER
 
 
 async def test_a_rotation_goes_on_beside_it(tmp_path: pathlib.Path) -> None:

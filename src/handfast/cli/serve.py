@@ -213,7 +213,7 @@ def _print_manifest(selection: Sequence[str]) -> None:
         output.note(
             f"nothing is printed for {', '.join(others)}, since every cluster has its own: "
             f"start with --controllers {','.join(name for name in names if name not in others)}; "
-            "bootstrapsigner, tokencleaner and nodelifecycle run only where they are named"
+            f"{', '.join(controller_names.opt_in_aliases())} run only where they are named"
         )
 
 

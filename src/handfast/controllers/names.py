@@ -106,6 +106,11 @@ def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[st
     return left
 
 
+def opt_in_aliases() -> list[str]:
+    """The short names of those that `*` does not include, in their order."""
+    return [short for name in NAMES for short, named in ALIASES.items() if named == name and name in OPT_IN]
+
+
 def _shown(name: str) -> str:
     other = next((short for short, named in ALIASES.items() if named == name), None)
     return name if other is None else f"{name} ({other})"

@@ -96,6 +96,11 @@ def test_namespaces_that_not_every_cluster_has_come_first():
     assert "Namespace" not in [each["kind"] for each in controller_rights.documents((SIGNING,))]
 
 
+def test_client_cas_come_with_the_namespaces_of_their_sources():
+    kinds_in_order = [each["kind"] for each in controller_rights.documents(("client-ca-controller",))]
+    assert kinds_in_order[:6] == ["ServiceAccount", *["Namespace"] * 4, "ClusterRole"]
+
+
 # The definition comes first, and has its own tests: here it would be one of a kind that this server has.
 @pytest.mark.parametrize("document", controller_rights.documents(EVERY)[1:], ids=lambda each: each["kind"])
 def test_the_documents_are_good(document: dict[str, Any]):

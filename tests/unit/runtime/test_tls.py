@@ -10,7 +10,6 @@ import tempfile
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
 from handfast import errors
 from handfast.runtime import tls
@@ -121,7 +120,7 @@ def test_without_memory_files_a_private_temporary_one_is_used_and_removed(
 
 
 def test_what_the_library_cannot_read_is_no_ca_for_it():
-    der = make("ca").certificate.public_bytes(serialization.Encoding.DER)
-    assert tls.usable(der)
-    assert not tls.usable(b"garbage")
-    assert not tls.usable(b"")
+    first, second = make("a").der, make("b").der
+    assert tls.useless([]) == []
+    assert tls.useless([first, second, first]) == []
+    assert tls.useless([first, b"garbage", second, b""]) == [b"garbage", b""]

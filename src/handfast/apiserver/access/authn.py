@@ -2,19 +2,19 @@
 """Station: who is asking? A client certificate, a bearer token, or nobody. Sees only the `Peer` and one header.
 
 1. A certificate is looked at first: the chain must verify as a client's against the current client-CA bundle, at this
-   instant; then the subject's CN is the user and its O values are the groups. The server's own groups, those of 5 and 6,
+   instant; then the subject's CN is the user and its O values are the groups. The server's own groups, those of 4 and 5,
    and that of nodes that recover, are dropped from them.
 2. Then an Authorization header, which must be a bearer token that one of the token authenticators knows, presented from
    where it is accepted. A certificate that is refused does not spoil a good token, nor the other way round; the
    certificate wins when both are good. With no token beside it, a node's expired certificate may still be good for
    asking for the next one, and for nothing else: see `node_recovery`.
-3. Only a chain that is not good under that bundle is judged by the CAs of bootstrap credentials, and then it is good for that
+3. Whoever presented something and was not believed gets 401. A credential that is not good is never anonymous.
+4. Nothing presented: `system:anonymous`, in the group `system:unauthenticated`, from the networks where that is allowed.
+   This machine (loopback) always counts as one of them.
+5. `system:authenticated` is added to the groups; then the deny list is asked, on every request.
+6. Only a chain that is not good under that bundle is judged by the CAs of bootstrap credentials, and then it is good for that
    identity alone (`rules.machines.client_cas`). So such a CA never gives more than it was made for, also where it shares a name
    or a key with another; and never less, where the same chain has another path. Nothing else here looks at these CAs.
-4. Whoever presented something and was not believed gets 401. A credential that is not good is never anonymous.
-5. Nothing presented: `system:anonymous`, in the group `system:unauthenticated`, from the networks where that is allowed.
-   This machine (loopback) always counts as one of them.
-6. `system:authenticated` is added to the groups; then the deny list is asked, on every request.
 
 The verdict on a chain is kept until a bundle that it was judged by changes; validity times are compared on every request, so
 that neither an expiry nor a removed CA waits for a connection to close. What the caller may do is not asked here.
@@ -24,17 +24,17 @@ that neither an expiry nor a removed CA waits for a connection to close. What th
 | a node | a kubelet *serving* certificate | log in with it | 1: purpose client | test_serving_certificate_cannot_log_in |
 | anyone | an expired certificate | use it on an open connection | 1: times on every request | test_expiry_ends_an_open_connection |
 | a holder of a retired CA's key | fresh certificates of it | log in | 1: the bundle is part of the cache key | test_removed_ca |
-| anyone | a guessed bearer token | be treated as anonymous | 4 | test_unknown_token_is_401 |
+| anyone | a guessed bearer token | be treated as anonymous | 3 | test_unknown_token_is_401 |
 | a certificate's holder | a subject without a CN | be a user with an empty name | 1 | test_no_common_name |
 | a certificate's holder | O = system:unauthenticated | pass for nobody, or the reverse | 1: such groups are dropped | test_groups_of_the_server_are_not_taken |
-| a revoked node | a certificate still in force | go on over an open connection | 6 | test_revoked_on_an_open_connection |
-| anyone far away | nothing | read what anonymous may | 5 | test_anonymous_only_from_its_networks |
-| a holder of a bootstrap CA's key | a certificate with O=system:masters | be an administrator | 3 | test_a_bootstrap_ca_vouches_for_nobody_else |
-| … | … for a node, of this CA | be that node, without any Machine | 3 | test_a_bootstrap_ca_vouches_for_nobody_else |
-| … | a further CA signed by it | … | 3 | test_an_intermediate_of_a_bootstrap_ca_has_its_limit |
-| … | a CA with the subject of the administrators' | have the path go through that one | 3 | test_a_bootstrap_ca_of_the_same_name |
-| … | a node's expired certificate of it | recover as that node | 3 | test_a_bootstrap_ca_recovers_nobody |
-| … | the bootstrap identity on an open connection | go on after it was revoked | 3: the bundle is part of the verdict | test_a_revoked_bootstrap_ca |
+| a revoked node | a certificate still in force | go on over an open connection | 5 | test_revoked_on_an_open_connection |
+| anyone far away | nothing | read what anonymous may | 4 | test_anonymous_only_from_its_networks |
+| a holder of a bootstrap CA's key | a certificate with O=system:masters | be an administrator | 6 | test_a_bootstrap_ca_vouches_for_nobody_else |
+| … | … for a node, of this CA | be that node, without any Machine | 6 | test_a_bootstrap_ca_vouches_for_nobody_else |
+| … | a further CA signed by it | … | 6 | test_an_intermediate_of_a_bootstrap_ca_has_its_limit |
+| … | a CA with the subject of the administrators' | have the path go through that one | 6 | test_a_bootstrap_ca_of_the_same_name |
+| … | a node's expired certificate of it | recover as that node | 6 | test_a_bootstrap_ca_recovers_nobody |
+| … | the bootstrap identity on an open connection | go on after it was revoked | 6: the bundle is part of the verdict | test_a_revoked_bootstrap_ca |
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ class Authenticator:
         elif peer.chain or authorization is not None:
             user = self._credential(peer, authorization, now, info)
         else:
-            # 5. nothing was presented
+            # 4. nothing was presented
             return self._nobody(peer.address)
-        # 6. the deny list, on every request
+        # 5. the deny list, on every request
         self.require_not_denied(user, now)
         return user
 
@@ -222,7 +222,7 @@ class Authenticator:
                 refusal = refusal or refused
         elif self._recovery is not None and refusal is not None and _is_recovering(refusal, info):
             return self._recovery.authenticate(peer, self._bundle, now)
-        # 4. something was presented, and not believed
+        # 3. something was presented, and not believed
         try:
             raise refusal or identity.Unauthorized("NoCredential", "nothing was presented")
         finally:
@@ -236,7 +236,7 @@ class Authenticator:
             if not self._scoped.anchors:
                 raise
             reason, message = refused.reason, refused.message
-        # 3. not good under the bundle: it may be a bootstrap credential, and nothing else
+        # 6. not good under the bundle: it may be a bootstrap credential, and nothing else
         try:
             verified = chains.verify(peer.chain, self._scoped, chains.Client(), now)
         except chains.ChainRefused:

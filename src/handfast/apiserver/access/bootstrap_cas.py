@@ -5,7 +5,7 @@
    controller or an administrator put it, and one of the bootstrap ConfigMaps holds that very certificate.
 2. So whoever deletes such a ConfigMap, or takes the certificate out of it, revokes every credential of that CA in the step in
    which the copy of the store changes, whether a controller runs or not. One that is being deleted holds nothing.
-3. What cannot be read does not count, and `trouble` says so. There is no last good state: these CAs let nobody in who
+3. What cannot be read, or has another common name than that signer's, does not count, and `trouble` says so. There is no last good state: these CAs let nobody in who
    could repair it.
 4. They pass the TLS handshake from then on, so that their certificates are told 401 later (`remember`).
 
@@ -16,6 +16,7 @@ What they are good for is `authn`'s, who may write these ConfigMaps `admission.c
 | a thief of a bootstrap credential | its certificate, after its ConfigMap was deleted | log in while no controller runs | 2 | test_a_deleted_source_ends_it_at_once |
 | … | … | log in after a restart | 1 | test_a_restart_does_not_bring_it_back |
 | an editor of the namespace | a finalizer on the ConfigMap | keep it alive while it is being deleted | 2 | test_a_finalizer_keeps_nothing_alive |
+| a holder of `trust` on the bootstrap ConfigMap | a CA with the name of the administrators' | break the handshakes of those | 3 | test_another_name_does_not_count |
 | a writer of a ConfigMap of that name elsewhere | a CA of their own | have it counted | 1 | test_other_namespaces_do_not_count |
 | a holder of `trust` on the bootstrap ConfigMap | a CA of their own | have it counted without the controller | 1 | test_both_must_hold_it |
 """
@@ -28,6 +29,7 @@ from typing import Final
 import structlog
 
 from handfast import errors
+from handfast.api import objects
 from handfast.apiserver.state import items, replica
 from handfast.pki import bundles
 from handfast.rules import client_ca_bundle
@@ -53,6 +55,8 @@ class BootstrapCAs:
         self._trust = trust
         self._remember = remember
         self._listed = NOBODY
+        # What each ConfigMap says that counts, and the CAs in that.
+        self._said: dict[tuple[str, str], object] = {}
         self._held: dict[tuple[str, str], frozenset[str]] = {}
         self.bundle = NOBODY
         # What is wrong with the list of them, until it is mended.
@@ -81,8 +85,12 @@ class BootstrapCAs:
             self._listed = self._read(item)
         else:
             # 2. nothing, once it is gone or going
-            content = client_ca_sources.Content() if item is None else client_ca_sources.read(item.document())
-            self._held[place] = content.fingerprints
+            document = {} if item is None else item.document()
+            said = (objects.metadata(document).get("deletionTimestamp"), document.get("data"))
+            # Whoever writes labels must not have 512 certificates parsed each time: 0.1 s.
+            if self._said.get(place) != said:
+                self._said[place] = said
+                self._held[place] = client_ca_sources.read(document).fingerprints
 
     def _read(self, item: items.Item | None) -> bundles.TrustBundle:
         self.trouble = None
@@ -91,13 +99,19 @@ class BootstrapCAs:
             return NOBODY
         # 3. what cannot be read does not count
         try:
-            listed = bundles.TrustBundle.of(client_ca_bundle.certificates(document, client_ca_bundle.SCOPED_KEY))
+            every = bundles.TrustBundle.of(client_ca_bundle.certificates(document, client_ca_bundle.SCOPED_KEY))
+            listed = bundles.TrustBundle.of(each.der for each in every.anchors if client_ca_sources.is_signer(each))
             self._remember(listed)
         except errors.Refused as refused:
-            self.trouble = f"ConfigMap {'/'.join(_BUNDLE)}, {client_ca_bundle.SCOPED_KEY}: {refused.message}"
-            _log.error("the CAs of bootstrap credentials cannot be read: none of them counts", error=self.trouble)
+            self._complain(f"none of them counts: {refused.message}")
             return NOBODY
+        if listed != every:
+            self._complain(f"others do not count: {client_ca_sources.MISNAMED_SAID}")
         return listed
+
+    def _complain(self, sentence: str) -> None:
+        self.trouble = f"ConfigMap {'/'.join(_BUNDLE)}, {client_ca_bundle.SCOPED_KEY}: {sentence}"
+        _log.error("the CAs of bootstrap credentials are not as they should be", error=self.trouble)
 
     def _settle(self) -> None:
         # 1. in the list, and in a ConfigMap of its own

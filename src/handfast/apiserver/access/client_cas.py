@@ -57,6 +57,7 @@ MAX_REMEMBERED_BYTES: Final = 512 << 10
 _PREFIX: Final = "core/configmaps/"
 _PLACE: Final = f"ConfigMap {client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}, {client_ca_bundle.KEY}"
 _KEPT: Final = ("namespace", "uid", "creationTimestamp")
+_USELESS: Final = "it cannot be used for TLS"
 _RETRY_SECONDS: Final = 1.0
 _SYSTEM: Final = identity.User("system:apiserver", (access.MASTERS,))
 
@@ -76,6 +77,14 @@ def read_source(document: Mapping[str, Any]) -> bundles.TrustBundle:
     return _read(document, client_ca_sources.KEY)
 
 
+def read_bootstrap(document: Mapping[str, Any]) -> bundles.TrustBundle:
+    """The CAs of bootstrap credentials that a source of them holds; Refused as in `read`."""
+    bundle = read_source(document)
+    if not all(client_ca_sources.is_signer(anchor) for anchor in bundle.anchors):
+        raise errors.Refused(client_ca_sources.MISNAMED_SAID, reason=client_ca_sources.MISNAMED)
+    return bundle
+
+
 def _read(document: Mapping[str, Any], key: str) -> bundles.TrustBundle:
     ders = client_ca_bundle.certificates(document, key)
     bundle = bundles.TrustBundle.of(ders)
@@ -87,13 +96,13 @@ def _stored(document: Mapping[str, Any], key: str) -> tuple[bundles.TrustBundle,
     """What can be used of a bundle that is stored (3.), and what cannot; Refused if nothing can."""
     ders = client_ca_bundle.certificates(document, key)
     bundle, left = bundles.TrustBundle.readable(ders)
-    unusable = list(left)
-    for number, der in enumerate(ders, start=1):
-        if der in bundle.ders:
-            try:
-                _require_usable(number, der)
-            except errors.Refused as refused:
-                unusable.append(bundles.LeftOut(number, certificates.fingerprint(der), refused.message))
+    unusable = [
+        *left,
+        *(
+            bundles.LeftOut(ders.index(der) + 1, certificates.fingerprint(der), _USELESS)
+            for der in tls.useless(bundle.ders)
+        ),
+    ]
     gone = {each.fingerprint for each in unusable}
     kept = [anchor.der for anchor in bundle.anchors if anchor.fingerprint not in gone]
     if not kept:
@@ -101,16 +110,11 @@ def _stored(document: Mapping[str, Any], key: str) -> tuple[bundles.TrustBundle,
     return bundles.TrustBundle.of(kept), unusable
 
 
-def _require_usable(number: int, der: bytes) -> None:
-    """Refuse what our parser reads and the TLS library does not: it must never get as far as the handshake."""
-    # 5. a certificate that the TLS library can use
-    if not tls.usable(der):
-        raise errors.Refused(f"certificate {number}: it cannot be used for TLS", reason="Malformed")
-
-
 def _require_all_usable(ders: Sequence[bytes]) -> None:
-    for number, der in enumerate(ders, start=1):
-        _require_usable(number, der)
+    """Refuse what our parser reads and the TLS library does not: it must never get as far as the handshake."""
+    # 5. certificates that the TLS library can use
+    for der in tls.useless(ders):
+        raise errors.Refused(f"certificate {ders.index(der) + 1}: {_USELESS}", reason="Malformed")
 
 
 class ClientCAs:

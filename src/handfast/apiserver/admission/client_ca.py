@@ -20,7 +20,8 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
    gives nothing, so that a finalizer keeps no trust alive. An owner is not: the garbage collector deletes for it, and
    whoever takes one away keeps it from doing so.
 6. Deleting one takes trust away, and needs nothing but `delete`.
-7. What it holds afterwards, where that changes, is CA certificates or nothing, and no private key under any name.
+7. What it holds afterwards, where that changes, is CA certificates or nothing, and no private key under any name. Those of bootstrap
+   credentials have the common name of their signer.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_client_ca.py |
 |---|---|---|---|---|
@@ -99,7 +100,11 @@ def _admit_source(attributes: plugin.Attributes, context: plugin.Context) -> Non
     _require_trust(attributes, context, _BELIEVED)
     # 7. CA certificates or nothing, and no key
     if document.get("data") != (attributes.old or {}).get("data"):
-        _require_source(document)
+        _require_source(document, client_cas.read_bootstrap if _is_bootstrap(attributes) else client_cas.read_source)
+
+
+def _is_bootstrap(attributes: plugin.Attributes) -> bool:
+    return (attributes.namespace, attributes.name) in client_ca_sources.BOOTSTRAP
 
 
 def _unchanged(attributes: plugin.Attributes, free: frozenset[str]) -> bool:
@@ -156,13 +161,13 @@ def _require(document: objects.Document, key: str, read: Callable[[Mapping[str, 
         raise _invalid(document, key, detail, missing=_text(document, key) is None) from None
 
 
-def _require_source(document: objects.Document) -> None:
+def _require_source(document: objects.Document, read: Callable[[Mapping[str, Any]], object]) -> None:
     for key, value in jsonpath.mapping(document, "data").items():
         if client_ca_sources.has_private_key(str(value)):
             detail = "there is a private key in it: put the CA certificate there, and the key nowhere in the API"
             raise _invalid(document, key, detail)
     if str(_text(document, client_ca_sources.KEY) or "").strip():
-        _require(document, client_ca_sources.KEY, client_cas.read_source, _BUNDLE)
+        _require(document, client_ca_sources.KEY, read, _BUNDLE)
 
 
 def _invalid(document: objects.Document, key: str, detail: str, *, missing: bool = False) -> status.StatusError:

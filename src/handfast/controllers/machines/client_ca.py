@@ -33,7 +33,7 @@ from handfast.rules.machines import bootstrapper, client_ca_sources, client_ca_w
 from handfast.runtime import clock as clocks
 from handfast.runtime import tls
 
-NAME: Final = "client-ca-controller"
+NAME = "client-ca-controller"
 KEY: Final = "bundle"
 ADDED: Final = "ClientCAAdded"
 REMOVED: Final = "ClientCARemoved"
@@ -107,9 +107,10 @@ class ClientCAs:
         document = await self._client.find(resources.CONFIG_MAPS, name, namespace=namespace)
         if document is None:
             return None, client_ca_sources.Content()
-        content = client_ca_sources.read(document)
-        useless = frozenset(each.fingerprint for each in content.certificates if not tls.usable(each.der))
-        return document, content.leaving_out(useless, _CANNOT)
+        bootstrap = place in client_ca_sources.BOOTSTRAP
+        content = client_ca_sources.read_bootstrap(document) if bootstrap else client_ca_sources.read(document)
+        useless = tls.useless([each.der for each in content.certificates])
+        return document, content.leaving_out(map(certificates.fingerprint, useless), _CANNOT)
 
     async def _warn(self, read: _Read, unscoped: Sequence[bytes]) -> None:
         contents = {place: content for place, (_, content) in read.items()}

@@ -26,7 +26,7 @@ from handfast import errors
 from handfast.api import objects, resources
 from handfast.client import api
 from handfast.controllers import immutable
-from handfast.pki import certificates, pem
+from handfast.pki import bundles, certificates, pem
 from handfast.rules import client_ca_bundle
 from handfast.rules.machines import client_ca_sources, client_ca_warnings, client_cas
 from handfast.runtime import files, tls
@@ -165,15 +165,9 @@ def _merged(
 
 def _usable(ders: Sequence[bytes]) -> list[bytes]:
     # 3. what cannot be used counts nowhere
-    good = []
-    for der in ders:
-        try:
-            certificates.require_ca(certificates.read(der))
-        except errors.Refused:
-            continue
-        if tls.usable(der):
-            good.append(der)
-    return good
+    bundle, _ = bundles.TrustBundle.readable(ders)
+    good = set(bundle.ders) - set(tls.useless(bundle.ders))
+    return [der for der in ders if der in good]
 
 
 def _current(

@@ -11,12 +11,14 @@ What a source gives, by its key `ca-bundle.crt`:
 4. Each certificate that is whole and one of a CA is given. What else is there is reported, without being shown, and
    takes no other certificate with it. Nothing is remembered: what a broken edit took away is not given any more.
 5. The same certificate twice counts once.
+6. A bootstrap ConfigMap gives only CAs with the common name of that signer. The TLS library finds an issuer by its name, and
+   may take the wrong one of two: a CA that calls itself as the administrators' does would break their handshakes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -43,8 +45,10 @@ NAMES: Final = frozenset(name for _, name in ALL)
 
 # Reasons of what is wrong with a source.
 UNREADABLE: Final = "ClientCASourceUnreadable"
+MISNAMED: Final = "BootstrapCAMisnamed"
 PRIVATE_KEY: Final = "PrivateKeyInClientCASource"
 
+MISNAMED_SAID: Final = f"a CA of bootstrap credentials has the common name {bootstrapper.SIGNER}"
 _BEGIN: Final = re.compile(r"^[ \t]*-----BEGIN ", re.MULTILINE)
 _KEY: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_SAID: Final = (
@@ -73,12 +77,11 @@ class Content:
         """The SHA-256 of what it gives."""
         return frozenset(each.fingerprint for each in self.certificates)
 
-    def leaving_out(self, fingerprints: frozenset[str], why: str) -> Content:
+    def leaving_out(self, fingerprints: Iterable[str], why: str, reason: str = UNREADABLE) -> Content:
         """The same without these, which cannot be used."""
-        kept = tuple(each for each in self.certificates if each.fingerprint not in fingerprints)
-        problems = (
-            Problem(UNREADABLE, f"the certificate with SHA-256 {one} is left out: {why}") for one in fingerprints
-        )
+        gone = tuple(fingerprints)
+        kept = tuple(each for each in self.certificates if each.fingerprint not in gone)
+        problems = (Problem(reason, f"the certificate with SHA-256 {one} is left out: {why}") for one in gone)
         return replace(self, certificates=kept, problems=(*self.problems, *problems))
 
 
@@ -99,6 +102,19 @@ def read(document: Mapping[str, Any]) -> Content:
     text = str(data.get(KEY) or "")
     # 2. nothing in it
     return _content(text) if text.strip() else Content()
+
+
+def read_bootstrap(document: Mapping[str, Any]) -> Content:
+    """What a bootstrap ConfigMap gives."""
+    content = read(document)
+    # 6. only under the name of that signer
+    misnamed = [each.fingerprint for each in content.certificates if not is_signer(each)]
+    return content.leaving_out(misnamed, MISNAMED_SAID, MISNAMED)
+
+
+def is_signer(certificate: certificates.Certificate) -> bool:
+    """Whether a CA has the common name of the signer of bootstrap credentials (6.)."""
+    return certificate.subject.common_name == bootstrapper.SIGNER
 
 
 def has_private_key(text: str) -> bool:

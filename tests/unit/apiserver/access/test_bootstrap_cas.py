@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from handfast import errors
 from handfast.apiserver.access import bootstrap_cas
 from handfast.apiserver.state import envelope, items, replica
 from handfast.pki import bundles
 from handfast.rules import client_ca_bundle
-from handfast.rules.machines import client_ca_sources
+from handfast.rules.machines import bootstrapper, client_ca_sources
 from handfast.store import protocol
 from tests.unit.pki.making import SERVER, Made, ca, leaf
 
-SIGNER, OTHER, ROOT = ca("signer"), ca("other"), ca("root")
+SIGNER, OTHER, ROOT = ca(bootstrapper.SIGNER), ca(bootstrapper.SIGNER), ca("root")
 CONFIG, MANAGED = client_ca_sources.BOOTSTRAP
 BUNDLE = (client_ca_bundle.NAMESPACE, client_ca_bundle.NAME)
 
@@ -153,6 +155,22 @@ def test_what_cannot_be_read_does_not_count_and_is_told() -> None:
     assert "cannot be used for TLS" in str(server.cas.trouble)
     server.put(BUNDLE, None)
     assert server.cas.trouble is None
+
+
+def test_another_name_does_not_count() -> None:
+    server, pretender = Server().start(), ca("root")
+    server.source(SIGNER, pretender)
+    server.list(SIGNER, pretender)
+    assert server.counting == {SIGNER.der}
+    assert server.remembered == {SIGNER.der}, "it never gets near a handshake"
+    assert "has the common name kubelet-bootstrap-kubeconfig-signer" in str(server.cas.trouble)
+
+
+def test_labels_cost_no_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server().start()
+    server.source(SIGNER)
+    monkeypatch.setattr(client_ca_sources, "read", lambda _: pytest.fail("nothing changed"))
+    server.source(SIGNER, labels={"a": "b"})
 
 
 def test_the_same_is_no_news() -> None:

@@ -15,12 +15,13 @@ from handfast.apiserver import identity
 from handfast.apiserver.admission import client_ca, plugin
 from handfast.apiserver.state import envelope, replica
 from handfast.rules import access, client_ca_bundle, decision
-from handfast.rules.machines import client_ca_sources
+from handfast.rules.machines import bootstrapper, client_ca_sources
 from handfast.store.sqlite import engine
 from tests.unit.pki.making import NOW, SERVER, ca, leaf
 
 CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
 FIRST, SECOND = ca("first").pem.decode(), ca("second").pem.decode()
+SIGNER, OTHER = (ca(bootstrapper.SIGNER).pem.decode() for _ in range(2))
 SERVING = leaf(ca("root"), SERVER).pem.decode()
 PRIVATE_KEY = (
     ca("x")
@@ -262,24 +263,24 @@ def source(
 class TestSources:
     @pytest.mark.parametrize("place", client_ca_sources.ALL)
     def test_an_editor_cannot_write_a_source(self, place: tuple[str, str]) -> None:
-        message = forbidden(source(FIRST, place), None)
+        message = forbidden(source(SIGNER, place), None)
         assert (
             f'"configmaps" in API group "" in the namespace "{place[0]}": the CAs in it become client CAs of the API server, so '
             "that CREATE of this object, except of its labels and annotations, also needs the verb"
         ) in message
-        forbidden(source(SECOND, place), source(FIRST, place))
-        forbidden(source("", place), source(FIRST, place))
+        forbidden(source(OTHER, place), source(SIGNER, place))
+        forbidden(source("", place), source(SIGNER, place))
 
     def test_the_question(self) -> None:
         asked = Asked()
-        admit(source(FIRST), None, asked=asked)
+        admit(source(SIGNER), None, asked=asked)
         (question,) = asked.questions
         assert (question.verb, question.namespace, question.name) == ("trust", *client_ca_sources.BOOTSTRAP[0])
 
     @pytest.mark.parametrize("place", client_ca_sources.ALL)
     def test_deleting_takes_trust_away_and_needs_nothing_else(self, place: tuple[str, str]) -> None:
         asked = Asked()
-        admit(None, source(FIRST, place), EDITOR, asked=asked)
+        admit(None, source(SIGNER, place), EDITOR, asked=asked)
         assert asked.questions == []
 
     def test_labels_annotations_and_finalizers_are_free(self) -> None:
@@ -289,43 +290,50 @@ class TestSources:
             "finalizers": ["example.com/x"],
             "resourceVersion": "7",
         }
-        admit(source(FIRST, **free), source(FIRST), EDITOR)
+        admit(source(SIGNER, **free), source(SIGNER), EDITOR)
         going: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
-        admit(source(FIRST, deletionTimestamp=going["deletionTimestamp"]), source(FIRST, **going), EDITOR)
+        admit(source(SIGNER, deletionTimestamp=going["deletionTimestamp"]), source(SIGNER, **going), EDITOR)
 
     def test_an_editor_cannot_name_the_owner_of_a_source(self) -> None:
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "2"}
-        forbidden(source(FIRST, ownerReferences=[owner]), source(FIRST))
+        forbidden(source(SIGNER, ownerReferences=[owner]), source(SIGNER))
         # Nor keep the garbage collector from what somebody wanted to end with its owner.
-        forbidden(source(FIRST), source(FIRST, ownerReferences=[owner]))
+        forbidden(source(SIGNER), source(SIGNER, ownerReferences=[owner]))
 
     def test_the_same_name_elsewhere_is_free(self) -> None:
         admit(source("x", ("default", client_ca_sources.BOOTSTRAP[0][1])), None, EDITOR)
         admit(source("x", ("kube-system", "user-client-ca")), None, EDITOR)
 
-    @pytest.mark.parametrize("text", [FIRST, FIRST + SECOND, "# ours\n" + FIRST, "", " ", None])
+    @pytest.mark.parametrize("text", [SIGNER, SIGNER + OTHER, "# ours\n" + SIGNER, "", " ", None])
     def test_ca_certificates_or_nothing_are_taken(self, text: str | None) -> None:
         admit(source(text), None)
-        admit(source(text), source(SECOND))
+        admit(source(text), source(OTHER))
 
     @pytest.mark.parametrize(
         ("text", "says"),
         [
             ("hello", "no CERTIFICATE block"),
             (SERVING, "certificate 1: "),
-            (FIRST + FIRST[:100], "PEM block 2"),
-            (FIRST + PRIVATE_KEY, "there is a private key in it: put the CA certificate there"),
+            (SIGNER + SIGNER[:100], "PEM block 2"),
+            (SIGNER + PRIVATE_KEY, "there is a private key in it: put the CA certificate there"),
         ],
     )
     def test_a_source_is_ca_certificates(self, text: str, says: str) -> None:
-        for old in (source(FIRST), None):
+        for old in (source(SIGNER), None):
             error = refused(lambda old=old: admit(source(text), old))  # type: ignore[misc]
             assert (error.code, error.causes[0].field) == (422, "data[ca-bundle.crt]")
             assert says in error.message
             assert not any(line in error.message for line in PRIVATE_KEY.splitlines()[1:-1])
 
+    def test_a_bootstrap_ca_has_the_name_of_its_signer(self) -> None:
+        error = refused(lambda: admit(source(SIGNER + FIRST), None))
+        assert (error.code, error.causes[0].field) == (422, "data[ca-bundle.crt]")
+        assert "has the common name kubelet-bootstrap-kubeconfig-signer" in error.message
+        # Others are named as their owners like.
+        admit(source(FIRST, client_ca_sources.UNSCOPED[0]), None)
+
     def test_a_key_under_another_name_is_refused(self) -> None:
-        document = source(FIRST)
+        document = source(SIGNER)
         document["data"]["tls.key"] = PRIVATE_KEY
         error = refused(lambda: admit(document, None))
         assert error.causes[0].field == "data[tls.key]"

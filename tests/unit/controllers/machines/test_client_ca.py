@@ -23,7 +23,8 @@ from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.pki.making import DAY, NOW, Made, ca
 from tests.world.clock import MovableClock
 
-OWN, USERS, SIGNER = ca("own"), ca("users"), ca("signer", not_after=NOW + DAY / 2)
+OWN, USERS, SIGNER = ca("own"), ca("users"), ca(bootstrapper.SIGNER, not_after=NOW + DAY / 2)
+OTHER = ca(bootstrapper.SIGNER)
 AT = ("configmaps", "kube-system", "extension-apiserver-authentication")
 USER_CA = ("openshift-kube-apiserver", "user-client-ca")
 CONFIG, MANAGED = client_ca_sources.BOOTSTRAP
@@ -151,11 +152,21 @@ async def test_a_private_key_is_told_of_and_not_shown() -> None:
 
 async def test_what_tls_cannot_use_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    monkeypatch.setattr(tls, "usable", lambda der: der != SIGNER.der)
-    world.source(text(SIGNER, USERS))
+    monkeypatch.setattr(tls, "useless", lambda ders: [der for der in ders if der == SIGNER.der])
+    world.source(text(SIGNER, OTHER))
     await world.reconcile()
-    assert world.trusts(client_ca_bundle.SCOPED_KEY) == [USERS.der]
+    assert world.trusts(client_ca_bundle.SCOPED_KEY) == [OTHER.der]
     assert "cannot be used for TLS" in world.said("ClientCASourceUnreadable")[0][1]
+
+
+async def test_a_bootstrap_ca_of_another_name_is_told_of() -> None:
+    world = World()
+    world.source(text(USERS, SIGNER))
+    await world.reconcile()
+    assert world.trusts(client_ca_bundle.SCOPED_KEY) == [SIGNER.der]
+    ((about, message),) = world.said("BootstrapCAMisnamed")
+    assert about == "/".join(CONFIG)
+    assert certificates.fingerprint(USERS.der) in message
 
 
 async def test_a_wrong_namespace_is_told_of_once_and_nothing_else_is_done() -> None:

@@ -113,3 +113,12 @@ def test_what_cannot_be_used_is_left_out_with_a_reason():
     assert given(left) == [SECOND.der]
     assert left.problems[0].sentence == f"the certificate with SHA-256 {gone} is left out: it cannot be used for TLS"
     assert content.leaving_out(frozenset(), "x") == content
+
+
+def test_a_bootstrap_ca_has_the_name_of_its_signer():
+    signer, further = ca(bootstrapper.SIGNER), ca(bootstrapper.SIGNER)
+    content = client_ca_sources.read_bootstrap(source(text(signer, FIRST, further)))
+    assert given(content) == [signer.der, further.der]
+    (problem,) = content.problems
+    assert problem.reason == "BootstrapCAMisnamed"
+    assert "is left out: a CA of bootstrap credentials has the common name" in problem.sentence
