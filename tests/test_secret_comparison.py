@@ -25,6 +25,7 @@ COMPARING = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 _POINTER = "a part of a JSON pointer"
 _NAME = "the name of a Secret"
+_UID = "the UID of a Secret or of an account"
 _ID = "the id of a token, which is no secret: it is in the names of Secrets and of signatures"
 _USAGE = "the word for a usage"
 _STDIN = "the word for standard input, which is no secret and no part of one"
@@ -98,6 +99,11 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "controllers/cluster/service_account_tokens.py",
         "secret['metadata'].get('resourceVersion') != seen.metadata.resource_version",
     ): "the version of a Secret",
+    ("rules/machines/bootstrap_token.py", "secret.account != bootstrapper.ACCOUNT"): "the name of an account",
+    ("rules/machines/bootstrap_token.py", "secret.account_uid != account.uid"): _UID,
+    ("rules/machines/bootstrap_token.py", "secret.type != service_accounts.LEGACY_TYPE"): "the type of a Secret",
+    ("rules/machines/bootstrap_token.py", "secret.uid in account.tokens.values()"): _UID,
+    ("rules/machines/bootstrap_token.py", "where == secret.uid"): _UID,
     ("rules/flow.py", "tokens.DEFAULT_GROUP in groups"): "the name of a group",
     (
         "rules/nodes/recovery.py",

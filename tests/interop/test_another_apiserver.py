@@ -23,6 +23,7 @@ from handfast import errors
 from handfast.bootstrap import cluster_info, jws, kubeconfig, tokens
 from handfast.pki import pairs
 from handfast.rules import controller_rights
+from handfast.rules.machines import bootstrapper
 from tests.interop import clusters, running, tools
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -192,6 +193,38 @@ class TestTokens:
     def test_limits_that_this_server_does_not_know(self, cluster: clusters.Cluster) -> None:
         done = cluster.handfast("token", "create", "--max-uses", "1")
         assert ("does not enforce" in done.stderr) is cluster.stock
+
+
+@pytest.mark.usefixtures("controllers")
+class TestWorkerCredential:
+    """Nobody keeps tokens in Secrets there, so that the tests fill them in: as kube-controller-manager with an RSA key, the same again."""
+
+    THERE = ("--namespace", bootstrapper.NAMESPACE)
+    SECRET = ("secret", bootstrapper.TOKEN_SECRET, *THERE)
+    ACCOUNT = ("serviceaccount", bootstrapper.ACCOUNT, *THERE)
+
+    def _uid(self, kubectl: running.Kubectl, *what: str) -> str:
+        return kubectl("get", *what, "--output", "jsonpath={.metadata.uid}", code=None).out
+
+    def _other(self, kubectl: running.Kubectl, what: tuple[str, ...], before: str = "") -> str:
+        """The UID of an object, once it is another."""
+        running.eventually(lambda: self._uid(kubectl, *what) not in {"", before}, f"another {what}")
+        return self._uid(kubectl, *what)
+
+    def _fill(self, kubectl: running.Kubectl, token: str) -> None:
+        kubectl("patch", *self.SECRET, "--patch", json.dumps({"stringData": {"token": token}}))
+
+    def test_a_revoked_token_that_returns_ends_with_its_account(self, kubectl: running.Kubectl) -> None:
+        secret, account = self._other(kubectl, self.SECRET), self._other(kubectl, self.ACCOUNT)
+        self._fill(kubectl, "not.a.secret")
+        running.eventually(lambda: secret in kubectl("get", *self.ACCOUNT, "--output", "yaml").out, "its memory")
+        kubectl("delete", *self.SECRET)
+        again = self._other(kubectl, self.SECRET, secret)
+        assert self._uid(kubectl, *self.ACCOUNT) == account
+        self._fill(kubectl, "not.a.secret")
+        self._other(kubectl, self.ACCOUNT, account)
+        self._other(kubectl, self.SECRET, again)
+        assert "RevokedTokenReturned" in kubectl("get", "events", *self.THERE).out
 
 
 @pytest.mark.usefixtures("controllers")

@@ -2,12 +2,13 @@
 """CertificateSigningRequests, in the words of `certificates.k8s.io`.
 
 One typed model for everyone: who asks for a certificate, who approves, signs and deletes requests, and who shows them.
-It is whole: a request that is decoded, changed by `updated` and sent back loses nothing. Which requests a signer honours is
-`rules.certificates.signers`', and who may approve them `rules.certificates.admission`'s.
+It is whole: a request that is decoded, changed by `updated` and sent back loses nothing. `rules.certificates.signers`
+says which requests a signer honours, and `rules.certificates.admission` who may approve them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -88,14 +89,21 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return not self.status.certificate and self.condition(DENIED) is None and self.condition(FAILED) is None
 
     def document(self) -> objects.Document:
-        """As rules read it that judge any document."""
+        """As a document, for the rules that judge any document."""
         document: objects.Document = msgspec.to_builtins(self)
         return document
 
-    def updated(self, *, added: Condition | None = None, certificate: str = "", without: str = "") -> Update:
-        """As it is sent back: with one more condition, or with its certificate, and without conditions of one type."""
+    def updated(
+        self,
+        *,
+        added: Condition | None = None,
+        certificate: str = "",
+        without: str = "",
+        more: Sequence[Condition] = (),
+    ) -> Update:
+        """As it is sent back: with one more condition, or several, or its certificate, and without conditions of one type."""
         kept = (row for row in self.status.conditions or () if row.type != without or not without)
-        conditions = [*kept, *([added] if added is not None else ())]
+        conditions = [*kept, *([added] if added is not None else ()), *more]
         return Update(self.metadata, self.spec, Status(conditions, certificate or self.status.certificate))
 
 

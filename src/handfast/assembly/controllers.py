@@ -14,6 +14,7 @@ import datetime
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import prometheus_client
 import structlog
@@ -46,9 +47,12 @@ from handfast.controllers.cluster import (
 )
 from handfast.controllers.cluster import endpoints as classic_endpoints
 from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
-from handfast.controllers.machines import client_ca
+from handfast.controllers.machines import approver as machine_approver
+from handfast.controllers.machines import bootstrap_token, client_ca, node_link
+from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import jwt, keys
 from handfast.rules import networks
+from handfast.rules.machines import settings as machine_settings_rules
 from handfast.runtime import addresses, collector, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clocks
 from handfast.serving import admin
@@ -70,14 +74,23 @@ class Signing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which controllers run; and whether names of nodes that are alive are kept from everybody else.
+    """Which controllers run; whether names of nodes that are alive are kept from everybody else; how long machines may take to join.
 
     `client_ca_file` is where another API server reads its client CAs from.
     """
 
     names: Sequence[str] = ("*",)
     protect_living_nodes: bool = True
+    join_within: datetime.timedelta = machine_settings_rules.JOIN_WITHIN
     client_ca_file: str = ""
+
+    @property
+    def approves_machines(self) -> bool:
+        """Whether the machine-approver runs here, so that csrapproving leaves its requests alone."""
+        return machine_approver.NAME in names.chosen(self.names)
+
+
+ORDINARY: Final = Selection()
 
 
 def known(
@@ -88,8 +101,7 @@ def known(
     authorities: signing_authorities.SigningAuthorities | None = None,
     longest: datetime.timedelta = csr_signer.DURATION,
     ledger_days: int = ledger_retention.DAYS,
-    protect_living_nodes: bool = True,
-    client_ca_file: str = "",
+    selection: Selection = ORDINARY,
 ) -> Mapping[str, role_module.Build]:
     """Every controller by the name that `--controllers` takes; all names are in `controllers.names`.
 
@@ -98,6 +110,7 @@ def known(
     """
     able: dict[str, role_module.Build] = {}
     feed = requests.Feed()
+    followed = functools.partial(machine_settings.follow, join_within=selection.join_within)
     if authorities is not None:
         able[csr_signer.NAME] = functools.partial(csr_signer.build, feed=feed, authorities=authorities, longest=longest)
         # Whoever signs writes the ledger, and sees to it that it does not grow for ever.
@@ -117,13 +130,26 @@ def known(
         classic_endpoints.NAME: classic_endpoints.build,
         event_ttl.NAME: event_ttl.build,
         role_aggregation.NAME: role_aggregation.build,
-        approver.NAME: functools.partial(approver.build, feed=feed, protect=protect_living_nodes),
+        approver.NAME: functools.partial(
+            approver.build,
+            feed=feed,
+            protect=selection.protect_living_nodes,
+            others=followed if selection.approves_machines else None,
+        ),
         cleaner.NAME: functools.partial(cleaner.build, feed=feed),
         **able,
         bootstrap_signer.NAME: bootstrap_signer.build,
         token_cleaner.NAME: token_cleaner.build,
         node_lifecycle.NAME: node_lifecycle.build,
-        client_ca.NAME: functools.partial(client_ca.build, own_cas=root_ca_pem, file_out=client_ca_file),
+        client_ca.NAME: functools.partial(client_ca.build, own_cas=root_ca_pem, file_out=selection.client_ca_file),
+        bootstrap_token.NAME: bootstrap_token.build,
+        node_link.NAME: node_link.build,
+        machine_approver.NAME: functools.partial(
+            machine_approver.build,
+            feed=feed,
+            protect=selection.protect_living_nodes,
+            join_within=selection.join_within,
+        ),
     }
 
 
@@ -152,7 +178,7 @@ async def run(
     `servers` are the URLs that newcomers are told; without any, the ConfigMap that tells them is left to others. Without
     `signing` nothing is signed. Credentials and files that change are taken up while it runs.
     """
-    selected = selection or Selection()
+    selected = selection or ORDINARY
     credentials = followed_files.Credentials(kubeconfig_path, clock)
     with files.otherwise("name another kubeconfig with --kubeconfig"):
         place = connection.load(kubeconfig_path)
@@ -169,8 +195,7 @@ async def run(
             authorities=signed_by,
             longest=csr_signer.DURATION if signing is None else signing.longest,
             ledger_days=ledger_retention.DAYS if signing is None else signing.ledger_days,
-            protect_living_nodes=selected.protect_living_nodes,
-            client_ca_file=selected.client_ca_file,
+            selection=selected,
         )
 
     wanted = names.chosen(selected.names, tuple(builds()))

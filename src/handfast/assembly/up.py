@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from handfast import errors
+from handfast.api import durations
 from handfast.assembly import config
 from handfast.controllers import names as controller_names
 from handfast.datadir import endpoints, layout
@@ -196,6 +197,7 @@ def _controllers(
             *("--admin-listen", str(admin), "--controllers", ",".join(selection)),
             *("--ledger-retention-days", str(chosen.ledger_retention_days)),
             *("--proxy-protocol-from", chosen.proxy_protocol_from),
+            *("--join-within", durations.text(chosen.join_within)),
             *(_flag("leader-elect", chosen.leader_elect), _flag("protect-living-nodes", chosen.protect_living_nodes)),
             *words,
         ),

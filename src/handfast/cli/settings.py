@@ -40,6 +40,7 @@ _METAVARS = {
     "protectLivingNodes": None,
     "machines": None,
     "clusterSigningDuration": "DURATION",
+    "joinWithin": "DURATION",
     **dict.fromkeys(config.SIGNING_FILES, "PATH"),
     "auditLogPath": "PATH",
     "auditLogMaxMib": "MIB",

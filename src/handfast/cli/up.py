@@ -192,6 +192,7 @@ class _Console:
         "ledgerRetentionDays",
         "protectLivingNodes",
         "machines",
+        "joinWithin",
     ),
     *config.SIGNING,
     *settings.APISERVER,

@@ -31,6 +31,9 @@ NAMES: Final = (
     "token-cleaner-controller",
     "node-lifecycle-controller",
     "client-ca-controller",
+    "node-bootstrapper-token-controller",
+    "node-link-controller",
+    "machine-approver-controller",
 )
 # Names from before controllers were called controllers, which kubeadm still uses.
 ALIASES: Final[Mapping[str, str]] = {
@@ -40,6 +43,9 @@ ALIASES: Final[Mapping[str, str]] = {
     "csrapproving": "certificatesigningrequest-approving-controller",
     "csrcleaner": "certificatesigningrequest-cleaner-controller",
     "csrsigning": "certificatesigningrequest-signing-controller",
+    "machineapprover": "machine-approver-controller",
+    "nodebootstrappertoken": "node-bootstrapper-token-controller",
+    "nodelink": "node-link-controller",
     "nodelifecycle": "node-lifecycle-controller",
     "tokencleaner": "token-cleaner-controller",
 }

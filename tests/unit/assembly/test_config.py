@@ -37,6 +37,7 @@ def test_what_is_not_set_has_its_default():
         ledger_retention_days=90,
         protect_living_nodes=True,
         machines=False,
+        join_within=datetime.timedelta(hours=2),
         cluster_signing_duration=datetime.timedelta(hours=8760),
         cluster_signing_cert_file=None,
         cluster_signing_key_file=None,

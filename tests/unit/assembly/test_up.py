@@ -104,6 +104,7 @@ async def test_children_are_told_everything(place):
     assert words[words.index("--kubeconfig") + 1] == str(place.controllers_kubeconfig)
     assert {"--leader-elect", "--protect-living-nodes"} <= set(words)
     assert words[words.index("--ledger-retention-days") + 1] == "90"
+    assert words[words.index("--join-within") + 1] == "2h"
     assert words[-1] == "debug"
     assert made.document["controllersAdmin"] == f"http://{words[words.index('--admin-listen') + 1]}"
     assert console.events == [("info", "hello")]
@@ -258,12 +259,15 @@ async def test_no_file_is_left_that_names_the_dead(place, monkeypatch):
 
 
 async def test_what_a_killed_one_left_is_gone_before_anything_starts(place, monkeypatch):
+    there = []
+
     async def life(self):
-        assert not (self.events.directory / "endpoints.json").exists()
+        there.append((self.events.directory / "endpoints.json").exists())
 
     (place.root / "endpoints.json").write_text('{"pids": {"supervisor": 1}}')
     monkeypatch.setattr(FakeSupervisor, "run", life)
     await run(place)
+    assert there == [False]
 
 
 @pytest.mark.parametrize("seconds, silence", [(0, None), (60, watchdog.Patience()), (6, watchdog.Patience.of(6))])

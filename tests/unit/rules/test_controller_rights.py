@@ -19,7 +19,12 @@ from handfast.rules.machines import client_ca_sources
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"
 EVERY = tuple(controller_rights.RIGHTS)
-MACHINES = {"client-ca-controller"}
+MACHINES = set(controller_names.MACHINES)
+NAMESPACES = {
+    *(namespace for namespace, _ in client_ca_sources.ALL),
+    "openshift-machine-config-operator",
+    "openshift-cluster-machine-approver",
+}
 SIGNING = "certificatesigningrequest-signing-controller"
 
 
@@ -43,15 +48,17 @@ def test_no_rule_says_everything(name: str):
 
 def test_secrets_are_read_where_tokens_are():
     where = {
-        namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "secrets" in rule["resources"]
+        (namespace, *rule.get("resourceNames", ()))
+        for namespace, rules in roles(*EVERY).items()
+        for rule in rules
+        if "secrets" in rule["resources"] and {*rule["verbs"]} & {"get", "list", "watch"}
     }
-    assert where == {"kube-system"}
+    assert where == {("kube-system",), ("openshift-machine-config-operator", "node-bootstrapper-token")}
 
 
 def test_events_are_written_where_there_is_something_to_tell_of():
     where = {namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "events" in rule["resources"]}
-    sources = {namespace for namespace, _ in client_ca_sources.ALL}
-    assert where == {"default", "kube-public", "kube-system", *sources}
+    assert where == {"default", "kube-public", "kube-system", *NAMESPACES}
 
 
 def test_each_controller_adds_its_own():
@@ -78,8 +85,15 @@ def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_
 
 def test_nothing_for_what_a_cluster_has_of_its_own():
     assert controller_rights.documents(("namespace-controller",)) == []
-    # The kind, the account, and roles with their bindings in the cluster and eight namespaces.
-    assert len(controller_rights.documents(EVERY)) == 2 + 2 * 9
+    # The kind and the account; then namespaces that not every cluster has, and roles with their bindings in each.
+    added = len({*NAMESPACES})
+    assert len(controller_rights.documents(EVERY)) == 2 + added + 2 * (5 + added)
+
+
+def test_namespaces_that_not_every_cluster_has_come_first():
+    kinds_in_order = [each["kind"] for each in controller_rights.documents(("node-bootstrapper-token-controller",))]
+    assert kinds_in_order[:3] == ["ServiceAccount", "Namespace", "ClusterRole"]
+    assert "Namespace" not in [each["kind"] for each in controller_rights.documents((SIGNING,))]
 
 
 # The definition comes first, and has its own tests: here it would be one of a kind that this server has.

@@ -37,8 +37,6 @@ from handfast.rules.tokens import service_accounts
 _log = structlog.get_logger("handfast.service_account_tokens")
 NAME = "serviceaccount-token-controller"
 INVALID_ACCOUNT = "InvalidAccountName"
-ACCOUNT_NAME = "kubernetes.io/service-account.name"
-ACCOUNT_UID = "kubernetes.io/service-account.uid"
 _BY_ACCOUNT = "account"
 _SHOWN = 64
 
@@ -93,7 +91,7 @@ class ServiceAccountTokens:
         namespace, name = key
         secret = self._secrets.get(namespace, name)
         # 1. whose it is
-        account_name = "" if secret is None else secret.annotation(ACCOUNT_NAME)
+        account_name = "" if secret is None else secret.annotation(service_accounts.ACCOUNT_NAME)
         if secret is None or not account_name or secret.metadata.deletion_timestamp is not None:
             self._reported.pop(key, None)
             return
@@ -103,7 +101,7 @@ class ServiceAccountTokens:
             return
         self._reported.pop(key, None)
         # 2. its account exists, with that UID
-        claimed = secret.annotation(ACCOUNT_UID)
+        claimed = secret.annotation(service_accounts.ACCOUNT_UID)
         uid = await self._account_uid(namespace, account_name, claimed)
         if not uid:
             with api.MISSING_OK:
@@ -119,7 +117,7 @@ class ServiceAccountTokens:
         self._reported[secret.metadata.key] = said
         namespace, name = secret.metadata.key
         shown = ascii(account_name[:_SHOWN]) + ("…" if len(account_name) > _SHOWN else "")
-        message = f"the annotation {ACCOUNT_NAME}, {shown}, names no ServiceAccount: {wrong}"
+        message = f"the annotation {service_accounts.ACCOUNT_NAME}, {shown}, names no ServiceAccount: {wrong}"
         _log.warning("a token Secret names no account", namespace=namespace, secret=name, error=message)
         regarding = events.Regarding(
             api_version="v1", kind="Secret", name=name, namespace=namespace, uid=secret.metadata.uid
@@ -157,13 +155,13 @@ class ServiceAccountTokens:
             legacy = rules.Legacy(namespace=namespace, account=account, secret_name=name, id=drawn)
             token = self._signer.sign(rules.legacy_claims(self._issuer, legacy))
             data["token"] = base64.b64encode(token.encode()).decode()
-        annotations[ACCOUNT_UID] = account.uid
+        annotations[service_accounts.ACCOUNT_UID] = account.uid
         secret["data"], secret["metadata"]["annotations"] = data, annotations
         return (data, annotations) != before
 
 
 def _account_of(secret: _View) -> Iterable[str]:
-    return [f"{secret.metadata.namespace}/{secret.annotation(ACCOUNT_NAME)}"]
+    return [f"{secret.metadata.namespace}/{secret.annotation(service_accounts.ACCOUNT_NAME)}"]
 
 
 def build(

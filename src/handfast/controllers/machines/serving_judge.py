@@ -56,7 +56,9 @@ class ConfigMap(msgspec.Struct, frozen=True, gc=False):
 
 
 EGRESS_IPS: Final = watch.Source(
-    resource=api.Resource("k8s.ovn.org", "v1", "egressips", False), view=EgressIP, if_served=True
+    resource=api.Resource(serving.EGRESS_GROUP, serving.EGRESS_VERSION, serving.EGRESS_PLURAL, False),
+    view=EgressIP,
+    if_served=True,
 )
 CA: Final = watch.Source(
     resource=resources.CONFIG_MAPS,

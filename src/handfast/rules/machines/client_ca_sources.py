@@ -132,7 +132,7 @@ def _ders(text: str) -> tuple[list[bytes], list[Problem]]:
 
 def _whole_blocks(text: str) -> Iterator[bytes]:
     starts = [match.start() for match in _BEGIN.finditer(text)][: pem.MAX_BLOCKS]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
         try:
             yield from pem.certificates_from_pem(_bytes(text[start:end]))
         except errors.Refused:

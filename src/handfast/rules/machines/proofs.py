@@ -17,11 +17,12 @@ just joining may be the faster one. Each check is a step of `machines.approval`.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/machines/test_proofs.py |
 |---|---|---|---|---|
-| an intruder | the shared credential, the name of a Machine that is joining | be faster | 2, or 4 | test_source_address, test_credential |
-| … | … behind the same NAT or balancer as the machines | come from their address | 3 | test_source_address |
-| another machine | the token of its own | a second Machine's name | 7 | test_credential |
-| a former machine | the token of a Machine that was made anew | its old name | 6 | test_credential |
-| a thief | a machine's token, revoked after the request was filed | be approved all the same | 5 | test_credential |
+| an intruder | the shared credential, the name of a Machine that is joining | be faster, from elsewhere | 2 | test_an_address_is_that_machines_own |
+| … | … | be faster, where tokens are each machine's own | 4 | test_a_credential_is_that_machines_own |
+| … | … behind the same NAT or balancer as the machines | come from their address | 3 | test_an_address_is_that_machines_own |
+| another machine | the token of its own | a second Machine's name | 7 | test_a_credential_is_that_machines_own |
+| a former machine | the token of a Machine that was made anew | its old name | 6 | test_a_credential_is_that_machines_own |
+| a thief | a machine's token, revoked after the request was filed | be approved all the same | 5 | test_a_credential_is_that_machines_own |
 
 Not stopped: whoever can send from the Machine's address, such as a balancer on it that tells no client's address. Name balancers
 with `--proxy-protocol-from`. On another API server, whoever may act as the bootstrap identity with extra of their choice.

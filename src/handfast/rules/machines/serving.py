@@ -92,6 +92,11 @@ _WAITS_FOR: Final[Mapping[str, frozenset[str]]] = {
     SAME: frozenset({approval.MACHINE, approval.NODE}),
 }
 
+# The kind that says which address for egress is on which Node.
+EGRESS_GROUP: Final = "k8s.ovn.org"
+EGRESS_VERSION: Final = "v1"
+EGRESS_PLURAL: Final = "egressips"
+
 # Both, beside which there may be others.
 _WANTED: Final = (user_names.NODES, user_names.AUTHENTICATED)
 _PORTS: Final = range(1, 1 << 16)

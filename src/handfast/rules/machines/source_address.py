@@ -11,11 +11,11 @@ It says which requests are stamped, and with what. Who has to come from where is
 5. The stamp is the address of the connection, or of the client by the word of a balancer that the operator named. What is no
    IP address is no stamp.
 
-| who | holding | tries | stopped by | shown in |
+| who | holding | tries | stopped by | shown in tests/scenarios/test_machine_proofs.py |
 |---|---|---|---|---|
-| an intruder | a bootstrap credential | an address in the request that it sends | 1 | tests/scenarios/test_machine_proofs.py test_what_the_client_says_of_its_address_counts_for_nothing |
-| … | the right to impersonate, with extra | an address by Impersonate-Extra | 2, 4 | tests/scenarios/test_machine_proofs.py test_acting_as_another_stamps_nothing |
-| a webhook | a patch of the request | another address | 1: stamped again after it | tests/unit/apiserver/strategy/test_strategies.py test_a_stamp_is_the_servers_also_after_a_webhook |
+| an intruder | a bootstrap credential | an address in the request that it sends | 1 | test_what_the_client_says_of_its_address_counts_for_nothing |
+| … | the right to impersonate, with extra | an address by Impersonate-Extra | 2, 4 | test_acting_as_another_stamps_nothing |
+| a webhook | a patch of the request | another address | 1: stamped again after it | test_a_webhook_does_not_change_the_stamp |
 """
 
 from __future__ import annotations

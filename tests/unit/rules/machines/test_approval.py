@@ -334,3 +334,11 @@ def test_reasons_are_told_apart_by_what_can_turn_them():
         judge(*ZOO, o=()),
     ]
     assert {reason(verdict): set(verdict.failed.waits_for) for verdict in verdicts if verdict.failed} == waits
+
+
+def test_a_later_look_adds_its_check():
+    step = approval.Step(
+        kubelet.Check("living node", False, "alive"), "NodeIsAlive", frozenset({approval.CLOCK}), "wait"
+    )
+    verdict = judge(*ZOO).with_step(step, 40.0)
+    assert (reason(verdict), verdict.again, verdict.machine) == ("NodeIsAlive", 40.0, ZOO[1])

@@ -32,7 +32,7 @@ def facts(**extra: list[str]) -> kubelet.Facts:
         pytest.param(["10.0.0.5", "10.0.0.6"], [], proofs.NO_ADDRESS, id="two addresses"),
     ],
 )
-def test_source_address(stamp: list[str], sharing: list[inventory.Machine], reason: str):
+def test_an_address_is_that_machines_own(stamp: list[str], sharing: list[inventory.Machine], reason: str):
     step = proofs.came_from(facts(**({source_address.KEY: stamp} if stamp else {})), MACHINE, sharing)
     assert (step.check.name, step.check.passed, step.reason) == (proofs.FROM, not reason, reason)
     assert bool(step.change) == bool(reason)
@@ -67,7 +67,7 @@ def but(**change: Any) -> machine_tokens.Credential:
         pytest.param(["JTI="], but(id=""), proofs.OTHER_CREDENTIAL, id="not issued yet"),
     ],
 )
-def test_credential(shown: list[str], credential: machine_tokens.Credential | None, reason: str):
+def test_a_credential_is_that_machines_own(shown: list[str], credential: machine_tokens.Credential | None, reason: str):
     step = proofs.came_with(facts(**({machine_tokens.EXTRA: shown} if shown else {})), MACHINE, credential)
     assert (step.check.name, step.check.passed, step.reason) == (proofs.WITH, not reason, reason)
     assert bool(step.change) == bool(reason)
