@@ -65,7 +65,7 @@ def create(ctx: click.Context, /, name: str, kubeconfig: str | None, directory: 
         declaration.PROVIDER_ID: () if flags["provider_id"] is None else (flags["provider_id"],),
     }
     declared = declaration.declare([declaration.Row(0, values)])
-    _require_good(declared, f'"{name}"', typed=True)
+    require_good(declared, f'"{name}"', typed=True)
     wanted = import_plan.Wanted(namespace=flags["namespace"], new=True)
     _carry_out(connecting.chosen(ctx, kubeconfig, directory), declared, wanted, f'"{name}"', form, dry_run=False)
 
@@ -97,7 +97,7 @@ def import_command(
     declared = inventory_file.read(_read(file))
     wanted = import_plan.Wanted(namespace=flags["namespace"], import_set=import_set, prune=flags["prune"])
     source = "standard input" if file == _STDIN else file
-    _require_good(declared, source)
+    require_good(declared, source)
     if flags["prune"] and not declared.entries:
         raise output.Usage(f"{source} has no machines: --prune would delete all of the import {import_set}")
     path = connecting.chosen(ctx, kubeconfig, directory)
@@ -129,7 +129,7 @@ def _import_set(file: str, name: str | None, *, prune: bool) -> str:
     return declaration.set_name(file)
 
 
-def _require_good(declared: declaration.Declaration, source: str, *, typed: bool = False) -> None:
+def require_good(declared: declaration.Declaration, source: str, *, typed: bool = False) -> None:
     """Return if nothing is wrong with what was typed (1.); what is written otherwise than it was typed is told."""
     from handfast.client import machine_import
 
