@@ -48,11 +48,12 @@ from handfast.controllers.cluster import (
 from handfast.controllers.cluster import endpoints as classic_endpoints
 from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
 from handfast.controllers.machines import approver as machine_approver
-from handfast.controllers.machines import bootstrap_token, client_ca, node_link
+from handfast.controllers.machines import bootstrap_token, client_ca, management, node_link
+from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import jwt, keys
 from handfast.rules import networks
-from handfast.rules.machines import join_window
+from handfast.rules.machines import group_versions, join_window
 from handfast.runtime import addresses, collector, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clocks
 from handfast.serving import admin
@@ -73,6 +74,19 @@ class Signing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSource:
+    """Which Machines count; and the kubeconfig of the cluster that they are on, where it is another than the nodes' own."""
+
+    groups: tuple[group_versions.GroupVersions, ...] = group_versions.DEFAULT
+    namespace: str = ""
+    kubeconfig: str = ""
+
+    @property
+    def options(self) -> machine_inventory.Options:
+        return machine_inventory.Options(groups=self.groups, namespace=self.namespace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Which controllers run; whether names of nodes that are alive are kept from everybody else; how long machines may take to join.
 
@@ -82,6 +96,7 @@ class Selection:
     names: Sequence[str] = ("*",)
     protect_living_nodes: bool = True
     join_within: datetime.timedelta = join_window.DEFAULT
+    machines: MachineSource = MachineSource()
     client_ca_file: str = ""
 
     @property
@@ -102,6 +117,7 @@ def known(
     longest: datetime.timedelta = csr_signer.DURATION,
     ledger_days: int = ledger_retention.DAYS,
     selection: Selection = ORDINARY,
+    machines: machine_inventory.Options = machine_inventory.DEFAULT,
 ) -> Mapping[str, role_module.Build]:
     """Every controller by the name that `--controllers` takes; all names are in `controllers.names`.
 
@@ -143,12 +159,13 @@ def known(
         node_lifecycle.NAME: node_lifecycle.build,
         client_ca.NAME: functools.partial(client_ca.build, own_cas=root_ca_pem, file_out=selection.client_ca_file),
         bootstrap_token.NAME: bootstrap_token.build,
-        node_link.NAME: node_link.build,
+        node_link.NAME: functools.partial(node_link.build, options=machines),
         machine_approver.NAME: functools.partial(
             machine_approver.build,
             feed=feed,
             protect=selection.protect_living_nodes,
             join_within=selection.join_within,
+            machines=machines,
         ),
     }
 
@@ -159,6 +176,13 @@ class AdminOptions:
 
     listen: tuple[str, int]
     proxy_protocol_from: str = "none"
+
+
+def _doors(link: transport.Transport, role: role_module.Role, options: AdminOptions) -> admin.Admin:
+    return admin.Admin(
+        health.Health(ready={"apiserver": lambda: role_module.unheard(link), "controllers": role.not_ready}),
+        proxied.Proxied(networks.Networks.parse(options.proxy_protocol_from)),
+    )
 
 
 async def run(
@@ -182,6 +206,7 @@ async def run(
     credentials = followed_files.Credentials(kubeconfig_path, clock)
     with files.otherwise("name another kubeconfig with --kubeconfig"):
         place = connection.load(kubeconfig_path)
+    fleet = management.Management(selected.machines.kubeconfig, selected.machines.options, clock)
     # It follows its files itself, so that a new CA counts from the next certificate on.
     signed_by = None if signing is None else signing_authorities.SigningAuthorities(signing.files, clock)
 
@@ -196,6 +221,7 @@ async def run(
             longest=csr_signer.DURATION if signing is None else signing.longest,
             ledger_days=ledger_retention.DAYS if signing is None else signing.ledger_days,
             selection=selected,
+            machines=fleet.options,
         )
 
     wanted = names.chosen(selected.names, tuple(builds()))
@@ -205,10 +231,7 @@ async def run(
     link = transport.Transport(place, clock=clock)
     client = api.Client(link)
     role = role_module.Role(client, clock, lambda: [build for name, build in builds().items() if name in wanted])
-    doors = admin.Admin(
-        health.Health(ready={"apiserver": lambda: role_module.unheard(link), "controllers": role.not_ready}),
-        proxied.Proxied(networks.Networks.parse(admin_options.proxy_protocol_from)),
-    )
+    doors = _doors(link, role, admin_options)
     try:
         with addresses.listen(addresses.Address(*admin_options.listen), "--admin-listen") as listener:
             await doors.start(listener)
@@ -216,6 +239,7 @@ async def run(
             async with (
                 tasks.Group("role") as beside,
                 followed_files.followed(credentials, link, (root_ca_pem, service_account_key), role.remake, clock),
+                fleet.followed(),
             ):
                 # By the machine's own clock, whichever the controllers have: it is about this process.
                 beside.start(loop_time.lateness(clocks.SystemClock(), _LATENESS.observe), name="loop-lateness")

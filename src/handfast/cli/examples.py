@@ -45,7 +45,18 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "handfast node revoke worker-1 --for 12h --reason 'under repair'",
         "handfast node revoke worker-1 --undo",
     ),
-    "machine": ("handfast machine explain worker-1", "handfast machine credentials show"),
+    "machine": ("handfast machine import machines.csv --dry-run", "handfast machine explain worker-1"),
+    "machine create": (
+        "handfast machine create worker-1 --dns worker-1.example --ip 10.0.0.11",
+        "handfast machine create master-1 --dns master-1 --ip 10.0.0.1 --mac 52:54:00:12:34:56 --role master",
+    ),
+    "machine import": (
+        "handfast machine import machines.csv --dry-run",
+        "handfast machine import machines.yaml --prune",
+        "handfast machine import - --set rack-4 < machines.csv",
+    ),
+    "machine list": ("handfast machine list", "handfast machine list -o wide"),
+    "machine delete": ("handfast machine delete worker-1 worker-2",),
     "machine explain": ("handfast machine explain worker-1", "handfast machine explain worker-1 -o json"),
     "machine readmit": ("handfast machine readmit worker-1",),
     "machine credentials": (

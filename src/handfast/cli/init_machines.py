@@ -11,6 +11,7 @@ It prints nothing. What is applied is in `client.machine_installation`; the cred
 from __future__ import annotations
 
 import datetime
+import functools
 import pathlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from handfast.cli import output, token_input
+from handfast.cli import machine_declare, output, token_input
 from handfast.datadir import layout
 from handfast.runtime import files
 
 if TYPE_CHECKING:
     from handfast.client import api
+    from handfast.rules.machines import declaration
     from handfast.runtime import clock as clocks
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -56,7 +58,7 @@ class Fleet:
     """What was typed of a fleet; `out` is where the masters' credential goes."""
 
     out: pathlib.Path
-    inventory: bytes | None
+    inventory: declaration.Declaration | None
     inventory_name: str
     revoke_after: datetime.timedelta | None
 
@@ -97,11 +99,22 @@ def as_flags(values: Mapping[str, Any], place: layout.Layout) -> list[str]:
     return words
 
 
-def _read(inventory: str | None) -> bytes | None:
+def _read(inventory: str | None) -> declaration.Declaration | None:
     if inventory is None:
         return None
+    from handfast.rules.machines import inventory_file
+
     with files.otherwise("name another file with --inventory"):
-        return files.read_given(pathlib.Path(inventory), limit=_MAX_BYTES)
+        data = files.read_given(pathlib.Path(inventory), limit=_MAX_BYTES)
+    declared = inventory_file.read(data)
+    machine_declare.require_good(declared, inventory)
+    return declared
+
+
+async def _add(client: api.Client, declared: declaration.Declaration, name: str) -> list[tuple[str, str]]:
+    from handfast.client import machine_import
+
+    return await machine_import.add(client, declared, name)
 
 
 async def install(
@@ -117,9 +130,12 @@ async def install(
     # 3. made once, and in the directory first
     kept = machine_credentials.first(fleet.out) or machine_credentials.create(fleet.out, server, server_ca, clock.now())
     revoke_at = None if fleet.revoke_after is None else clock.now() + fleet.revoke_after
+    declared = fleet.inventory
+    add = None if declared is None else functools.partial(_add, declared=declared, name=fleet.inventory_name)
     wanted = machine_installation.Wanted(
         bundle=files.read(kept.bundle, limit=_MAX_BYTES),
         kubeconfig=files.read_private(kept.kubeconfig, limit=_MAX_BYTES),
         revoke_at=revoke_at,
+        add_machines=add,
     )
     return await machine_installation.ensure(client, wanted, clock)

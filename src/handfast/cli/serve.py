@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast.assembly import config
-from handfast.cli import output, settings, signing_flags, supervised
+from handfast.cli import machine_flags, output, settings, signing_flags, supervised
 from handfast.datadir import endpoints, layout
 from handfast.runtime import addresses, clock, files
 
@@ -138,6 +138,7 @@ def apiserver_command(
     *config.SIGNING,
 )
 @signing_flags.options
+@machine_flags.options
 @click.option(
     "--client-ca-file-out",
     type=click.Path(),
@@ -165,6 +166,7 @@ def controllers_command(
     the CA of --dir, or with the files that are named. Without either, no certificate is signed.
     """
     signing_flags.take_older_name(flags)
+    machines = machine_flags.taken(flags)
     with _tied(tie, directory):
         place = layout.Layout.at(directory)
         chosen = _configuration(place, flags, config_file, tie)
@@ -181,6 +183,7 @@ def controllers_command(
                 protect_living_nodes=chosen.protect_living_nodes,
                 client_ca_file=client_ca_file_out,
                 join_within=chosen.join_within,
+                machines=controllers.MachineSource(**machines),
             ),
             admin_options=controllers.AdminOptions(
                 (chosen.admin_listen.host, chosen.admin_listen.port), chosen.proxy_protocol_from

@@ -60,8 +60,13 @@ async def read(client: api.Client) -> Machines:
             # Lists leave out what every item has in common.
             machines.index.put(inventory.read({"apiVersion": f"{group}/{resource.version}", **document}))
     if not machines.groups:
-        raise errors.Refused("this cluster has no kind of Machine", reason=NO_KIND, hint=_INSTALL)
+        raise no_kind()
     return machines
+
+
+def no_kind() -> errors.Refused:
+    """There is nothing to read or write: no definition was applied."""
+    return errors.Refused("this cluster has no kind of Machine", reason=NO_KIND, hint=_INSTALL)
 
 
 async def readmit(client: api.Client, machines: Machines, machine: inventory.Machine) -> bool:

@@ -146,7 +146,8 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         *_everywhere(
             roles.on("", "nodes", "list patch watch"),
             *(roles.on(group, "machines", "list watch") for group in inventory.GROUPS),
-            *(roles.on(group, "machines/status", "patch") for group in inventory.GROUPS),
+            # Cluster API links its own.
+            roles.on(inventory.OPENSHIFT, "machines/status", "patch"),
         ),
         *_within("default", _EVENTS),
     ),

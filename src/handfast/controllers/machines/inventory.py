@@ -32,7 +32,7 @@ _WITHOUT_SECONDS: Final = 30.0
 Changed = Callable[[inventory.Machine | None, inventory.Machine | None], None]
 
 
-class _Meta(partial.Meta, frozen=True, gc=False):
+class _Meta(partial.LabelledMeta, frozen=True, gc=False):
     creation_timestamp: str | None = None
     annotations: dict[str, str] | None = None
 

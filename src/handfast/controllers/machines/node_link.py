@@ -23,7 +23,7 @@ from handfast.controllers import events, loop, views
 from handfast.controllers.machines import inventory as followed
 from handfast.rules.machines import inventory, linking
 
-NAME: Final = "node-link-controller"
+NAME = "node-link-controller"
 _COMPONENT: Final = "nodelink"
 LINKED: Final = "NodeLinked"
 

@@ -22,12 +22,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from handfast.api import jsonpath, objects
+from handfast.api import jsonpath, machine_kinds, objects
 from handfast.pki import names
 from handfast.rules.certificates import kubelet
 
 # 1. the API groups of Machines
-OPENSHIFT: Final = "machine.openshift.io"
+OPENSHIFT: Final = machine_kinds.GROUP
 CLUSTER_API: Final = "cluster.x-k8s.io"
 GROUPS: Final = (OPENSHIFT, CLUSTER_API)
 
@@ -82,6 +82,8 @@ class Machine:
     node_uid: str = ""
     provider_id: str = ""
     phase: str = ""
+    # What it is for: master or worker, or a word of the operator's.
+    role: str = ""
     deleting: bool = False
     # Which group's Machine counts, as the machine.openshift.io one says: MachineAPI, ClusterAPI or Migrating.
     authoritative: str = ""
@@ -129,6 +131,7 @@ def read(document: Mapping[str, Any]) -> Machine:
         node_uid=jsonpath.text(document, "status", "nodeRef", "uid"),
         provider_id=jsonpath.text(document, "spec", "providerID"),
         phase=jsonpath.text(document, "status", "phase"),
+        role=jsonpath.text(meta, "labels", machine_kinds.ROLE_LABEL),
         deleting=jsonpath.at(meta, "deletionTimestamp") is not None,
         authoritative=jsonpath.text(document, "status", "authoritativeAPI"),
         approved_key=annotations.get(APPROVED_KEY, ""),
