@@ -19,13 +19,14 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
-from handfast.api import resources
+from handfast.api import resources, signing_requests
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop
 from handfast.controllers.machines import inventory, kubelet_dial
 from handfast.pki import bundles, pem
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper, serving
+from handfast.rules.machines import settings as settings_module
 from handfast.runtime import clock as clocks
 
 CA_CONFIG_MAP: Final = "csr-controller-ca"
@@ -108,7 +109,9 @@ class ServingJudge:
         await self._egress.wait_answered()
         await self._authority.wait_answered()
 
-    async def judge(self, facts: kubelet.Facts) -> approval.Verdict:
+    async def judge(
+        self, _: signing_requests.Request, facts: kubelet.Facts, __: settings_module.Settings
+    ) -> approval.Verdict:
         """Judge a request for a serving certificate."""
         # 1. on the request alone
         form = serving.content(facts)
@@ -121,6 +124,15 @@ class ServingJudge:
             return serving.verdict(facts, (*form, *checks), linked[0] if len(linked) == 1 else None)
         presented = await self._presented(node)
         return serving.verdict(facts, (*form, *serving.by_kubelet(facts, presented, named)))
+
+    async def confirm(
+        self, _: signing_requests.Request, __: kubelet.Facts, verdict: approval.Verdict
+    ) -> approval.Verdict:
+        """The same: what was compared is no older than the watch, or was just presented."""
+        return verdict
+
+    def gone(self, name: str) -> None:
+        """Nothing is kept of a request."""
 
     def _assigned(self, node: str) -> tuple[str, ...]:
         # 2. those of this node
