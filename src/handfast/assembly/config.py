@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import signer_names
+from handfast.api import durations, signer_names
 from handfast.assembly import setting_values
 from handfast.rules import decision, networks
+from handfast.rules.machines import settings as machine_settings
 from handfast.runtime import addresses
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
@@ -55,6 +56,7 @@ class Configuration:
     node_recovery_window: datetime.timedelta
     ledger_retention_days: int
     protect_living_nodes: bool
+    join_within: datetime.timedelta
     cluster_signing_duration: datetime.timedelta
     cluster_signing_cert_file: str | None
     cluster_signing_key_file: str | None
@@ -177,7 +179,7 @@ SETTINGS: Final = (
         setting_values.controllers,
         ["*"],
         'a list of controller names; "*" is all but bootstrapsigner, tokencleaner and nodelifecycle, which `up` adds unless said '
-        'otherwise; "-name" leaves one out',
+        'otherwise, and machineapprover; "-name" leaves one out',
         "which controllers run",
     ),
     Setting(
@@ -248,6 +250,13 @@ SETTINGS: Final = (
         True,
         "true or false",
         "let nobody but the node itself have a certificate in the name of a node that renews its Lease, until that has ended",
+    ),
+    Setting(
+        "joinWithin",
+        setting_values.join_window,
+        durations.text(machine_settings.JOIN_WITHIN),
+        machine_settings.WINDOW,
+        "how long after its Machine a machine may ask for its first certificate, where the machine-approver's settings do not say",
     ),
     Setting(
         "auditLogPath",

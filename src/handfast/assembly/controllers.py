@@ -46,8 +46,11 @@ from handfast.controllers.cluster import (
 )
 from handfast.controllers.cluster import endpoints as classic_endpoints
 from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
+from handfast.controllers.machines import approver as machine_approver
+from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import jwt, keys
 from handfast.rules import networks
+from handfast.rules.machines import settings as machine_settings_rules
 from handfast.runtime import addresses, collector, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clocks
 from handfast.serving import admin
@@ -69,10 +72,11 @@ class Signing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which controllers run; and whether names of nodes that are alive are kept from everybody else."""
+    """Which controllers run; whether names of nodes that are alive are kept from everybody else; how long machines may take to join."""
 
     names: Sequence[str] = ("*",)
     protect_living_nodes: bool = True
+    join_within: datetime.timedelta = machine_settings_rules.JOIN_WITHIN
 
 
 def known(
@@ -84,14 +88,17 @@ def known(
     longest: datetime.timedelta = csr_signer.DURATION,
     ledger_days: int = ledger_retention.DAYS,
     protect_living_nodes: bool = True,
+    join_within: datetime.timedelta = machine_settings_rules.JOIN_WITHIN,
+    approves_machines: bool = False,
 ) -> Mapping[str, role_module.Build]:
     """Every controller by the name that `--controllers` takes; all names are in `controllers.names`.
 
     Without a key to sign with there are no tokens; without addresses and a CA nothing is said of where the cluster is;
-    without a CA to sign with no certificates are signed.
+    without a CA to sign with no certificates are signed. Where this process `approves_machines`, csrapproving leaves them alone.
     """
     able: dict[str, role_module.Build] = {}
     feed = requests.Feed()
+    followed = functools.partial(machine_settings.follow, join_within=join_within)
     if authorities is not None:
         able[csr_signer.NAME] = functools.partial(csr_signer.build, feed=feed, authorities=authorities, longest=longest)
         # Whoever signs writes the ledger, and sees to it that it does not grow for ever.
@@ -111,12 +118,17 @@ def known(
         classic_endpoints.NAME: classic_endpoints.build,
         event_ttl.NAME: event_ttl.build,
         role_aggregation.NAME: role_aggregation.build,
-        approver.NAME: functools.partial(approver.build, feed=feed, protect=protect_living_nodes),
+        approver.NAME: functools.partial(
+            approver.build, feed=feed, protect=protect_living_nodes, others=followed if approves_machines else None
+        ),
         cleaner.NAME: functools.partial(cleaner.build, feed=feed),
         **able,
         bootstrap_signer.NAME: bootstrap_signer.build,
         token_cleaner.NAME: token_cleaner.build,
         node_lifecycle.NAME: node_lifecycle.build,
+        machine_approver.NAME: functools.partial(
+            machine_approver.build, feed=feed, protect=protect_living_nodes, join_within=join_within
+        ),
     }
 
 
@@ -164,8 +176,11 @@ async def run(
             longest=csr_signer.DURATION if signing is None else signing.longest,
             ledger_days=ledger_retention.DAYS if signing is None else signing.ledger_days,
             protect_living_nodes=selected.protect_living_nodes,
+            join_within=selected.join_within,
+            approves_machines=machine_approver.NAME in wanted,
         )
 
+    wanted: Sequence[str] = ()
     wanted = names.chosen(selected.names, tuple(builds()))
     if not (followed_files.content(root_ca_pem) or place.ca_pem):
         _log.warning("no CA is known, so none is published", controller=root_ca.NAME)

@@ -17,6 +17,7 @@ from handfast import errors
 from handfast.api import durations
 from handfast.controllers import names as controller_names
 from handfast.rules import networks
+from handfast.rules.machines import settings as machine_settings
 from handfast.runtime import addresses as address_module
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -128,6 +129,11 @@ def lifetime(value: Any) -> datetime.timedelta:
     if not SHORTEST_LIFE <= found <= LONGEST_LIFE:
         raise ValueError("is too short" if found < SHORTEST_LIFE else "is too long")
     return found
+
+
+def join_window(value: Any) -> datetime.timedelta:
+    """How long after its Machine a machine may ask for its certificate."""
+    return machine_settings.window(str(value))
 
 
 def whole(least: int, most: int) -> Callable[[Any], int]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from handfast import errors
+from handfast.api import durations
 from handfast.assembly import config
 from handfast.datadir import endpoints, layout
 from handfast.runtime import addresses, children, files, supervisor, tls, watchdog
@@ -190,6 +191,7 @@ def _controllers(
             *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
             *("--ledger-retention-days", str(chosen.ledger_retention_days)),
             *("--proxy-protocol-from", chosen.proxy_protocol_from),
+            *("--join-within", durations.text(chosen.join_within)),
             *(_flag("leader-elect", chosen.leader_elect), _flag("protect-living-nodes", chosen.protect_living_nodes)),
             *words,
         ),

@@ -134,7 +134,7 @@ def apiserver_command(
 @click.option("--kubeconfig", type=click.Path(), help="How to reach the API.  [default: controllers.conf of --dir]")
 @settings.setting_options(
     *("advertise", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays", "proxyProtocolFrom"),
-    "protectLivingNodes",
+    *("protectLivingNodes", "joinWithin"),
     *config.SIGNING,
 )
 @signing_flags.options
@@ -169,7 +169,11 @@ def controllers_command(
 
         work = controllers.run(
             kubeconfig_path=kubeconfig or str(place.controllers_kubeconfig),
-            selection=controllers.Selection(names=chosen.controllers, protect_living_nodes=chosen.protect_living_nodes),
+            selection=controllers.Selection(
+                names=chosen.controllers,
+                protect_living_nodes=chosen.protect_living_nodes,
+                join_within=chosen.join_within,
+            ),
             admin_options=controllers.AdminOptions(
                 (chosen.admin_listen.host, chosen.admin_listen.port), chosen.proxy_protocol_from
             ),

@@ -39,6 +39,7 @@ _METAVARS = {
     "ledgerRetentionDays": "DAYS",
     "protectLivingNodes": None,
     "clusterSigningDuration": "DURATION",
+    "joinWithin": "DURATION",
     **dict.fromkeys(config.SIGNING_FILES, "PATH"),
     "auditLogPath": "PATH",
     "auditLogMaxMib": "MIB",

@@ -191,6 +191,7 @@ class _Console:
         "watchdogSeconds",
         "ledgerRetentionDays",
         "protectLivingNodes",
+        "joinWithin",
     ),
     *config.SIGNING,
     *settings.APISERVER,

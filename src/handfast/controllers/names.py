@@ -30,6 +30,7 @@ NAMES: Final = (
     "bootstrap-signer-controller",
     "token-cleaner-controller",
     "node-lifecycle-controller",
+    "machine-approver-controller",
 )
 # Names from before controllers were called controllers, which kubeadm still uses.
 ALIASES: Final[Mapping[str, str]] = {
@@ -38,6 +39,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "csrapproving": "certificatesigningrequest-approving-controller",
     "csrcleaner": "certificatesigningrequest-cleaner-controller",
     "csrsigning": "certificatesigningrequest-signing-controller",
+    "machineapprover": "machine-approver-controller",
     "nodelifecycle": "node-lifecycle-controller",
     "tokencleaner": "token-cleaner-controller",
 }
@@ -50,8 +52,15 @@ NEEDS: Final[Mapping[str, str]] = {
     "cluster-info-publisher-controller": "--advertise, and a CA in the kubeconfig or in --dir",
 }
 # `*` does not include these. A cluster that is not joined with tokens does not want them, and another may have its own. Two
-# controllers that judge nodes would undo one another's taints, so that the second has to be named.
-OPT_IN: Final = frozenset({"bootstrap-signer-controller", "token-cleaner-controller", "node-lifecycle-controller"})
+# controllers that judge nodes would undo one another's taints, so that the second has to be named. Machine fleets are asked for.
+OPT_IN: Final = frozenset(
+    {
+        "bootstrap-signer-controller",
+        "token-cleaner-controller",
+        "node-lifecycle-controller",
+        "machine-approver-controller",
+    }
+)
 
 
 def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[str]:

@@ -28,6 +28,8 @@ import msgspec
 from handfast.api import handfast_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules.certificates import signers
+from handfast.rules.machines import inventory
+from handfast.rules.machines import settings as machine_settings
 from handfast.rules.nodes import liveness
 from handfast.rules.rbac import default_roles as roles
 from handfast.rules.rbac import policy_rules
@@ -38,6 +40,8 @@ NAMESPACE: Final = "kube-system"
 LEASE: Final = "handfast-controllers"
 _NAME: Final = "handfast:controllers"
 _EVERYWHERE: Final = ""
+# Namespaces that no cluster has from the start.
+_OWN: Final = frozenset({machine_settings.NAMESPACE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,31 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
         *_within("default", _EVENTS),
     ),
+    "machine-approver-controller": (
+        *_everywhere(
+            roles.on(roles.CERTIFICATES, _REQUESTS, "list watch"),
+            roles.on(roles.CERTIFICATES, f"{_REQUESTS}/approval", "update"),
+            roles.on(
+                roles.CERTIFICATES,
+                "signers",
+                "approve",
+                signer_names.KUBELET_CLIENT,
+                signer_names.KUBELET_SERVING,
+            ),
+            *(roles.on(group, "machines", "list patch watch") for group in inventory.GROUPS),
+            roles.on("", "nodes", "get list watch"),
+            roles.on(policy_rules.GROUP, "clusterrolebindings clusterroles", "list watch"),
+            _REVOCATIONS,
+        ),
+        *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
+        *_within(
+            machine_settings.NAMESPACE,
+            roles.on("", "configmaps", "create"),
+            roles.on("", "configmaps", "list watch", machine_settings.NAME),
+            _EVENTS,
+        ),
+        *_within("default", _EVENTS),
+    ),
     "issuance-log-cleaner-controller": _everywhere(roles.on(roles.HANDFAST, _LOGS, "delete get list")),
 }
 
@@ -145,7 +174,12 @@ def documents(names: Sequence[str]) -> list[objects.Document]:
     granted = [
         each for namespace, rules in sorted(by_namespace.items()) for each in _granted(namespace, _merged(rules))
     ]
-    return [*ledger, account, *granted]
+    own = [_namespace(namespace) for namespace in sorted(by_namespace) if namespace in _OWN]
+    return [*ledger, *own, account, *granted]
+
+
+def _namespace(name: str) -> objects.Document:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def _merged(rules: Iterable[policy_rules.PolicyRule]) -> list[policy_rules.PolicyRule]:

@@ -72,6 +72,7 @@ def test_everything_given():
         node_recovery_window=datetime.timedelta(),
         ledger_retention_days=90,
         protect_living_nodes=True,
+        join_within=datetime.timedelta(hours=2),
         cluster_signing_duration=datetime.timedelta(hours=8760),
         cluster_signing_cert_file=None,
         cluster_signing_key_file=None,

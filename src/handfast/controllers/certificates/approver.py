@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import prometheus_client
 
@@ -65,6 +66,16 @@ DECISIONS = prometheus_client.Counter(
 
 # 10. which requests are another approver's
 Leave = Callable[[signing_requests.Spec], bool]
+
+
+class Others(Protocol):
+    """Another approver: which requests it judges, who is told when that changes, and when it is known."""
+
+    def judges(self, spec: signing_requests.Spec) -> bool: ...
+
+    def subscribe(self, changed: Callable[[], None]) -> None: ...
+
+    async def wait_answered(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -204,9 +215,9 @@ def build(
     *,
     feed: certificate_requests.Feed,
     protect: bool = True,
-    others: Callable[[loop.Context, Callable[[], None]], Leave] | None = None,
+    others: Callable[[loop.Context], Others] | None = None,
 ) -> loop.Controller[str]:
-    """`others` says which requests another approver of this process judges (10.); it is told whom to call when that changes."""
+    """`others` is another approver of this process (10.)."""
     requests = feed.of(context)
     recorder = events.Recorder(context.client, context.clock, NAME)
 
@@ -222,7 +233,8 @@ def build(
     revocations = revoked.follow(context)
     living = living_nodes.LivingNodes(context.client, context.clock, leases)
     verdicts = verdicts_module.Verdicts(context.client, context.clock, requests, recorder, DECISIONS, revocations)
-    leave = _nobody if others is None else others(context, again)
+    other = None if others is None else others(context)
+    leave = _nobody if other is None else other.judges
     handler = CsrApprover(context.client, context.clock, requests, verdicts, living, leave)
     controller: loop.Controller[str] = loop.Controller(
         NAME, handler.reconcile, clock=context.clock, workers=WORKERS, schedule=SCHEDULE
@@ -239,6 +251,9 @@ def build(
     controller.uses(revocations)
     if leases is not None:
         controller.uses(leases)
+    if other is not None:
+        other.subscribe(again)
+        controller.uses(other)
     return controller
 
 

@@ -44,11 +44,12 @@ from typing import Final
 
 from handfast.api import objects
 from handfast.rules.certificates import kubelet
+from handfast.rules.ledger import entries
 from handfast.rules.machines import bootstrapper, inventory
 from handfast.rules.machines import settings as settings_module
 
 # The condition of an approval, in the real product's words.
-APPROVED_REASON: Final = "NodeCSRApprove"
+APPROVED_REASON: Final = entries.MACHINE_APPROVED
 APPROVED_MESSAGE: Final = "This CSR was approved by the Node CSR Approver (cluster-machine-approver)"
 # The condition beside it, whose message names the Machine. Only who may approve can write it.
 MATCHED: Final = "MatchedMachine"
@@ -75,6 +76,7 @@ NODE: Final = "Node"
 SETTINGS: Final = "settings"
 CLOCK: Final = "clock"
 NOTHING: Final[frozenset[str]] = frozenset()
+ANYTHING: Final = frozenset({MACHINE, NODE, SETTINGS, CLOCK})
 
 # The names of the checks beside those of `kubelet` and `bootstrapper`.
 IS_NEW: Final = "not a renewal"
@@ -151,7 +153,7 @@ def judge(
     # 2. and 3. who asks
     steps += (_renewal(facts), _identity(facts, settings), _enabled(settings))
     # 4. the Node does not exist
-    steps.append(_node(facts, node_exists))
+    steps.append(node(facts, node_exists=node_exists))
     # 5. exactly one Machine
     matched = machines.by_dns(facts.node_name) if facts.node_name else ()
     steps.append(_machine(facts, matched, machines))
@@ -223,11 +225,12 @@ def _config() -> str:
     return f"the ConfigMap {settings_module.NAMESPACE}/{settings_module.NAME}"
 
 
-def _node(facts: kubelet.Facts, node_exists: bool) -> Step:
+def node(facts: kubelet.Facts, *, node_exists: bool) -> Step:
+    """Whether there is a Node of that name: asked once more as late as can be."""
     # 4. the Node does not exist
-    node = facts.node_name
-    compared = f'there is {"a" if node_exists else "no"} Node "{node}"'
-    change = f'delete the Node "{node}" if its machine is set up anew; if it is the same machine after a long shutdown, {by_hand(facts)}'
+    name = facts.node_name
+    compared = f'there is {"a" if node_exists else "no"} Node "{name}"'
+    change = f'delete the Node "{name}" if its machine is set up anew; if it is the same machine after a long shutdown, {by_hand(facts)}'
     return _step(NO_NODE, not node_exists, compared, NODE_EXISTS, frozenset({NODE}), change)
 
 

@@ -65,6 +65,10 @@ class Pending:
                 self._drop(self._requests[name][0], name)
         return len(self._recent)
 
+    def next_end(self) -> datetime.datetime | None:
+        """When the oldest that counts ceases to; None: none counts."""
+        return self._going[0][0] + RECENT if self._going else None
+
     def _is_here(self, name: str, created: datetime.datetime) -> bool:
         """Whether an entry is still about the request of this name."""
         return self._requests.get(name, (None, None))[1] == created

@@ -45,7 +45,7 @@ CREDENTIALS: Final = (SHARED, PER_MACHINE)
 # 3. who is judged elsewhere
 _OTHERS: Final = (user_names.NODE_PREFIX, user_names.NODE_RECOVERY_PREFIX, access.ANONYMOUS)
 _BOOLEAN: Final = "true or false"
-_DURATION: Final = f"a duration of {durations.text(SHORTEST_JOIN)} to {durations.text(LONGEST_JOIN)}, as in 2h"
+WINDOW: Final = f"a duration of {durations.text(SHORTEST_JOIN)} to {durations.text(LONGEST_JOIN)}, as in 2h"
 _IDENTITIES: Final = "a list of {user: NAME, groups: [NAME, …]}, with one at least"
 _MOST_SHOWN: Final = 80
 
@@ -120,15 +120,19 @@ def _client(field: str, value: Any) -> bool:
     return disabled
 
 
-def join_within(field: str, value: Any) -> datetime.timedelta:
-    """How long after its Machine a request may come."""
-    try:
-        duration = durations.parse(value if isinstance(value, str) else "")
-    except ValueError:
-        raise _refused(field, value, _DURATION) from None
+def window(text: str) -> datetime.timedelta:
+    """How long after its Machine a request may come; ValueError where that is not allowed."""
+    duration = durations.parse(text)
     if not SHORTEST_JOIN <= duration <= LONGEST_JOIN:
-        raise _refused(field, value, _DURATION)
+        raise ValueError("is too short" if duration < SHORTEST_JOIN else "is too long")
     return duration
+
+
+def _join_within(field: str, value: Any) -> datetime.timedelta:
+    try:
+        return window(value if isinstance(value, str) else "")
+    except ValueError:
+        raise _refused(field, value, WINDOW) from None
 
 
 def _identities(field: str, value: Any) -> tuple[bootstrapper.Identity, ...]:
@@ -179,7 +183,7 @@ def _refused(field: str, value: Any, allowed: str) -> Unreadable:
 # Key -> the field of Settings, and who reads it.
 _READERS: Final[Mapping[str, Any]] = {
     "nodeClientCert": ("disabled", _client),
-    "joinWithin": ("join_within", join_within),
+    "joinWithin": ("join_within", _join_within),
     "bootstrapIdentities": ("identities", _identities),
     "sourceAddress": ("source_address", _boolean),
     "credential": ("credential", _credential),

@@ -101,6 +101,9 @@ def test_a_request_counts_for_an_hour_and_one_from_the_future_later():
     pending.put("now", "w1", CLIENT, NOW)
     pending.put("now", "w9", CLIENT, NOW)
     pending.put("ahead", "w2", CLIENT, NOW + seconds(20))
+    assert pending.next_end() is None
+    pending.count(NOW)
+    assert pending.next_end() == NOW + seconds(3600)
     assert [pending.count(NOW + seconds(at)) for at in (0, 10, 11, 3599, 3600, 3620)] == [1, 1, 2, 2, 1, 0]
 
 
