@@ -28,7 +28,7 @@ import msgspec
 from handfast.api import handfast_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules.certificates import signers
-from handfast.rules.machines import inventory
+from handfast.rules.machines import bootstrapper, inventory, serving
 from handfast.rules.machines import settings as machine_settings
 from handfast.rules.nodes import liveness
 from handfast.rules.rbac import default_roles as roles
@@ -41,7 +41,7 @@ LEASE: Final = "handfast-controllers"
 _NAME: Final = "handfast:controllers"
 _EVERYWHERE: Final = ""
 # Namespaces that no cluster has from the start.
-_OWN: Final = frozenset({machine_settings.NAMESPACE})
+_OWN: Final = frozenset({machine_settings.NAMESPACE, bootstrapper.NAMESPACE, bootstrapper.MANAGED_NAMESPACE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,13 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             *(roles.on(group, "machines", "list patch watch") for group in inventory.GROUPS),
             roles.on("", "nodes", "get list watch"),
             roles.on(policy_rules.GROUP, "clusterrolebindings clusterroles", "list watch"),
+            roles.on(serving.EGRESS_GROUP, serving.EGRESS_PLURAL, "list watch"),
             _REVOCATIONS,
         ),
         *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
+        # The kubelets' CA, and the Secrets that tokens of machines are bound to, which hold none.
+        *_within(bootstrapper.MANAGED_NAMESPACE, roles.on("", "configmaps", "list watch", serving.CA_CONFIG_MAP)),
+        *_within(bootstrapper.NAMESPACE, roles.on("", "secrets", "get")),
         *_within(
             machine_settings.NAMESPACE,
             roles.on("", "configmaps", "create"),

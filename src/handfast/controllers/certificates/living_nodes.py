@@ -52,6 +52,11 @@ class LivingNodes:
         # And which nodes were found silent, since when.
         self._silences: dict[str, liveness.Silence] = {}
 
+    @property
+    def protects(self) -> bool:
+        """Whether Leases are followed, so that living nodes keep their names (3.)."""
+        return self._leases is not None
+
     def gone(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
         if name in self._nodes:

@@ -21,7 +21,7 @@ import msgspec
 from handfast import errors
 from handfast.api import resources, signing_requests
 from handfast.client import api, cache, partial, watch
-from handfast.controllers import loop
+from handfast.controllers import loop, views
 from handfast.controllers.machines import inventory, kubelet_dial
 from handfast.pki import bundles, pem
 from handfast.rules.certificates import kubelet
@@ -29,7 +29,6 @@ from handfast.rules.machines import approval, bootstrapper, serving
 from handfast.rules.machines import settings as settings_module
 from handfast.runtime import clock as clocks
 
-CA_CONFIG_MAP: Final = "csr-controller-ca"
 _NODE: Final = "node"
 
 
@@ -49,13 +48,6 @@ class EgressIP(msgspec.Struct, frozen=True, gc=False):
     status: _Status | None = None
 
 
-class ConfigMap(msgspec.Struct, frozen=True, gc=False):
-    """All of it: it is one."""
-
-    metadata: partial.Meta = partial.Meta()
-    data: dict[str, str] | None = None
-
-
 EGRESS_IPS: Final = watch.Source(
     resource=api.Resource(serving.EGRESS_GROUP, serving.EGRESS_VERSION, serving.EGRESS_PLURAL, False),
     view=EgressIP,
@@ -63,8 +55,8 @@ EGRESS_IPS: Final = watch.Source(
 )
 CA: Final = watch.Source(
     resource=resources.CONFIG_MAPS,
-    view=ConfigMap,
-    scope=api.Scope(namespace=bootstrapper.MANAGED_NAMESPACE, field_selector=f"metadata.name={CA_CONFIG_MAP}"),
+    view=views.ConfigMap,
+    scope=api.Scope(namespace=bootstrapper.MANAGED_NAMESPACE, field_selector=f"metadata.name={serving.CA_CONFIG_MAP}"),
 )
 
 
@@ -82,7 +74,7 @@ class ServingJudge:
         clock: clocks.Clock,
         machines: inventory.Inventory,
         egress: cache.Informer[EgressIP],
-        authority: cache.Informer[ConfigMap],
+        authority: cache.Informer[views.ConfigMap],
         *,
         kubelet_ca: bytes,
         dial: kubelet_dial.KubeletDial,
@@ -154,7 +146,7 @@ class ServingJudge:
 
     def _roots(self) -> bundles.TrustBundle:
         # 3. by whom kubelets are verified
-        config_map = self._authority.get(bootstrapper.MANAGED_NAMESPACE, CA_CONFIG_MAP)
+        config_map = self._authority.get(bootstrapper.MANAGED_NAMESPACE, serving.CA_CONFIG_MAP)
         text = self._kubelet_ca
         if config_map is None and self._authority.refusal:
             raise errors.Refused(
@@ -167,7 +159,7 @@ class ServingJudge:
         try:
             roots, _ = bundles.TrustBundle.readable(pem.certificates_from_pem(text))
         except errors.Refused as refused:
-            where = "that of this process" if config_map is None else f"the ConfigMap {CA_CONFIG_MAP}"
+            where = "that of this process" if config_map is None else f"the ConfigMap {serving.CA_CONFIG_MAP}"
             raise errors.Refused(
                 f"the CA of kubelets, {where}, cannot be read: {refused.message}", reason=serving.NOT_SERVED
             ) from None

@@ -10,6 +10,7 @@ import pytest
 
 from handfast.api import signing_requests
 from handfast.client import cache, partial
+from handfast.controllers import views
 from handfast.controllers.machines import inventory, kubelet_dial, serving_judge
 from handfast.pki import authority, keys, names
 from handfast.rules.certificates import kubelet
@@ -76,9 +77,9 @@ class World:
 
     def ca(self, **data: str) -> None:
         meta = partial.Meta(
-            name=serving_judge.CA_CONFIG_MAP, namespace=bootstrapper.MANAGED_NAMESPACE, resource_version=str(data)
+            name=serving.CA_CONFIG_MAP, namespace=bootstrapper.MANAGED_NAMESPACE, resource_version=str(data)
         )
-        self.authority.put(serving_judge.ConfigMap(meta, data or None))
+        self.authority.put(views.ConfigMap(meta, data or None))
 
     def node(self, there: serving.Place | None = None, place: serving.Place = AWAY) -> None:
         self.dial.there = there
@@ -89,7 +90,7 @@ class World:
         self.client.put("nodes", "w1", status=status)
 
     async def verdict(self, facts: kubelet.Facts) -> approval.Verdict:
-        item = signing_requests.Request(signing_requests.Metadata())
+        item = signing_requests.Request(signing_requests.Meta())
         verdict = await self.judge.judge(item, facts, settings.DEFAULT)
         assert await self.judge.confirm(item, facts, verdict) is verdict
         self.judge.gone(facts.name)
