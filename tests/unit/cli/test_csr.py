@@ -19,6 +19,7 @@ from handfast import errors
 from handfast.api import objects, signer_names, status
 from handfast.cli import connecting, main, output
 from handfast.pki import names
+from handfast.rules.machines import bootstrapper, settings
 from tests import page_text
 from tests.unit.controllers.csr_world import PLURAL, SERVING, World
 from tests.unit.rules.csr_cases import HOUR, NOW, certificate
@@ -357,3 +358,53 @@ def test_without_the_right_to_read_events(reached: Reached, capsys: pytest.Captu
 def test_one_that_is_not_there(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("explain", "x") == 1
     assert capsys.readouterr().err.endswith("reason: NotFound\n")
+
+
+BOOTSTRAPPER: dict[str, Any] = {
+    "username": bootstrapper.USER,
+    "groups": [*bootstrapper.GROUPS, "system:authenticated"],
+}
+
+
+def test_a_machines_request_is_explained_by_its_judge(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.client.put("configmaps", settings.NAME, settings.NAMESPACE, data={settings.KEY: "joinWithin: soon"})
+    reached.add("a", **BOOTSTRAPPER)
+    assert run("explain", "a", "-o", "json") == 0
+    printed = capsys.readouterr()
+    explained = json.loads(printed.out)
+    assert (explained["verdict"], explained["judge"]) == ("Pending", "machine-approver")
+    assert [row["check"] for row in explained["checks"]][5:10] == [
+        "not a renewal",
+        "bootstrap identity",
+        "client approval on",
+        "no such Node",
+        "Machine",
+    ]
+    assert 'make a Machine with the InternalDNS name "n1"' in explained["change"]
+    assert 'the defaults are assumed: joinWithin: "soon" is not allowed' in printed.err
+    assert reached.client.reviews == []
+
+
+def test_without_a_machine_approver_nobody_is_told_to_grant_anything(
+    reached: Reached, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached.add("a", **BOOTSTRAPPER)
+    assert run("explain", "a") == 0
+    printed = capsys.readouterr().out
+    assert "judged by: csrapproving" in printed
+    change = next(line for line in printed.splitlines() if line.startswith("to change that: "))
+    assert "run the machine-approver" in change
+    assert "nodeclient" not in change
+
+
+def test_machines_that_may_not_be_read_are_missing_checks(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.client.put("configmaps", settings.NAME, settings.NAMESPACE, data={})
+    reached.add("a", **BOOTSTRAPPER)
+
+    def refuse(verb: str, plural: str, _: str) -> None:
+        if (verb, plural) == ("list", "machines"):
+            raise status.StatusError("Forbidden", "machines is forbidden")
+
+    reached.client.before = refuse
+    assert run("explain", "a") == 0
+    assert "note: some checks are missing: machines is forbidden" in capsys.readouterr().err

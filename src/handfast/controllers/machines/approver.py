@@ -35,7 +35,7 @@ import prometheus_client
 
 from handfast import errors
 from handfast.api import signer_names, signing_requests
-from handfast.client import cache, partial
+from handfast.client import cache, machine_reviews, partial
 from handfast.controllers import events, loop, node_leases, revoked
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import requests as certificate_requests
@@ -122,7 +122,7 @@ class MachineApprover:
         except errors.Refused as refused:
             await self._say(item, refused.reason, f"{refused.message}; create a new request that can be read")
             return None
-        self._guard.pending.put(name, facts.node_name, facts.signer_name, client_requests.created(item))
+        self._guard.pending.put(name, facts.node_name, facts.signer_name, machine_reviews.created(item))
         # 2. denied if a Revocation refuses it
         if await self._verdicts.is_denied(item, facts):
             self.gone(name)

@@ -23,12 +23,11 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from typing import Final
 
-from handfast.api import objects, resources, signing_requests, status
-from handfast.client import api, cache, machine_proofs, partial, watch
+from handfast.api import resources, signing_requests, status
+from handfast.client import api, cache, machine_proofs, machine_reviews, partial, watch
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.rules.certificates import kubelet
@@ -67,7 +66,11 @@ class ClientRequests:
         """By what is followed (1.)."""
         node_exists = self._nodes.get("", facts.node_name) is not None
         verdict = approval.judge(
-            facts, created(item), settings=settings, machines=self._machines.index, node_exists=node_exists
+            facts,
+            machine_reviews.created(item),
+            settings=settings,
+            machines=self._machines.index,
+            node_exists=node_exists,
         )
         # 5. what cannot be read is not known
         if self._machines.refusals:
@@ -78,19 +81,8 @@ class ClientRequests:
             verdict = readmission.judge(
                 verdict, facts, settings=settings, node_exists=node_exists, linked=linked, now=self._clock.now()
             )
-        return await self._proven(facts, settings, verdict)
-
-    async def _proven(
-        self, facts: kubelet.Facts, settings: machine_settings.Settings, verdict: approval.Verdict
-    ) -> approval.Verdict:
         # 7. the proofs, last
-        machine = verdict.machine
-        if machine is None or verdict.failed is not None:
-            return verdict
-        for check in await machine_proofs.gathered(self._client, self._machines.index, facts, machine, settings):
-            step = check(facts, machine)
-            verdict = verdict.with_step(step, _FORBIDDEN_SECONDS if approval.CLOCK in step.waits_for else None)
-        return verdict
+        return await machine_proofs.proven(self._client, self._machines.index, facts, settings, verdict)
 
     async def confirm(
         self, item: signing_requests.Request, facts: kubelet.Facts, verdict: approval.Verdict
@@ -130,11 +122,6 @@ class ClientRequests:
         await self._machines.client.patch(
             self._machines.resource(machine), machine.name, patch, namespace=machine.namespace, metadata=True
         )
-
-
-def created(item: signing_requests.Request) -> datetime.datetime:
-    """When a request was created, as the server wrote it down."""
-    return objects.parse_timestamp(item.metadata.creation_timestamp or "")
 
 
 def _alive(wait: living_nodes.Wait) -> approval.Step:
