@@ -300,7 +300,7 @@ def build(
 
     serving = serving_judge.follow(context, known, kubelet_ca=kubelet_ca, dial=dial)
     judges: dict[str, Judge] = {
-        signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, clock, known, nodes, living),
+        signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, known, nodes, living),
         signer_names.KUBELET_SERVING: serving,
     }
     verdicts = verdicts_module.Verdicts(client, clock, requests, recorder, DECISIONS, revocations)

@@ -34,7 +34,6 @@ from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, inventory, readmission
 from handfast.rules.machines import settings as machine_settings
 from handfast.rules.nodes import claim
-from handfast.runtime import clock as clocks
 
 NODES: Final = watch.Source(resource=resources.NODES, view=partial.Partial, metadata=True)
 MACHINES_FORBIDDEN: Final = "MachinesForbidden"
@@ -49,13 +48,11 @@ class ClientRequests:
     def __init__(
         self,
         client: api.Client,
-        clock: clocks.Clock,
         machines: machine_inventory.Inventory,
         nodes: cache.Informer[partial.Partial],
         living: living_nodes.LivingNodes,
     ) -> None:
         self._client = client
-        self._clock = clock
         self._machines = machines
         self._nodes = nodes
         self._living = living
@@ -79,7 +76,7 @@ class ClientRequests:
         if self._living.protects:
             linked = self._machines.index.by_node(facts.node_name)
             verdict = readmission.judge(
-                verdict, facts, settings=settings, node_exists=node_exists, linked=linked, now=self._clock.now()
+                verdict, facts, settings=settings, node_exists=node_exists, linked=linked, now=self._living.clock.now()
             )
         # 7. the proofs, last
         return await machine_proofs.proven(self._client, self._machines.index, facts, settings, verdict)
@@ -114,7 +111,7 @@ class ClientRequests:
         key = approval.key_of(facts)
         # 6. in place of the key that was there
         if readmission.is_one(verdict):
-            return readmission.marks(machine, key, self._clock.now())
+            return readmission.marks(machine, key, self._living.clock.now())
         return {inventory.APPROVED_KEY: key}
 
     async def _reserve(self, machine: inventory.Machine, marks: Mapping[str, str]) -> None:
