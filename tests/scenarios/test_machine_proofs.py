@@ -268,6 +268,7 @@ class TestReadmission:
         marks = machine["metadata"]["annotations"]
         assert marks[inventory.APPROVED_KEY] == key.public.fingerprint
         assert readmission.READMITTED in marks
+        assert "Readmitted" in {row[0] for row in await approved.told("back")}
         # Another key has to wait for its hour.
         await approved.file(named("again"), token)
         assert await approved.reason("again") == readmission.TOO_SOON

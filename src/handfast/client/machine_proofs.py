@@ -45,7 +45,7 @@ async def proven(
     if chosen.source_address:
         sharing = machines.by_address(source_address.of(facts.extra))
         verdict = verdict.with_step(proofs.came_from(facts, machine, sharing))
-    if chosen.credential == settings.PER_MACHINE:
+    if chosen.per_machine:
         step = await _credential(client, facts, machine)
         verdict = verdict.with_step(step, _FORBIDDEN_SECONDS if step.reason == proofs.FORBIDDEN else None)
     return verdict

@@ -43,7 +43,7 @@ def test_secrets_are_read_where_tokens_are():
     where = {
         namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "secrets" in rule["resources"]
     }
-    assert where == {"kube-system"}
+    assert where == {"kube-system", "openshift-machine-config-operator"}
 
 
 def test_events_are_written_where_there_is_something_to_tell_of():

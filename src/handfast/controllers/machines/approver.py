@@ -44,13 +44,14 @@ from handfast.controllers.machines import bindings, client_requests, crowds, flo
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, inventory, pressure, proofs
+from handfast.rules.machines import approval, inventory, pressure, proofs, readmission
 from handfast.rules.machines import settings as settings_rules
 from handfast.rules.nodes import claim
 
 NAME = "machine-approver-controller"
 WORKERS = 8
 TOO_MANY = "TooManyPending"
+READMITTED = "Readmitted"
 # How long to wait for settings that may not be read.
 _LOOK_SECONDS = 30.0
 # Keys beside the names of requests, which have no slash in them.
@@ -163,6 +164,11 @@ class MachineApprover:
             item, signing_requests.APPROVED, approval.APPROVED_REASON, approval.APPROVED_MESSAGE, *more
         )
         self.gone(item.metadata.name)
+        if readmission.is_one(verdict):
+            regarding = certificate_requests.regarding(item)
+            await self._recorder.record(
+                regarding, READMITTED, f"{more[0].message}; its new key takes the old one's place"
+            )
 
     async def _without_settings(self, item: signing_requests.Request, facts: kubelet.Facts) -> float | None:
         self._wait(item.metadata.name, facts, frozenset({approval.SETTINGS}))

@@ -61,7 +61,7 @@ def judge(
     """The verdict on a request of a node that was there before; the same verdict for any other. `linked` are its Node's Machines."""
     machine = verdict.machine
     # 1. never without a proof
-    proven = settings.source_address or settings.credential == settings_module.PER_MACHINE
+    proven = settings.source_address or settings.per_machine
     if not settings.readmission or not proven or not node_exists:
         return verdict
     # 2. of a Node that is this machine's
