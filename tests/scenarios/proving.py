@@ -13,46 +13,38 @@ from typing import Any
 
 import msgspec
 
-from handfast.api import machine_kinds
 from handfast.bootstrap import first_objects
 from handfast.client import api, machine_tokens
 from handfast.rules.machines import bootstrapper
-from tests.scenarios import callers, certified, wire
+from tests.scenarios import callers, certified, fleet_story, wire
 from tests.scenarios import controlled as c
 from tests.scenarios.test_proxy_protocol import BALANCER, balancing, version_2
 
-MACHINES = api.Resource(machine_kinds.GROUP, "v1beta1", "machines", True)
-DEFINITIONS = api.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
 EGRESS_IPS = api.Resource("k8s.ovn.org", "v1", "egressips", False)
-NAMESPACE = machine_kinds.NAMESPACE
 
 
-class Fleet(certified.Story):
-    """An administrator with Machines, and whoever asks as one of them."""
+class Fleet(fleet_story.Story):
+    """An operator with Machines, and whoever asks as one of them."""
 
     async def prepare(self) -> None:
-        """The namespaces, the account and its right to file requests, and the kind of Machines."""
-        for namespace in (NAMESPACE, bootstrapper.NAMESPACE, bootstrapper.MANAGED_NAMESPACE):
+        """The namespaces, the account and the kinds."""
+        await self.define()
+        for namespace in (bootstrapper.NAMESPACE, bootstrapper.MANAGED_NAMESPACE):
             await self.client.create(c.NAMESPACES, {"metadata": {"name": namespace}})
         account = {"metadata": {"name": bootstrapper.ACCOUNT}}
         await self.client.create(c.SERVICE_ACCOUNTS, account, namespace=bootstrapper.NAMESPACE)
-        await self.bind("file", f"system:serviceaccounts:{bootstrapper.NAMESPACE}", first_objects.NODE_GROUP)
-        for definition in machine_kinds.definitions():
-            if definition["metadata"]["name"] == f"machines.{machine_kinds.GROUP}":
-                await self.client.create(DEFINITIONS, definition)
+        await self.bind("file", first_objects.NODE_GROUP)
 
         async def served() -> bool:
-            return await self.client.serves(MACHINES)
+            return await self.client.serves(fleet_story.MACHINES)
 
         await self.eventually(served, "Machines are served")
 
-    async def machine(self, name: str, *rows: tuple[str, str], node: str = "") -> dict[str, Any]:
+    async def known(self, name: str, *rows: tuple[str, str], node: str = "") -> dict[str, Any]:
         """A Machine with its own name as InternalDNS name, these other addresses, and perhaps a Node."""
-        made = await self.client.create(MACHINES, {"metadata": {"name": name}, "spec": {}}, namespace=NAMESPACE)
         addresses = [{"type": kind, "address": text} for kind, text in (("InternalDNS", name), *rows)]
         reference = {"nodeRef": {"kind": "Node", "name": node}} if node else {}
-        made["status"] = {"addresses": addresses, **reference}
-        return await self.client.update_status(MACHINES, made)
+        return await self.machine(name, addresses=addresses, **reference)
 
     async def shared_token(self) -> str:
         """A token of the account that is nobody's in particular."""

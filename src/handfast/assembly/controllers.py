@@ -166,6 +166,7 @@ def known(
             protect=selection.protect_living_nodes,
             join_within=selection.join_within,
             machines=machines,
+            kubelet_ca=root_ca_pem,
         ),
     }
 

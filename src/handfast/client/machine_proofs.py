@@ -3,7 +3,8 @@
 
 The machine-approver and `handfast csr explain` ask by it, so that both ask the same. It approves nothing.
 
-1. Only the proofs that the settings ask for are made, in the order of `rules.machines.proofs`.
+1. Only the proofs that the settings ask for are made, in the order of `rules.machines.proofs`; and nothing is read for a request that
+   fails without them.
 2. The Secret of a machine's token is read on the server at that instant, of it the metadata alone: it holds nothing else, and who
    deletes it takes back the requests that are pending.
 3. Where it may not be read, the proof fails, and says which right is missing.
@@ -11,7 +12,7 @@ The machine-approver and `handfast csr explain` ask by it, so that both ask the 
 
 from __future__ import annotations
 
-import functools
+from typing import Final
 
 from handfast.api import resources, status
 from handfast.client import api
@@ -26,25 +27,31 @@ from handfast.rules.machines import (
     source_address,
 )
 
+# How soon a right that is missing is looked for again.
+_FORBIDDEN_SECONDS: Final = 30.0
 
-async def gathered(
+
+async def proven(
     client: api.Client,
     machines: inventory.Index,
     facts: kubelet.Facts,
-    machine: inventory.Machine,
     chosen: settings.Settings,
-) -> tuple[approval.Further, ...]:
-    """The checks that the settings ask for, each with what it needs at hand (1.)."""
-    further: list[approval.Further] = []
+    verdict: approval.Verdict,
+) -> approval.Verdict:
+    """The verdict with the proofs that the settings ask for; as it is, where it fails without them (1.)."""
+    machine = verdict.machine
+    if machine is None or verdict.failed is not None:
+        return verdict
     if chosen.source_address:
         sharing = machines.by_address(source_address.of(facts.extra))
-        further.append(functools.partial(proofs.came_from, sharing=sharing))
-    if chosen.credential == settings.PER_MACHINE:
-        further.append(await _credential(client, machine))
-    return tuple(further)
+        verdict = verdict.with_step(proofs.came_from(facts, machine, sharing))
+    if chosen.per_machine:
+        step = await _credential(client, facts, machine)
+        verdict = verdict.with_step(step, _FORBIDDEN_SECONDS if step.reason == proofs.FORBIDDEN else None)
+    return verdict
 
 
-async def _credential(client: api.Client, machine: inventory.Machine) -> approval.Further:
+async def _credential(client: api.Client, facts: kubelet.Facts, machine: inventory.Machine) -> approval.Step:
     # 2. as it is now
     name = machine_tokens.secret_name(machine.name)
     try:
@@ -53,5 +60,5 @@ async def _credential(client: api.Client, machine: inventory.Machine) -> approva
         if error.code != 403:
             raise
         # 3. what may not be read proves nothing
-        return functools.partial(proofs.unreadable, why=error.message)
-    return functools.partial(proofs.came_with, credential=machine_tokens.read(secret))
+        return proofs.unreadable(facts, machine, error.message)
+    return proofs.came_with(facts, machine, machine_tokens.read(secret))

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, status
-from handfast.client import api
-from handfast.rules.machines import bootstrapper, group_versions, inventory, machine_tokens
+from handfast.client import api, machine_reviews
+from handfast.rules.machines import bootstrapper, inventory, machine_tokens
 
 # With more of one name there is something else wrong.
 _MOST_NAMED = 5
@@ -55,7 +55,8 @@ async def shared(client: api.Client) -> str:
 async def find(client: api.Client, named: str) -> inventory.Machine:
     """The Machine that is named as NAME or NAMESPACE/NAME (1.); errors.Refused where it is not one."""
     namespace, _, name = named.rpartition("/")
-    machines = [machine for machine in (await _index(client, name)).named(name) if namespace in {"", machine.namespace}]
+    index = await machine_reviews.machines(client, api.Scope(field_selector=f"metadata.name={name}"))
+    machines = [machine for machine in index.named(name) if namespace in {"", machine.namespace}]
     if len(machines) == 1:
         return machines[0]
     if not machines:
@@ -67,18 +68,6 @@ async def find(client: api.Client, named: str) -> inventory.Machine:
         reason="AmbiguousMachine",
         hint="name it as NAMESPACE/NAME",
     )
-
-
-async def _index(client: api.Client, name: str) -> inventory.Index:
-    index = inventory.Index()
-    scope = api.Scope(field_selector=f"metadata.name={name}")
-    for group, versions in group_versions.VERSIONS.items():
-        first = api.Resource(group, versions[0], group_versions.PLURAL, True)
-        resource = await client.preferred(first, versions)
-        if resource is not None:
-            for document in await client.list(resource, scope):
-                index.put(inventory.read({"apiVersion": f"{group}/{resource.version}", **document}))
-    return index
 
 
 async def create(client: api.Client, machine: inventory.Machine, seconds: int, *, replace: bool = False) -> Issued:

@@ -8,7 +8,7 @@ import pytest
 from handfast.api import status
 from handfast.client import machine_proofs
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import bootstrapper, inventory, machine_tokens, proofs, settings, source_address
+from handfast.rules.machines import approval, bootstrapper, inventory, machine_tokens, proofs, settings, source_address
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.rules.csr_cases import csr
 
@@ -22,8 +22,8 @@ BOTH = settings.Settings(source_address=True, credential=settings.PER_MACHINE)
 async def reasons(client: FakeClient, chosen: settings.Settings = BOTH) -> list[str]:
     index = inventory.Index()
     index.put(MACHINE)
-    further = await machine_proofs.gathered(client, index, FACTS, MACHINE, chosen)
-    return [check(FACTS, MACHINE).reason for check in further]
+    verdict = await machine_proofs.proven(client, index, FACTS, chosen, approval.Verdict((), MACHINE))
+    return [step.reason for step in verdict.steps]
 
 
 @pytest.fixture
@@ -63,3 +63,11 @@ async def test_other_trouble_is_no_answer(client):
     client.before = fail
     with pytest.raises(status.StatusError, match="later"):
         await reasons(client)
+
+
+@pytest.mark.parametrize(
+    "verdict", [approval.Verdict(()), approval.Verdict((approval.node(FACTS, node_exists=True),), MACHINE)]
+)
+async def test_nothing_is_read_for_a_request_that_fails_without_proofs(client, verdict):
+    client.before = lambda *_: pytest.fail("somebody asks")
+    assert await machine_proofs.proven(client, inventory.Index(), FACTS, BOTH, verdict) is verdict

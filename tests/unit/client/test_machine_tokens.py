@@ -10,7 +10,7 @@ import pytest
 
 from handfast import errors
 from handfast.api import status
-from handfast.client import api, machine_tokens
+from handfast.client import machine_tokens
 from handfast.pki import jwt, keys
 from handfast.rules.machines import bootstrapper, inventory
 from handfast.rules.machines import machine_tokens as rules
@@ -26,13 +26,9 @@ class Issuing(FakeClient):
 
     def __init__(self, *groups: str) -> None:
         super().__init__()
-        self.groups = groups
+        self.groups = set(groups)
         self.issued = 0
         self.claims: dict[str, Any] = {"jti": "first"}
-
-    async def preferred(self, resource: Any, versions: Any) -> Any:
-        chosen = api.Resource(resource.group, versions[0], resource.plural, True)
-        return chosen if resource.group in self.groups else None
 
     async def create(self, resource: Any, document: Any, *, namespace: str = "", **more: Any) -> dict[str, Any]:
         if more.get("subresource") != "token":

@@ -53,7 +53,8 @@ def test_secrets_are_read_where_tokens_are():
         for rule in rules
         if "secrets" in rule["resources"] and {*rule["verbs"]} & {"get", "list", "watch"}
     }
-    assert where == {("kube-system",), ("openshift-machine-config-operator", "node-bootstrapper-token")}
+    there = "openshift-machine-config-operator"
+    assert where == {("kube-system",), (there,), (there, "node-bootstrapper-token")}
 
 
 def test_events_are_written_where_there_is_something_to_tell_of():

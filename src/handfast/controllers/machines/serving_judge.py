@@ -19,16 +19,16 @@ from typing import Any, Final
 import msgspec
 
 from handfast import errors
-from handfast.api import resources
+from handfast.api import resources, signing_requests
 from handfast.client import api, cache, partial, watch
-from handfast.controllers import loop
+from handfast.controllers import loop, views
 from handfast.controllers.machines import inventory, kubelet_dial
 from handfast.pki import bundles, pem
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper, serving
+from handfast.rules.machines import settings as settings_module
 from handfast.runtime import clock as clocks
 
-CA_CONFIG_MAP: Final = "csr-controller-ca"
 _NODE: Final = "node"
 
 
@@ -48,13 +48,6 @@ class EgressIP(msgspec.Struct, frozen=True, gc=False):
     status: _Status | None = None
 
 
-class ConfigMap(msgspec.Struct, frozen=True, gc=False):
-    """All of it: it is one."""
-
-    metadata: partial.Meta = partial.Meta()
-    data: dict[str, str] | None = None
-
-
 EGRESS_IPS: Final = watch.Source(
     resource=api.Resource(serving.EGRESS_GROUP, serving.EGRESS_VERSION, serving.EGRESS_PLURAL, False),
     view=EgressIP,
@@ -62,8 +55,8 @@ EGRESS_IPS: Final = watch.Source(
 )
 CA: Final = watch.Source(
     resource=resources.CONFIG_MAPS,
-    view=ConfigMap,
-    scope=api.Scope(namespace=bootstrapper.MANAGED_NAMESPACE, field_selector=f"metadata.name={CA_CONFIG_MAP}"),
+    view=views.ConfigMap,
+    scope=api.Scope(namespace=bootstrapper.MANAGED_NAMESPACE, field_selector=f"metadata.name={serving.CA_CONFIG_MAP}"),
 )
 
 
@@ -81,7 +74,7 @@ class ServingJudge:
         clock: clocks.Clock,
         machines: inventory.Inventory,
         egress: cache.Informer[EgressIP],
-        authority: cache.Informer[ConfigMap],
+        authority: cache.Informer[views.ConfigMap],
         *,
         kubelet_ca: bytes,
         dial: kubelet_dial.KubeletDial,
@@ -108,7 +101,9 @@ class ServingJudge:
         await self._egress.wait_answered()
         await self._authority.wait_answered()
 
-    async def judge(self, facts: kubelet.Facts) -> approval.Verdict:
+    async def judge(
+        self, _: signing_requests.Request, facts: kubelet.Facts, __: settings_module.Settings
+    ) -> approval.Verdict:
         """Judge a request for a serving certificate."""
         # 1. on the request alone
         form = serving.content(facts)
@@ -121,6 +116,15 @@ class ServingJudge:
             return serving.verdict(facts, (*form, *checks), linked[0] if len(linked) == 1 else None)
         presented = await self._presented(node)
         return serving.verdict(facts, (*form, *serving.by_kubelet(facts, presented, named)))
+
+    async def confirm(
+        self, _: signing_requests.Request, __: kubelet.Facts, verdict: approval.Verdict
+    ) -> approval.Verdict:
+        """The same: what was compared is no older than the watch, or was just presented."""
+        return verdict
+
+    def gone(self, name: str) -> None:
+        """Nothing is kept of a request."""
 
     def _assigned(self, node: str) -> tuple[str, ...]:
         # 2. those of this node
@@ -142,7 +146,7 @@ class ServingJudge:
 
     def _roots(self) -> bundles.TrustBundle:
         # 3. by whom kubelets are verified
-        config_map = self._authority.get(bootstrapper.MANAGED_NAMESPACE, CA_CONFIG_MAP)
+        config_map = self._authority.get(bootstrapper.MANAGED_NAMESPACE, serving.CA_CONFIG_MAP)
         text = self._kubelet_ca
         if config_map is None and self._authority.refusal:
             raise errors.Refused(
@@ -155,7 +159,7 @@ class ServingJudge:
         try:
             roots, _ = bundles.TrustBundle.readable(pem.certificates_from_pem(text))
         except errors.Refused as refused:
-            where = "that of this process" if config_map is None else f"the ConfigMap {CA_CONFIG_MAP}"
+            where = "that of this process" if config_map is None else f"the ConfigMap {serving.CA_CONFIG_MAP}"
             raise errors.Refused(
                 f"the CA of kubelets, {where}, cannot be read: {refused.message}", reason=serving.NOT_SERVED
             ) from None

@@ -42,7 +42,8 @@ IP_TYPES: Final = (INTERNAL_IP, EXTERNAL_IP)
 FAILED: Final = "Failed"
 # Which key was approved for a machine, on its Machine: the SHA-256 of its SubjectPublicKeyInfo, in hex.
 APPROVED_KEY: Final = "machines.handfast.dev/approved-key"
-_NEVER: Final = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+# A day after the first, so that a little before it is an instant, too.
+_NEVER: Final = datetime.datetime(1, 1, 2, tzinfo=datetime.UTC)
 
 _BY_CLUSTER_API: Final = "ClusterAPI"
 # What Machines are looked up by beside their addresses.

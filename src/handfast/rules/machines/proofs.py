@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, bootstrapper, inventory, machine_tokens, source_address
+from handfast.rules.machines import approval, bootstrapper, inventory, machine_tokens, readmission, source_address
 
 # The names of the checks.
 FROM: Final = "source address"
@@ -121,6 +121,15 @@ def unreadable(facts: kubelet.Facts, machine: inventory.Machine, why: str) -> ap
         f"{bootstrapper.NAMESPACE}; or {approval.by_hand(facts)}"
     )
     return _failed(WITH, compared, FORBIDDEN, frozenset({approval.CLOCK}), change)
+
+
+def recorded(verdict: approval.Verdict, machine: inventory.Machine) -> str:
+    """The Machine of an approved request, and how it was known to ask, for the request itself and the ledger."""
+    words = {FROM: "its source address", WITH: "its own credential"}
+    shown = [words[step.check.name] for step in verdict.steps if step.check.name in words]
+    by = f" by {' and '.join(shown)}" if shown else ""
+    back = ", readmitted" if readmission.is_one(verdict) else ", proven" if by else ""
+    return f"{machine.title}{back}{by}"
 
 
 def _failed(name: str, compared: str, reason: str, waits_for: frozenset[str], change: str) -> approval.Step:

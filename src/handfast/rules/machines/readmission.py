@@ -2,23 +2,24 @@
 """May a machine come back as the node it was? After a long shutdown its certificate has expired, and its Node is still there.
 
 Without this, an operator approves each such machine by hand. It takes the verdict of `machines.approval` and puts other checks in
-place of the four that are about first joins: no Node, not linked, the join window, the first key. All others stay. It reads no Lease.
+place of the four that are about first joins: no Node, not linked, the join window, the first key. All others stay, and proofs are made
+after these. It reads no Lease.
 
 1. The operator has switched `readmission` on, and asks for a proof of which machine asks (`machines.proofs`): with the shared
    credential alone, whoever has it could take the name of every node that is off.
 2. The Machine with that InternalDNS name is linked to that very Node, and no other Machine is. So it was this machine's before.
-3. The Node is silent: nobody renews its Lease (`nodes.claim`). A node that runs has a certificate.
+3. The Node is silent: nobody renews its Lease. A node that runs has a certificate. Whoever approves sees to that (`nodes.claim`), as
+   for every request in a node's name by somebody else, and readmits nobody where Leases are not looked at.
 4. Another key was not readmitted within the last hour. Two machines that take turns under one name are seen, and the key that was
    approved may ask again: its answer may have been lost. An operator who forgets the key (`machine readmit`) ends the hour.
 
-Who approves writes the new key and the instant on the Machine, in place of the old ones, by a write of the very Machine that was
-judged.
+Who approves writes the new key and the instant on the Machine (`marks`), in place of the old ones, by a write of the very
+Machine that was judged.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/machines/test_readmission.py |
 |---|---|---|---|---|
 | an intruder | the shared credential | the name of a node that is off | 1 | test_without_a_proof_nobody_is_readmitted |
-| … | a proof of another Machine | the same | the proof | test_a_failed_proof_stays_failed |
-| … | a machine's token, stolen | its name while it runs | 3 | test_a_living_node_keeps_its_name |
+| … | a machine's token, stolen | its name while it runs | 3 | test_a_node_that_runs_is_not_readmitted |
 | … | … | take turns with the machine | 4 | test_one_key_an_hour |
 | a machine | its own token | the name of a Node that is another's | 2 | test_a_node_that_is_linked_to_another_machine_is_not_taken |
 """
@@ -32,44 +33,62 @@ from typing import Final
 from handfast.api import objects
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, inventory
-from handfast.rules.nodes import claim
+from handfast.rules.machines import settings as settings_module
 
 # When a machine was readmitted last, on its Machine.
 READMITTED: Final = "machines.handfast.dev/readmitted-at"
 INTERVAL: Final = datetime.timedelta(hours=1)
 
-# The names of the checks, beside that of `nodes.claim`.
+# The names of the checks.
 KNOWN: Final = "known node"
 SELDOM: Final = "readmitted seldom"
 
 TOO_SOON: Final = "ReadmittedBefore"
 LINKED_TWICE: Final = "AmbiguousLink"
+NODE_GONE: Final = "NodeGone"
 _REPLACED: Final = frozenset({approval.NO_NODE, approval.IS_UNLINKED, approval.IN_TIME, approval.IS_FIRST_KEY})
-
-
-def concerns(verdict: approval.Verdict, facts: kubelet.Facts, *, node_exists: bool) -> bool:
-    """Whether a request is that of a node that was there before: its Node exists, and its Machine is linked to it (2.)."""
-    return node_exists and verdict.machine is not None and verdict.machine.node == facts.node_name
 
 
 def judge(
     verdict: approval.Verdict,
     facts: kubelet.Facts,
     *,
-    proofs: int,
+    settings: settings_module.Settings,
+    node_exists: bool,
     linked: Sequence[inventory.Machine],
-    alive: kubelet.Check,
     now: datetime.datetime,
 ) -> approval.Verdict:
-    """The verdict on a request that this `concerns`. `proofs` are how many were asked for, `alive` is by `nodes.claim`."""
+    """The verdict on a request of a node that was there before; the same verdict for any other. `linked` are its Node's Machines."""
     machine = verdict.machine
     # 1. never without a proof
-    if machine is None or not proofs:
+    proven = settings.source_address or settings.per_machine
+    if not settings.readmission or not proven or not node_exists:
+        return verdict
+    # 2. of a Node that is this machine's
+    if machine is None or machine.node != facts.node_name:
         return verdict
     kept = [step for step in verdict.steps if step.check.name not in _REPLACED]
-    return approval.Verdict(
-        (*kept, _known(facts, linked), _silent(facts, alive), _seldom(facts, machine, now)), machine
-    )
+    seldom = _seldom(facts, machine, now)
+    due = is_due(machine)
+    again = None if seldom.check.passed or due is None else (due - now).total_seconds()
+    return approval.Verdict((*kept, _known(facts, linked), seldom), machine, again)
+
+
+def is_one(verdict: approval.Verdict) -> bool:
+    """Whether a verdict is on a machine that comes back."""
+    return any(step.check.name == KNOWN for step in verdict.steps)
+
+
+def marks(machine: inventory.Machine, key: str, now: datetime.datetime) -> dict[str, str]:
+    """What is written on the Machine before this key is approved; the instant stays where the key does (4.)."""
+    written = {inventory.APPROVED_KEY: key}
+    return written if machine.approved_key == key else {**written, READMITTED: objects.timestamp(now)}
+
+
+def node_gone(facts: kubelet.Facts) -> approval.Step:
+    """Where the Node has gone since it was judged: whoever comes then joins anew."""
+    check = kubelet.Check(KNOWN, False, f'the Node "{facts.node_name}" has just gone')
+    return approval.Step(check, NODE_GONE, frozenset({approval.NODE}), "wait: it is judged again as a first join")
 
 
 def is_due(machine: inventory.Machine) -> datetime.datetime | None:
@@ -89,14 +108,6 @@ def _known(facts: kubelet.Facts, linked: Sequence[inventory.Machine]) -> approva
     change = "correct status.nodeRef of the Machines, so that one is linked to the Node"
     check = kubelet.Check(KNOWN, False, f"{compared}; it is to be one")
     return approval.Step(check, LINKED_TWICE, frozenset({approval.MACHINE}), change)
-
-
-def _silent(facts: kubelet.Facts, alive: kubelet.Check) -> approval.Step:
-    # 3. nobody renews its Lease
-    if alive.passed:
-        return approval.Step(alive)
-    change = f"stop the node that has this name, and wait; or {approval.by_hand(facts)}"
-    return approval.Step(alive, claim.NODE_IS_ALIVE, frozenset({approval.CLOCK}), change)
 
 
 def _seldom(facts: kubelet.Facts, machine: inventory.Machine, now: datetime.datetime) -> approval.Step:

@@ -92,6 +92,8 @@ _WAITS_FOR: Final[Mapping[str, frozenset[str]]] = {
     SAME: frozenset({approval.MACHINE, approval.NODE}),
 }
 
+# Where the CA of kubelets is published, in `bootstrapper.MANAGED_NAMESPACE`.
+CA_CONFIG_MAP: Final = "csr-controller-ca"
 # The kind that says which address for egress is on which Node.
 EGRESS_GROUP: Final = "k8s.ovn.org"
 EGRESS_VERSION: Final = "v1"

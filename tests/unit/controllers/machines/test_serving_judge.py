@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from handfast.api import signing_requests
 from handfast.client import cache, partial
+from handfast.controllers import views
 from handfast.controllers.machines import inventory, kubelet_dial, serving_judge
 from handfast.pki import authority, keys, names
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, bootstrapper, serving
+from handfast.rules.machines import approval, bootstrapper, serving, settings
 from handfast.rules.machines import inventory as facts_of_machines
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.controllers.machines.test_kubelet_dial import CA, kubelet_context, listening
@@ -75,9 +77,9 @@ class World:
 
     def ca(self, **data: str) -> None:
         meta = partial.Meta(
-            name=serving_judge.CA_CONFIG_MAP, namespace=bootstrapper.MANAGED_NAMESPACE, resource_version=str(data)
+            name=serving.CA_CONFIG_MAP, namespace=bootstrapper.MANAGED_NAMESPACE, resource_version=str(data)
         )
-        self.authority.put(serving_judge.ConfigMap(meta, data or None))
+        self.authority.put(views.ConfigMap(meta, data or None))
 
     def node(self, there: serving.Place | None = None, place: serving.Place = AWAY) -> None:
         self.dial.there = there
@@ -87,8 +89,15 @@ class World:
         }
         self.client.put("nodes", "w1", status=status)
 
+    async def verdict(self, facts: kubelet.Facts) -> approval.Verdict:
+        item = signing_requests.Request(signing_requests.Meta())
+        verdict = await self.judge.judge(item, facts, settings.DEFAULT)
+        assert await self.judge.confirm(item, facts, verdict) is verdict
+        self.judge.gone(facts.name)
+        return verdict
+
     async def reason(self, facts: kubelet.Facts) -> str:
-        step = (await self.judge.judge(facts)).failed
+        step = (await self.verdict(facts)).failed
         return "" if step is None else step.reason
 
 
@@ -107,7 +116,7 @@ async def test_a_linked_machine_decides_with_the_egress_addresses_of_its_node():
     world.assign("w1", "99.0.1.1")
     assert await world.reason(asks("DNS:w1", "IP:99.0.1.1")) == ""
     world.link(("InternalDNS", "w1"), name="m2")
-    verdict = await world.judge.judge(asks("DNS:w1"))
+    verdict = await world.verdict(asks("DNS:w1"))
     assert verdict.machine is None
     assert verdict.failed is not None
     assert verdict.failed.reason == serving.AMBIGUOUS_LINK
@@ -130,7 +139,7 @@ async def test_a_kubelet_of_another_node_decides_nothing():
 
 
 async def said(world: World) -> str:
-    verdict = await world.judge.judge(asks("DNS:w1"))
+    verdict = await world.verdict(asks("DNS:w1"))
     assert verdict.failed is not None
     return verdict.failed.check.compared
 

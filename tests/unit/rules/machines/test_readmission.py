@@ -12,16 +12,12 @@ import pytest
 from handfast.api import objects
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper, inventory, readmission, settings
-from handfast.rules.nodes import claim
 from tests.unit.rules.csr_cases import KEY, csr
 
 NOW = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)
 MONTH = datetime.timedelta(days=30)
 GROUPS = [*bootstrapper.GROUPS, "system:authenticated"]
-SILENT = kubelet.Check(claim.CHECK, True, "nobody renews the Lease")
-ALIVE = kubelet.Check(claim.CHECK, False, "it was renewed just now")
-PROVEN = approval.Step(kubelet.Check("proof", True, "proven"))
-UNPROVEN = approval.Step(kubelet.Check("proof", False, "not proven"), "NotProven")
+ON = settings.Settings(readmission=True, source_address=True)
 
 
 def machine(**more: Any) -> inventory.Machine:
@@ -38,41 +34,42 @@ def machine(**more: Any) -> inventory.Machine:
 FACTS = kubelet.read(csr(cn="system:node:panda", user=bootstrapper.USER, groups=GROUPS))
 
 
-def judge(
+def verdict_of(
     there: inventory.Machine,
     *others: inventory.Machine,
-    proof: approval.Step | None = PROVEN,
-    alive: kubelet.Check = SILENT,
+    chosen: settings.Settings = ON,
     node_exists: bool = True,
-) -> str:
-    """The reason of the first check that fails; `approve` where none does."""
+) -> approval.Verdict:
     index = inventory.Index()
     for each in (there, *others):
         index.put(each)
-    further = () if proof is None else (lambda *_: proof,)
-    verdict = approval.judge(
-        FACTS, NOW, settings=settings.DEFAULT, machines=index, node_exists=node_exists, further=further
-    )
-    if readmission.concerns(verdict, FACTS, node_exists=node_exists):
-        linked = index.by_node("panda")
-        verdict = readmission.judge(verdict, FACTS, proofs=len(further), linked=linked, alive=alive, now=NOW)
-    return "approve" if verdict.failed is None else verdict.failed.reason
+    verdict = approval.judge(FACTS, NOW, settings=chosen, machines=index, node_exists=node_exists)
+    linked = index.by_node("panda")
+    return readmission.judge(verdict, FACTS, settings=chosen, node_exists=node_exists, linked=linked, now=NOW)
 
 
-def test_a_known_silent_machine_with_a_proof_comes_back_with_another_key():
+def judge(there: inventory.Machine, *others: inventory.Machine, **more: Any) -> str:
+    """The reason of the first check that fails; `approve` where none does."""
+    failed = verdict_of(there, *others, **more).failed
+    return "approve" if failed is None else failed.reason
+
+
+def test_a_known_machine_comes_back_with_another_key():
     assert judge(machine()) == "approve"
+    assert readmission.is_one(verdict_of(machine()))
+    assert judge(machine(), chosen=settings.Settings(readmission=True, credential=settings.PER_MACHINE)) == "approve"
 
 
-def test_without_a_proof_nobody_is_readmitted():
-    assert judge(machine(), proof=None) == approval.NODE_EXISTS
-
-
-def test_a_failed_proof_stays_failed():
-    assert judge(machine(), proof=UNPROVEN) == "NotProven"
-
-
-def test_a_living_node_keeps_its_name():
-    assert judge(machine(), alive=ALIVE) == claim.NODE_IS_ALIVE
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(settings.Settings(readmission=True), id="no proof is asked for"),
+        pytest.param(settings.Settings(source_address=True), id="it is off"),
+    ],
+)
+def test_without_a_proof_nobody_is_readmitted(chosen: settings.Settings):
+    assert judge(machine(), chosen=chosen) == approval.NODE_EXISTS
+    assert not readmission.is_one(verdict_of(machine(), chosen=chosen))
 
 
 @pytest.mark.parametrize("node", ["", "tiger"])
@@ -118,6 +115,22 @@ def test_an_instant_that_cannot_be_read_holds_nobody_up(text: str):
 
 def test_a_request_that_matches_no_machine_is_left_as_it_is():
     verdict = approval.Verdict(())
-    assert not readmission.concerns(verdict, FACTS, node_exists=True)
-    same = readmission.judge(verdict, FACTS, proofs=1, linked=(), alive=SILENT, now=NOW)
+    same = readmission.judge(verdict, FACTS, settings=ON, node_exists=True, linked=(), now=NOW)
     assert same is verdict
+
+
+def test_who_comes_too_soon_is_judged_again_when_the_hour_is_over():
+    annotations = {readmission.READMITTED: objects.timestamp(NOW - datetime.timedelta(minutes=50))}
+    assert verdict_of(machine(annotations=annotations)).again == 600.0
+
+
+def test_what_is_written_on_the_machine_is_the_key_and_the_instant_of_a_change():
+    key = approval.key_of(FACTS)
+    changed = readmission.marks(machine(), key, NOW)
+    assert changed == {inventory.APPROVED_KEY: key, readmission.READMITTED: objects.timestamp(NOW)}
+    assert readmission.marks(machine(approved_key=key), key, NOW) == {inventory.APPROVED_KEY: key}
+
+
+def test_a_node_that_goes_meanwhile_is_waited_for():
+    step = readmission.node_gone(FACTS)
+    assert (step.reason, step.waits_for) == (readmission.NODE_GONE, frozenset({approval.NODE}))
