@@ -32,6 +32,7 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 MASTERS = ("kubernetes-admin", "system:masters")
+CONNECTIONS = 60
 BOOTSTRAP = (bootstrapper.USER, *bootstrapper.GROUPS)
 
 
@@ -182,6 +183,24 @@ async def test_an_open_watch_ends_with_the_config_map(tmp_path: pathlib.Path) ->
                 while b'"later"' not in await others.content.readany():
                     assert not others.content.at_eof()
         assert (await story.world.get(watched, context=kubelet)).status == 401
+
+
+async def test_every_open_connection_is_refused_from_the_next_request_on(tmp_path: pathlib.Path) -> None:
+    async with fleet(tmp_path) as story:
+        signer = story.signer()
+        kubelet = story.holding(signer, *BOOTSTRAP)
+        async with at_work(story):
+            await story.source(signer.pem.decode())
+            await story.becomes(kubelet, 201)
+
+        async def ask() -> list[Any]:
+            # At once, so that each has a connection of its own.
+            return await asyncio.gather(*(story.who(kubelet) for _ in range(CONNECTIONS)))
+
+        assert all(who["username"] == bootstrapper.USER for who in await ask())
+        assert story.world.server.listener.connections >= CONNECTIONS
+        await story.revoke()
+        assert await ask() == [401] * CONNECTIONS
 
 
 async def allow(story: Fleet, user: str) -> None:
