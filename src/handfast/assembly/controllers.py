@@ -177,10 +177,9 @@ async def run(
             ledger_days=ledger_retention.DAYS if signing is None else signing.ledger_days,
             protect_living_nodes=selected.protect_living_nodes,
             join_within=selected.join_within,
-            approves_machines=machine_approver.NAME in wanted,
+            approves_machines=machine_approver.NAME in names.chosen(selected.names),
         )
 
-    wanted: Sequence[str] = ()
     wanted = names.chosen(selected.names, tuple(builds()))
     if not (followed_files.content(root_ca_pem) or place.ca_pem):
         _log.warning("no CA is known, so none is published", controller=root_ca.NAME)
@@ -203,10 +202,7 @@ async def run(
                 # By the machine's own clock, whichever the controllers have: it is about this process.
                 beside.start(loop_time.lateness(clocks.SystemClock(), _LATENESS.observe), name="loop-lateness")
                 beside.start(role_module.keep_asking(link, clock), name="apiserver")
-                if leader_elect:
-                    await role.take_turns()
-                else:
-                    await role.work()
+                await (role.take_turns() if leader_elect else role.work())
     finally:
         await doors.stop()
         await link.close()

@@ -17,7 +17,7 @@ from handfast import errors
 from handfast.api import durations
 from handfast.controllers import names as controller_names
 from handfast.rules import networks
-from handfast.rules.machines import settings as machine_settings
+from handfast.rules.machines import join_window as join_windows
 from handfast.runtime import addresses as address_module
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -133,7 +133,7 @@ def lifetime(value: Any) -> datetime.timedelta:
 
 def join_window(value: Any) -> datetime.timedelta:
     """How long after its Machine a machine may ask for its certificate."""
-    return machine_settings.window(str(value))
+    return join_windows.parse(str(value))
 
 
 def whole(least: int, most: int) -> Callable[[Any], int]:
