@@ -139,7 +139,7 @@ FORMS = (
         r"\$?([A-Z]+(?:_[A-Z]+)+)(?:=.*)?",
         lambda word: bool({word, f"HANDFAST_{word}"} & page_facts.variables()),
     ),
-    form("metric", r"((?:handfast|apiserver|kubelet|process)_[a-z_]+)", page_facts.is_metric),
+    form("metric", r"((?:handfast|apiserver|kubelet|mapi|process)_[a-z_]+)", page_facts.is_metric),
     form(
         "limit, function or module",
         r"([a-z]+(?:_[a-z]+)+)",

@@ -245,10 +245,7 @@ async def run(
                 # By the machine's own clock, whichever the controllers have: it is about this process.
                 beside.start(loop_time.lateness(clocks.SystemClock(), _LATENESS.observe), name="loop-lateness")
                 beside.start(role_module.keep_asking(link, clock), name="apiserver")
-                if leader_elect:
-                    await role.take_turns()
-                else:
-                    await role.work()
+                await (role.take_turns() if leader_elect else role.work())
     finally:
         await doors.stop()
         await link.close()
