@@ -19,7 +19,7 @@ from handfast import errors
 from handfast.api import durations, signer_names
 from handfast.assembly import setting_values
 from handfast.rules import decision, networks
-from handfast.rules.machines import settings as machine_settings
+from handfast.rules.machines import join_window
 from handfast.runtime import addresses
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
@@ -261,9 +261,9 @@ SETTINGS: Final = (
     ),
     Setting(
         "joinWithin",
-        setting_values.join_window,
-        durations.text(machine_settings.JOIN_WITHIN),
-        machine_settings.WINDOW,
+        setting_values.join_within,
+        durations.text(join_window.DEFAULT),
+        join_window.ALLOWED,
         "how long after its Machine a machine may ask for its first certificate, where the machine-approver's settings do not say",
     ),
     Setting(

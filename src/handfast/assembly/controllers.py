@@ -53,8 +53,7 @@ from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import jwt, keys
 from handfast.rules import networks
-from handfast.rules.machines import group_versions
-from handfast.rules.machines import settings as machine_settings_rules
+from handfast.rules.machines import group_versions, join_window
 from handfast.runtime import addresses, collector, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clocks
 from handfast.serving import admin
@@ -96,7 +95,7 @@ class Selection:
 
     names: Sequence[str] = ("*",)
     protect_living_nodes: bool = True
-    join_within: datetime.timedelta = machine_settings_rules.JOIN_WITHIN
+    join_within: datetime.timedelta = join_window.DEFAULT
     machines: MachineSource = MachineSource()
     client_ca_file: str = ""
 

@@ -48,6 +48,7 @@ from handfast.rules import access, networks
 from handfast.rules.nodes import authorizer
 from handfast.rules.nodes import recovery as recovering
 from handfast.rules.rbac import policy as rbac_policy
+from handfast.rules.rbac import scopes
 from handfast.runtime import clock as clock_module
 
 
@@ -136,12 +137,14 @@ class Guard:
         self.bootstrap_cas = bootstrap_cas.BootstrapCAs(copy, self.authenticator.trust_scoped, self.client_cas.remember)
         self.policy = policy.PolicyFeed(copy)
         self._nodes = node_feed.NodeFeed(copy)
+        rules_of = self.policy.policy.role_rules
         self.authorizers = access.Authorizers(
             (
                 recovering.Authorizer(node_recovery.owner_of(copy)),
                 authorizer.NodeAuthorizer(self._nodes.graph),
                 self.policy.policy,
-            )
+            ),
+            scopes.Scopes(lambda role: rules_of(rbac_policy.CLUSTER_ROLE, "", role)),
         )
         self.standing = standing.Standing(self.authenticator, self.authorizers, clock)
         self.authenticator.changed.append(self.standing.lost)

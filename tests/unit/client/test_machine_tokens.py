@@ -26,7 +26,7 @@ class Issuing(FakeClient):
 
     def __init__(self, *groups: str) -> None:
         super().__init__()
-        self.groups = groups
+        self.groups = set(groups)
         self.issued = 0
         self.claims: dict[str, Any] = {"jti": "first"}
 

@@ -44,7 +44,7 @@ from handfast.controllers.machines import bindings, client_requests, crowds, flo
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, inventory, pressure
+from handfast.rules.machines import approval, inventory, join_window, pressure
 from handfast.rules.machines import settings as settings_rules
 from handfast.rules.nodes import claim
 
@@ -257,7 +257,7 @@ def build(
     *,
     feed: certificate_requests.Feed,
     protect: bool = True,
-    join_within: datetime.timedelta = settings_rules.JOIN_WITHIN,
+    join_within: datetime.timedelta = join_window.DEFAULT,
     machines: machine_inventory.Options = machine_inventory.DEFAULT,
 ) -> loop.Controller[str]:
     client, clock = context.client, context.clock

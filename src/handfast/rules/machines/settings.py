@@ -26,18 +26,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import durations
 from handfast.api.codec import yaml_document
 from handfast.rules import access, user_names
-from handfast.rules.machines import bootstrapper
+from handfast.rules.machines import bootstrapper, join_window
 
 NAMESPACE: Final = "openshift-cluster-machine-approver"
 NAME: Final = "machine-approver-config"
 KEY: Final = "config.yaml"
 
-JOIN_WITHIN: Final = datetime.timedelta(hours=2)
-SHORTEST_JOIN: Final = datetime.timedelta(minutes=1)
-LONGEST_JOIN: Final = datetime.timedelta(days=365)
 SHARED: Final = "shared"
 PER_MACHINE: Final = "per-machine"
 CREDENTIALS: Final = (SHARED, PER_MACHINE)
@@ -45,7 +41,6 @@ CREDENTIALS: Final = (SHARED, PER_MACHINE)
 # 3. who is judged elsewhere
 _OTHERS: Final = (user_names.NODE_PREFIX, user_names.NODE_RECOVERY_PREFIX, access.ANONYMOUS)
 _BOOLEAN: Final = "true or false"
-WINDOW: Final = f"a duration of {durations.text(SHORTEST_JOIN)} to {durations.text(LONGEST_JOIN)}, as in 2h"
 _IDENTITIES: Final = "a list of {user: NAME, groups: [NAME, …]}, with one at least"
 _MOST_SHOWN: Final = 80
 
@@ -61,7 +56,7 @@ class Settings:
     """What is decided by. `identities` are whose requests are judged."""
 
     disabled: bool = False
-    join_within: datetime.timedelta = JOIN_WITHIN
+    join_within: datetime.timedelta = join_window.DEFAULT
     identities: tuple[bootstrapper.Identity, ...] = (bootstrapper.NODE_BOOTSTRAPPER,)
     source_address: bool = False
     credential: str = SHARED
@@ -71,7 +66,7 @@ class Settings:
 DEFAULT: Final = Settings()
 
 
-def parse(text: str, join_within: datetime.timedelta = JOIN_WITHIN) -> Settings:
+def parse(text: str, join_within: datetime.timedelta = join_window.DEFAULT) -> Settings:
     """The settings that a text says; `join_within` where it does not say how long. Unreadable where one is wrong (2.)."""
     document = _fields("", _document(text), _READERS)
     chosen = Settings(**{"join_within": join_within, **document})
@@ -120,19 +115,11 @@ def _client(field: str, value: Any) -> bool:
     return disabled
 
 
-def window(text: str) -> datetime.timedelta:
-    """How long after its Machine a request may come; ValueError where that is not allowed."""
-    duration = durations.parse(text)
-    if not SHORTEST_JOIN <= duration <= LONGEST_JOIN:
-        raise ValueError("is too short" if duration < SHORTEST_JOIN else "is too long")
-    return duration
-
-
 def _join_within(field: str, value: Any) -> datetime.timedelta:
     try:
-        return window(value if isinstance(value, str) else "")
+        return join_window.parse(value if isinstance(value, str) else "")
     except ValueError:
-        raise _refused(field, value, WINDOW) from None
+        raise _refused(field, value, join_window.ALLOWED) from None
 
 
 def _identities(field: str, value: Any) -> tuple[bootstrapper.Identity, ...]:
