@@ -37,7 +37,9 @@ def _namespace_option(function: click.decorators.FC) -> click.decorators.FC:
 
 @click.command(short_help="Declare one machine.")
 @click.argument("name")
-@click.option("--dns", metavar="NAME", multiple=True, help="The name of its node.  May be given several times.")
+@click.option(
+    "--dns", metavar="NAME", multiple=True, required=True, help="The name of its node.  May be given several times."
+)
 @click.option("--ip", metavar="ADDRESS", multiple=True, help="An address of it.  May be given several times.")
 @click.option("--mac", metavar="ADDRESS", multiple=True, help="A hardware address of it.  May be given several times.")
 @click.option("--serial", default=None, help="Its serial number.")

@@ -74,8 +74,8 @@ def _show(stages: Sequence[explanation.Stage]) -> None:
 def readmit(ctx: click.Context, name: str, namespace: str, kubeconfig: str | None, directory: str, form: str) -> None:
     """Let a machine that was set up anew ask with another key.
 
-    For each Machine one key is approved. This forgets which, so that the next one can be. The certificate of the key before
-    stays good: `handfast node revoke` takes it back.
+    For each Machine one key is approved. This forgets which, so that the next one can be. It also forgets the node of the
+    machine, if that was deleted. The certificate of the key before stays good: `handfast node revoke` takes it back.
     """
     import asyncio
 
@@ -93,4 +93,4 @@ def readmit(ctx: click.Context, name: str, namespace: str, kubeconfig: str | Non
     elif changed:
         output.result(f"{title} may ask with another key")
     else:
-        output.result(f"{title} has no key yet: nothing was changed")
+        output.result(f"{title} has no key yet, and no node that is gone: nothing was changed")

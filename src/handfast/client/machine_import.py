@@ -110,7 +110,7 @@ async def add(client: api.Client, declared: declaration.Declaration, source: str
     done = []
     for step in plan.steps:
         await apply(client, step)
-        done.append((DONE[step.action], f"machines/{step.name}"))
+        done.append((DONE[step.action], f"Machine {step.namespace}/{step.name}"))
     return done
 
 

@@ -4,6 +4,8 @@
 1. Every group that the server has is read, in the version that the server prefers of those that can be read.
 2. A name may stand for one Machine only. Where there are several of that name, the namespace has to be said.
 3. What is written carries the version that was read: whoever was faster makes it a conflict.
+4. A link is taken back by an operator alone (`rules.machines.linking`), and only with a Node that is gone: one that is there keeps its
+   machine.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from handfast import errors
+from handfast.api import resources
 from handfast.client import api
 from handfast.rules.machines import group_versions, inventory
 
@@ -70,12 +73,24 @@ def no_kind() -> errors.Refused:
 
 
 async def readmit(client: api.Client, machines: Machines, machine: inventory.Machine) -> bool:
-    """Forget which key was approved for a machine, so that the next one can be; whether one was."""
-    if not machine.approved_key:
+    """Forget which key was approved for a machine, and the Node that is gone, so that it can join anew; whether there was one."""
+    forgets_node = await _lost_node(client, machine)
+    resource, version = machines.groups[machine.group], machine.version
+    if machine.approved_key:
+        # 3. only as it was read
+        change: Mapping[str, Any] = {
+            "metadata": {"annotations": {inventory.APPROVED_KEY: None}, "resourceVersion": version}
+        }
+        answer = await client.patch(resource, machine.name, change, namespace=machine.namespace)
+        version = answer["metadata"]["resourceVersion"]
+    if forgets_node:
+        change = {"metadata": {"resourceVersion": version}, "status": {"nodeRef": None}}
+        await client.patch(resource, machine.name, change, namespace=machine.namespace, subresource="status")
+    return forgets_node or bool(machine.approved_key)
+
+
+async def _lost_node(client: api.Client, machine: inventory.Machine) -> bool:
+    """Whether its Node was deleted (4). Cluster API looks after its own links."""
+    if not machine.node or machine.group != inventory.OPENSHIFT:
         return False
-    # 3. only as it was read
-    change: Mapping[str, Any] = {
-        "metadata": {"annotations": {inventory.APPROVED_KEY: None}, "resourceVersion": machine.version}
-    }
-    await client.patch(machines.groups[machine.group], machine.name, change, namespace=machine.namespace)
-    return True
+    return await client.find(resources.NODES, machine.node, metadata=True) is None

@@ -5,6 +5,7 @@ import asyncio
 import datetime
 import email.utils
 import os
+import pathlib
 import socket
 from typing import Any
 
@@ -170,8 +171,9 @@ class TestConnected:
 
 
 # What a command is given for each of its arguments, where it has any.
-ARGUMENTS = {"names": "x", "name": "x", "which": "abcdef"}
-OPTIONS = {"kind": ("--kind", "worker"), "out": ("--out", "out")}
+MACHINES = pathlib.Path(__file__).parents[2] / "vectors" / "machines.csv"
+ARGUMENTS = {"names": "x", "name": "x", "which": "abcdef", "file": str(MACHINES)}
+OPTIONS = {"kind": ("--kind", "worker"), "out": ("--out", "out"), "dns": ("--dns", "x")}
 
 
 def reaching():

@@ -72,7 +72,7 @@ def test_create_refuses_what_is_there(reached, capsys):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ((), "dns: is missing: a machine without it has no address"),
+        ((), "missing option '--dns'"),
         (("--dns", "localhost"), 'dns: "localhost" is what every machine calls itself'),
         (("--dns", "w1", "--ip", "::1"), 'ip: "::1" is of every machine or of none'),
     ],
