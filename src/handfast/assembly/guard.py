@@ -137,15 +137,7 @@ class Guard:
         self.bootstrap_cas = bootstrap_cas.BootstrapCAs(copy, self.authenticator.trust_scoped, self.client_cas.remember)
         self.policy = policy.PolicyFeed(copy)
         self._nodes = node_feed.NodeFeed(copy)
-        rules_of = self.policy.policy.role_rules
-        self.authorizers = access.Authorizers(
-            (
-                recovering.Authorizer(node_recovery.owner_of(copy)),
-                authorizer.NodeAuthorizer(self._nodes.graph),
-                self.policy.policy,
-            ),
-            scopes.Scopes(lambda role: rules_of(rbac_policy.CLUSTER_ROLE, "", role)),
-        )
+        self.authorizers = self._authorizers(copy)
         self.standing = standing.Standing(self.authenticator, self.authorizers, clock)
         self.authenticator.changed.append(self.standing.lost)
         self.authenticator.scoped_changed.append(self.standing.lost)
@@ -162,6 +154,17 @@ class Guard:
         )
         self.openid = openid.OpenId(options.issuer, key_set)
         self.admitter = self._admission(plugin.Context(copy, self.authorizers.decide, clock.now))
+
+    def _authorizers(self, copy: replica.Replica) -> access.Authorizers:
+        rules_of = self.policy.policy.role_rules
+        return access.Authorizers(
+            (
+                recovering.Authorizer(node_recovery.owner_of(copy)),
+                authorizer.NodeAuthorizer(self._nodes.graph),
+                self.policy.policy,
+            ),
+            scopes.Scopes(lambda role: rules_of(rbac_policy.CLUSTER_ROLE, "", role)),
+        )
 
     def _admission(self, context: plugin.Context) -> station.Admitter:
         return station.Admitter(
