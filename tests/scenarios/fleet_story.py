@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import pathlib
 import ssl
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, TypeVar
 
 from handfast.api import machine_kinds
+from handfast.assembly import controllers
 from handfast.client import api
 from handfast.controllers import loop
 from handfast.controllers.machines import approver as machine_approver
-from handfast.rules.machines import bootstrapper, settings
+from handfast.rules.machines import bootstrapper, join_window, settings
 from tests.scenarios import certified, controlled, granting
 
 MACHINES = api.Resource("machine.openshift.io", "v1beta1", "machines", True)
@@ -74,13 +76,24 @@ class Story(certified.Story):
 
 @contextlib.asynccontextmanager
 async def told(directory: pathlib.Path) -> AsyncIterator[Story]:
-    async with controlled.story_of(Story, directory) as story:
+    async with telling(Story, directory) as story:
+        yield story
+
+
+_S = TypeVar("_S", bound=Story)
+
+
+@contextlib.asynccontextmanager
+async def telling(kind: type[_S], directory: pathlib.Path) -> AsyncIterator[_S]:
+    """A story of its own kind."""
+    async with controlled.story_of(kind, directory) as story:
         await story.define()
         yield story
 
 
 def running(
-    story: Story, *chosen: str, **more: Any
+    story: Story, *chosen: str, join_within: datetime.timedelta = join_window.DEFAULT, **more: Any
 ) -> contextlib.AbstractAsyncContextManager[list[loop.Controller[Any]]]:
     """One process of the controllers of a fleet."""
-    return certified.running(story.world, *(chosen or ALL), approves_machines=True, **more)
+    selection = controllers.Selection(names=chosen or ALL, join_within=join_within)
+    return certified.running(story.world, *(chosen or ALL), selection=selection, **more)
