@@ -9,6 +9,7 @@ server has all of it from the start (`rules.rbac.default_roles`, `api.handfast_k
 3. Secrets are read in `kube-system` alone. RBAC cannot tell the metadata of Secrets from their content, so that tokens in
    wrong namespaces are not looked for there; the signer does without.
 4. A controller without a list does what a cluster's own controller manager does already.
+5. Namespaces that not every cluster has come with the rights in them.
 
 Whoever gets hold of a token of the account can do what the chosen controllers do. With all of them that is nearly what the
 CA's key can. They can read every Secret of `kube-system`. With a bootstrap token from there they can file requests and approve
@@ -40,8 +41,7 @@ NAMESPACE: Final = "kube-system"
 LEASE: Final = "handfast-controllers"
 _NAME: Final = "handfast:controllers"
 _EVERYWHERE: Final = ""
-# Namespaces that no cluster has from the start.
-_OWN: Final = frozenset({machine_settings.NAMESPACE})
+_EVERY_CLUSTERS: Final = frozenset({_EVERYWHERE, "default", "kube-node-lease", "kube-public", NAMESPACE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +174,10 @@ def documents(names: Sequence[str]) -> list[objects.Document]:
     granted = [
         each for namespace, rules in sorted(by_namespace.items()) for each in _granted(namespace, _merged(rules))
     ]
-    own = [_namespace(namespace) for namespace in sorted(by_namespace) if namespace in _OWN]
-    return [*ledger, *own, account, *granted]
-
-
-def _namespace(name: str) -> objects.Document:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    # 5. namespaces that not every cluster has
+    added = sorted(set(by_namespace) - _EVERY_CLUSTERS)
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in added]
+    return [*ledger, account, *namespaces, *granted]
 
 
 def _merged(rules: Iterable[policy_rules.PolicyRule]) -> list[policy_rules.PolicyRule]:

@@ -15,9 +15,11 @@ from handfast.api.defaulting import defaults
 from handfast.api.validation import validation
 from handfast.controllers import names as controller_names
 from handfast.rules import controller_rights
+from handfast.rules.machines import settings
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"
 EVERY = tuple(controller_rights.RIGHTS)
+MACHINES = {"machine-approver-controller"}
 SIGNING = "certificatesigningrequest-signing-controller"
 
 
@@ -48,7 +50,7 @@ def test_secrets_are_read_where_tokens_are():
 
 def test_events_are_written_where_there_is_something_to_tell_of():
     where = {namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "events" in rule["resources"]}
-    assert where == {"default", "kube-public", "kube-system"}
+    assert where == {"default", "kube-public", "kube-system", settings.NAMESPACE}
 
 
 def test_each_controller_adds_its_own():
@@ -75,8 +77,22 @@ def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_
 
 def test_nothing_for_what_a_cluster_has_of_its_own():
     assert controller_rights.documents(("namespace-controller",)) == []
-    # The kind, the account, and roles with their bindings in the cluster and four namespaces.
-    assert len(controller_rights.documents(EVERY)) == 2 + 2 * 5
+    # The kind, the account, a namespace, and roles with their bindings in the cluster and five namespaces.
+    assert len(controller_rights.documents(EVERY)) == 2 + 1 + 2 * 6
+
+
+def test_the_machine_approver_comes_with_the_namespace_of_its_settings():
+    documents = controller_rights.documents(("machine-approver-controller",))
+    assert [each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"] == [settings.NAMESPACE]
+    # It writes Machines by patch alone, and its settings not at all once they are there.
+    verbs = {
+        resource: rule["verbs"]
+        for rules in roles("machine-approver-controller").values()
+        for rule in rules
+        for resource in rule["resources"]
+    }
+    assert verbs["machines"] == ["list", "patch", "watch"]
+    assert "update" not in verbs["configmaps"]
 
 
 # The definition comes first, and has its own tests: here it would be one of a kind that this server has.
@@ -91,7 +107,7 @@ def test_the_documents_are_good(document: dict[str, Any]):
 
 
 def test_the_page_names_them_all():
-    """But for the one that judges nodes, which the page says a cluster has already."""
+    """But for the one that judges nodes, which the page says a cluster has already, and those of machine fleets."""
     found = re.search(r"export CONTROLLERS=(\S+)", PAGE.read_text())
     assert found is not None
-    assert set(controller_names.chosen(found[1].split(","))) == {*EVERY} - {"node-lifecycle-controller"}
+    assert set(controller_names.chosen(found[1].split(","))) == {*EVERY} - {"node-lifecycle-controller", *MACHINES}
