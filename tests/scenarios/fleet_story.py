@@ -109,7 +109,7 @@ async def running_as_printed(story: Story, *chosen: str) -> AsyncIterator[None]:
     for document in controller_rights.documents(chosen):
         row = next(row for row in kinds.builtin() if (row.api_version, row.kind) == _identity(document))
         # The namespace of the settings is there already.
-        if row.kind != "Namespace":
+        if row.kind != "Namespace" or document["metadata"]["name"] != settings.NAMESPACE:
             await story.client.create(row, document, namespace=document["metadata"].get("namespace", ""))
     path = f"/api/v1/namespaces/{controller_rights.NAMESPACE}/serviceaccounts/{controller_rights.ACCOUNT}/token"
     token = (await callers.make(story.world, path, {"spec": {}}))["status"]["token"]

@@ -127,7 +127,11 @@ def known(
         token_cleaner.NAME: token_cleaner.build,
         node_lifecycle.NAME: node_lifecycle.build,
         machine_approver.NAME: functools.partial(
-            machine_approver.build, feed=feed, protect=protect_living_nodes, join_within=join_within
+            machine_approver.build,
+            feed=feed,
+            protect=protect_living_nodes,
+            join_within=join_within,
+            kubelet_ca=root_ca_pem,
         ),
     }
 

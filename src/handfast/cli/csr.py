@@ -279,7 +279,7 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
             # The explanation says why it cannot be read.
             facts = None
         if facts is not None:
-            machine = await _machine(reached.client, request, facts)
+            machine = await _machine(reached.client, request, facts, now)
             if machine is None:
                 answers, addresses, reserved = await _reviewed(reached.client, facts)
             more = await _further(reached.client, facts, now)
@@ -292,7 +292,7 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
 
 
 async def _machine(
-    client: api.Client, request: signing_requests.Request, facts: kubelet.Facts
+    client: api.Client, request: signing_requests.Request, facts: kubelet.Facts, now: datetime.datetime
 ) -> approval.Verdict | None:
     """What the machine-approver says of it, where one runs and the request is its own, as far as the caller may ask."""
     from handfast.api import status
@@ -306,7 +306,7 @@ async def _machine(
             output.note(
                 f"the machine-approver's settings cannot be read, and the defaults are assumed: {known.trouble}"
             )
-        return await machine_reviews.verdict(client, request, facts, known.settings)
+        return await machine_reviews.verdict(client, request, facts, known.settings, now)
     except status.StatusError as error:
         if error.reason != "Forbidden":
             raise

@@ -6,13 +6,14 @@ server has all of it from the start (`rules.rbac.default_roles`, `api.handfast_k
 
 1. Each controller has a list of its own, of what it calls and nothing else: those that are not chosen add nothing.
 2. Objects with a known name are named, also where they are followed: such a watch asks for that one name.
-3. Secrets are read in `kube-system` alone. RBAC cannot tell the metadata of Secrets from their content, so that tokens in
-   wrong namespaces are not looked for there; the signer does without.
+3. Secrets are read in `kube-system`, and by the machine-approver where those are that the tokens of machines are bound to. RBAC
+   cannot tell the metadata of Secrets from their content, so that tokens in wrong namespaces are not looked for there; the signer
+   does without.
 4. A controller without a list does what a cluster's own controller manager does already.
 5. Namespaces that not every cluster has come with the rights in them.
 
 Whoever gets hold of a token of the account can do what the chosen controllers do. With all of them that is nearly what the
-CA's key can. They can read every Secret of `kube-system`. With a bootstrap token from there they can file requests and approve
+CA's key can. They can read every Secret of `kube-system`, and every bootstrap credential of machines. With a bootstrap token from there they can file requests and approve
 them, also one for a serving certificate with the API server's names, which a running signer then signs. They can sign a
 `cluster-info` of their own, and delete entries of the ledger. Kubernetes' own controller manager can do no less. To limit it,
 run fewer controllers.
@@ -29,7 +30,7 @@ import msgspec
 from handfast.api import handfast_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules.certificates import signers
-from handfast.rules.machines import inventory
+from handfast.rules.machines import bootstrapper, inventory, serving
 from handfast.rules.machines import settings as machine_settings
 from handfast.rules.nodes import liveness
 from handfast.rules.rbac import default_roles as roles
@@ -136,9 +137,13 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             *(roles.on(group, "machines", "list patch watch") for group in inventory.GROUPS),
             roles.on("", "nodes", "get list watch"),
             roles.on(policy_rules.GROUP, "clusterrolebindings clusterroles", "list watch"),
+            roles.on(serving.EGRESS_GROUP, serving.EGRESS_PLURAL, "list watch"),
             _REVOCATIONS,
         ),
         *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
+        # The kubelets' CA, and the Secrets that tokens of machines are bound to, which hold none.
+        *_within(bootstrapper.MANAGED_NAMESPACE, roles.on("", "configmaps", "list watch", serving.CA_CONFIG_MAP)),
+        *_within(bootstrapper.NAMESPACE, roles.on("", "secrets", "get")),
         *_within(
             machine_settings.NAMESPACE,
             roles.on("", "configmaps", "create"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS contexts from PEM in memory.
+"""TLS contexts from PEM in memory, and what the other side of a connection presented.
 
 Private keys are handed to OpenSSL through an anonymous memory file, because `ssl` reads them from files only and a
 key should not touch the disk for that. It does not decide whom to trust: the bundle is the caller's.
@@ -7,6 +7,7 @@ key should not touch the disk for that. It does not decide whom to trust: the bu
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import ssl
@@ -14,6 +15,9 @@ import tempfile
 from collections.abc import Iterator
 
 from handfast import errors
+
+# _ssl.ENCODING_DER
+_DER = 2
 
 
 def client_context(ca_pem: bytes | None, cert_pem: bytes | None = None, key_pem: bytes | None = None) -> ssl.SSLContext:
@@ -41,6 +45,20 @@ def unsafe_unverified_context() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def presented_chain(transport: asyncio.BaseTransport) -> tuple[bytes, ...]:
+    """The certificates that the other side of a connection presented (DER, its own first); none without TLS, or without any."""
+    ssl_object = transport.get_extra_info("ssl_object")
+    if ssl_object is None:
+        return ()
+    # Public from Python 3.13 on (as DER bytes); before that only the inner object has it.
+    public = getattr(ssl_object, "get_unverified_chain", None)
+    if public is not None:
+        return tuple(certificate for certificate in public() or () if certificate)
+    # Without a certificate it is a list that holds one None.
+    chain = ssl_object._sslobj.get_unverified_chain() or ()
+    return tuple(certificate.public_bytes(_DER) for certificate in chain if certificate is not None)
 
 
 def _trust(context: ssl.SSLContext, ca_pem: bytes) -> None:

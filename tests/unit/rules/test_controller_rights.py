@@ -15,7 +15,7 @@ from handfast.api.defaulting import defaults
 from handfast.api.validation import validation
 from handfast.controllers import names as controller_names
 from handfast.rules import controller_rights
-from handfast.rules.machines import settings
+from handfast.rules.machines import bootstrapper, settings
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"
 EVERY = tuple(controller_rights.RIGHTS)
@@ -45,7 +45,7 @@ def test_secrets_are_read_where_tokens_are():
     where = {
         namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "secrets" in rule["resources"]
     }
-    assert where == {"kube-system"}
+    assert where == {"kube-system", "openshift-machine-config-operator"}
 
 
 def test_events_are_written_where_there_is_something_to_tell_of():
@@ -77,13 +77,14 @@ def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_
 
 def test_nothing_for_what_a_cluster_has_of_its_own():
     assert controller_rights.documents(("namespace-controller",)) == []
-    # The kind, the account, a namespace, and roles with their bindings in the cluster and five namespaces.
-    assert len(controller_rights.documents(EVERY)) == 2 + 1 + 2 * 6
+    # The kind, the account, three namespaces, and roles with their bindings in the cluster and seven namespaces.
+    assert len(controller_rights.documents(EVERY)) == 2 + 3 + 2 * 8
 
 
-def test_the_machine_approver_comes_with_the_namespace_of_its_settings():
+def test_the_machine_approver_comes_with_its_namespaces():
     documents = controller_rights.documents(("machine-approver-controller",))
-    assert [each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"] == [settings.NAMESPACE]
+    names = [each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"]
+    assert names == [settings.NAMESPACE, bootstrapper.MANAGED_NAMESPACE, bootstrapper.NAMESPACE]
     # It writes Machines by patch alone, and its settings not at all once they are there.
     verbs = {
         resource: rule["verbs"]

@@ -43,7 +43,7 @@ class LivingNodes:
 
     def __init__(self, client: api.Client, clock: clocks.Clock, leases: node_leases.NodeLeases | None) -> None:
         self._client = client
-        self._clock = clock
+        self.clock = clock
         # None: the names of living nodes are not protected (3.).
         self._leases = leases
         # Which requests wait for the Lease of which node, and the other way round.
@@ -51,6 +51,11 @@ class LivingNodes:
         self._nodes: dict[str, str] = {}
         # And which nodes were found silent, since when.
         self._silences: dict[str, liveness.Silence] = {}
+
+    @property
+    def protects(self) -> bool:
+        """Whether Leases are followed, so that living nodes keep their names (3.)."""
+        return self._leases is not None
 
     def gone(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
@@ -82,7 +87,7 @@ class LivingNodes:
             if error.code != 403:
                 raise
             return await self._without_leases(name, node, error)
-        now, monotonic = self._clock.now(), self._clock.monotonic()
+        now, monotonic = self.clock.now(), self.clock.monotonic()
         check = claim.check(facts, pulse, now, monotonic)
         if pulse is not None and check.passed:
             silence = liveness.found_silent(pulse, self._silences.get(node), monotonic)

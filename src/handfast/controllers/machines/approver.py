@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine-approver: approves kubelets' requests for machines that the operator knows. Of the others it says why they wait.
 
-For each signer it asks a judge of its own (`machines.client_requests`), and does the same with every verdict. It never denies, but
-for Revocations. It signs nothing.
+For each signer it asks a judge of its own (`machines.client_requests`, `machines.serving_judge`), and does the same with every verdict.
+It never denies, but for Revocations. It signs nothing.
 
 1. It looks at open requests that are its own (`rules.machines.ownership`); csrapproving leaves those alone.
 2. A request is denied if a Revocation refuses it, as csrapproving does it.
 3. One that passes every check is confirmed on the server, and approved by one update that carries the version it was decided of. A
-   second condition names the Machine.
+   second condition names the Machine, and what proved that the very machine asks.
 4. "Not yet" is an Event and a metric, once for each reason and request. Above a hundred alike within an hour it is one Event for
    all, on the settings' ConfigMap.
-5. It is judged again when its Machine, its Node or the settings change, or the clock allows it. Nothing is polled: requests
+5. It is judged again when its Machine, its Node, an EgressIP, the kubelets' CA or the settings change, or the clock allows it. Nothing is polled: requests
    are found by the name of their node.
 6. Over the flood guard's limit (`rules.machines.pressure`), requests without a Machine are parked: one Event for all, and a gauge. They
    cost nothing until a Machine of their name comes, or the pressure drops. Requests with a Machine go on.
@@ -40,17 +40,18 @@ from handfast.controllers import events, loop, node_leases, revoked
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import requests as certificate_requests
 from handfast.controllers.certificates import verdicts as verdicts_module
-from handfast.controllers.machines import bindings, client_requests, crowds, flood_guard
+from handfast.controllers.machines import bindings, client_requests, crowds, flood_guard, kubelet_dial, serving_judge
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, inventory, pressure
+from handfast.rules.machines import approval, inventory, pressure, proofs, readmission
 from handfast.rules.machines import settings as settings_rules
 from handfast.rules.nodes import claim
 
 NAME = "machine-approver-controller"
 WORKERS = 8
 TOO_MANY = "TooManyPending"
+READMITTED = "Readmitted"
 # How long to wait for settings that may not be read.
 _LOOK_SECONDS = 30.0
 # Keys beside the names of requests, which have no slash in them.
@@ -157,11 +158,17 @@ class MachineApprover:
         more: tuple[signing_requests.Condition, ...] = ()
         if verdict.machine is not None:
             at = self._verdicts.now_text()
-            more = (signing_requests.condition(approval.MATCHED, approval.MATCHED, verdict.machine.title, at),)
+            text = proofs.recorded(verdict, verdict.machine)
+            more = (signing_requests.condition(approval.MATCHED, approval.MATCHED, text, at),)
         await self._verdicts.settle(
             item, signing_requests.APPROVED, approval.APPROVED_REASON, approval.APPROVED_MESSAGE, *more
         )
         self.gone(item.metadata.name)
+        if readmission.is_one(verdict):
+            regarding = certificate_requests.regarding(item)
+            await self._recorder.record(
+                regarding, READMITTED, f"{more[0].message}; its new key takes the old one's place"
+            )
 
     async def _without_settings(self, item: signing_requests.Request, facts: kubelet.Facts) -> float | None:
         self._wait(item.metadata.name, facts, frozenset({approval.SETTINGS}))
@@ -220,6 +227,12 @@ class MachineApprover:
             if cause in self._waits[name][1]:
                 self._look(name)
 
+    def of_all(self, cause: str) -> None:
+        """Something happened that is the cause of waiting in whichever node's name."""
+        for name, (_, waits_for) in self._waits.items():
+            if cause in waits_for:
+                self._look(name)
+
     # 6. the flood guard
 
     def of_size(self, *, grown: bool) -> None:
@@ -259,7 +272,10 @@ def build(
     protect: bool = True,
     join_within: datetime.timedelta = settings_rules.JOIN_WITHIN,
     machines: machine_inventory.Options = machine_inventory.DEFAULT,
+    kubelet_ca: bytes = b"",
+    dial: kubelet_dial.KubeletDial | None = None,
 ) -> loop.Controller[str]:
+    """`kubelet_ca` verifies kubelets where no ConfigMap names their CA; `dial` asks them what they serve."""
     client, clock = context.client, context.clock
     requests = feed.of(context)
     settings = machine_settings.follow(context, join_within)
@@ -288,17 +304,21 @@ def build(
         for name in names:
             look(name)
 
-    judges = {signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, known, nodes, living)}
+    serving = serving_judge.follow(context, known, kubelet_ca=kubelet_ca, dial=dial)
+    judges: dict[str, Judge] = {
+        signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, known, nodes, living),
+        signer_names.KUBELET_SERVING: serving,
+    }
     verdicts = verdicts_module.Verdicts(client, clock, requests, recorder, DECISIONS, revocations)
     guard = flood_guard.Guard(clock, lambda: pressure.limit(len(known.index), len(nodes)))
     handler = MachineApprover(requests, settings, verdicts, recorder, judges, guard, look)
     keeper = machine_settings.Keeper(client, settings, recorder)
     watched = bindings.follow(context, settings, recorder, lambda name: look(f"{BINDING}{name}"))
     _subscribe(handler, requests, settings, look)
-    _follow(handler, known, nodes)
+    _follow(handler, known, nodes, serving)
     controller.needs(requests)
     controller.needs(nodes)
-    for each in (settings, known, revocations, *(() if leases is None else (leases,))):
+    for each in (settings, known, revocations, serving, *(() if leases is None else (leases,))):
         controller.uses(each)
     look(SETTINGS)
     return controller
@@ -328,15 +348,21 @@ def _subscribe(
 
 
 def _follow(
-    handler: MachineApprover, known: machine_inventory.Inventory, nodes: cache.Informer[partial.Partial]
+    handler: MachineApprover,
+    known: machine_inventory.Inventory,
+    nodes: cache.Informer[partial.Partial],
+    serving: serving_judge.ServingJudge,
 ) -> None:
-    """Judge again what waits for a Machine or for a Node (5.)."""
+    """Judge again what waits for a Machine, for a Node, or for what serving requests are judged by (5.)."""
 
     def of_machine(old: inventory.Machine | None, new: inventory.Machine | None) -> None:
         there = [machine for machine in (old, new) if machine is not None]
         # Which of two of one name counts may have changed, too.
         twins = [twin for machine in there[:1] for twin in known.index.named(machine.name)]
-        for name in {name for machine in (*there, *twins) for name in machine.values(inventory.INTERNAL_DNS)}:
+        names = {name for machine in (*there, *twins) for name in machine.values(inventory.INTERNAL_DNS)}
+        # Its Node may have another name.
+        names |= {kubelet.canonical(machine.node) for machine in there if machine.node}
+        for name in names:
             handler.of_node(name, approval.MACHINE)
         handler.of_size(grown=old is None)
 
@@ -346,5 +372,12 @@ def _follow(
             handler.of_node(kubelet.canonical((new or old or partial.Partial()).metadata.name), approval.NODE)
             handler.of_size(grown=old is None)
 
+    def of_serving(node: str | None) -> None:
+        if node is None:
+            handler.of_all(approval.NODE)
+        else:
+            handler.of_node(kubelet.canonical(node), approval.MACHINE)
+
     known.subscribe(of_machine)
     nodes.subscribe(of_node)
+    serving.subscribe(of_serving)

@@ -9,6 +9,9 @@
    judged, and of two keys at once one loses. Who is killed after this goes on with the same key.
 4. The Node is read on the server, as the last step: the watch may be late.
 5. Where Machines may not be read or written, everything waits, and an Event names the missing right.
+6. A machine that comes back as the node it was is judged by `rules.machines.readmission`, where the operator allows it, and where
+   living nodes are protected. Its Node is still there then, and its key takes the place of the one on the Machine.
+7. The proofs that the operator asks for come last (`client.machine_proofs`): nothing is read for a request that fails without them.
 
 | who | holding | tries | stopped by | shown in tests/unit/controllers/machines/test_client_requests.py |
 |---|---|---|---|---|
@@ -20,15 +23,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from handfast.api import resources, signing_requests, status
-from handfast.client import api, cache, machine_reviews, partial, watch
+from handfast.client import api, cache, machine_proofs, machine_reviews, partial, watch
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, inventory
+from handfast.rules.machines import approval, inventory, readmission
 from handfast.rules.machines import settings as machine_settings
 from handfast.rules.nodes import claim
 
@@ -37,14 +40,6 @@ MACHINES_FORBIDDEN: Final = "MachinesForbidden"
 _FORBIDDEN_SECONDS: Final = 30.0
 _HINT: Final = "apply what `handfast serve controllers --print-manifest` prints, which has the right to list, watch and patch Machines"
 _INVENTORY: Final = "inventory"
-
-# The further checks that the operator asks for of a request.
-Proofs = Callable[[signing_requests.Request, machine_settings.Settings], Sequence[approval.Further]]
-
-
-def no_proofs(_: signing_requests.Request, __: machine_settings.Settings) -> Sequence[approval.Further]:
-    """None are asked for."""
-    return ()
 
 
 class ClientRequests:
@@ -56,30 +51,35 @@ class ClientRequests:
         machines: machine_inventory.Inventory,
         nodes: cache.Informer[partial.Partial],
         living: living_nodes.LivingNodes,
-        proofs: Proofs = no_proofs,
     ) -> None:
         self._client = client
         self._machines = machines
         self._nodes = nodes
         self._living = living
-        self._proofs = proofs
 
     async def judge(
         self, item: signing_requests.Request, facts: kubelet.Facts, settings: machine_settings.Settings
     ) -> approval.Verdict:
         """By what is followed (1.)."""
+        node_exists = self._nodes.get("", facts.node_name) is not None
         verdict = approval.judge(
             facts,
             machine_reviews.created(item),
             settings=settings,
             machines=self._machines.index,
-            node_exists=self._nodes.get("", facts.node_name) is not None,
-            further=self._proofs(item, settings),
+            node_exists=node_exists,
         )
         # 5. what cannot be read is not known
         if self._machines.refusals:
             return _forbidden(verdict, self._machines.refusals[0])
-        return verdict
+        # 6. it may be a machine that comes back
+        if self._living.protects:
+            linked = self._machines.index.by_node(facts.node_name)
+            verdict = readmission.judge(
+                verdict, facts, settings=settings, node_exists=node_exists, linked=linked, now=self._living.clock.now()
+            )
+        # 7. the proofs, last
+        return await machine_proofs.proven(self._client, self._machines.index, facts, settings, verdict)
 
     async def confirm(
         self, item: signing_requests.Request, facts: kubelet.Facts, verdict: approval.Verdict
@@ -92,22 +92,30 @@ class ClientRequests:
         if verdict.machine is not None:
             # 3. reserved before it is approved
             try:
-                await self._reserve(verdict.machine, approval.key_of(facts))
+                await self._reserve(verdict.machine, self._marks(verdict.machine, facts, verdict))
             except status.StatusError as error:
                 if error.code != 403:
                     raise
                 return _forbidden(verdict, error.message)
         # 4. the watch may be late
-        if await self._client.find(resources.NODES, facts.node_name, metadata=True) is not None:
-            return verdict.with_step(approval.node(facts, node_exists=True))
-        return verdict
+        node_exists = await self._client.find(resources.NODES, facts.node_name, metadata=True) is not None
+        if readmission.is_one(verdict):
+            return verdict if node_exists else verdict.with_step(readmission.node_gone(facts))
+        return verdict.with_step(approval.node(facts, node_exists=True)) if node_exists else verdict
 
     def gone(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
         self._living.gone(name)
 
-    async def _reserve(self, machine: inventory.Machine, key: str) -> None:
-        patch = {"metadata": {"resourceVersion": machine.version, "annotations": {inventory.APPROVED_KEY: key}}}
+    def _marks(self, machine: inventory.Machine, facts: kubelet.Facts, verdict: approval.Verdict) -> Mapping[str, str]:
+        key = approval.key_of(facts)
+        # 6. in place of the key that was there
+        if readmission.is_one(verdict):
+            return readmission.marks(machine, key, self._living.clock.now())
+        return {inventory.APPROVED_KEY: key}
+
+    async def _reserve(self, machine: inventory.Machine, marks: Mapping[str, str]) -> None:
+        patch = {"metadata": {"resourceVersion": machine.version, "annotations": marks}}
         await self._machines.client.patch(
             self._machines.resource(machine), machine.name, patch, namespace=machine.namespace, metadata=True
         )

@@ -18,13 +18,11 @@ from typing import Final
 import prometheus_client
 
 from handfast import errors
-from handfast.api import resources, signer_names, signing_requests, status
+from handfast.api import resources, signing_requests, status
 from handfast.client import api, cache, watch
 from handfast.controllers import events, loop, views
 from handfast.rules.machines import bootstrapper, ownership, settings
 
-# For which signers the machine-approver has a judge; all others stay csrapproving's.
-JUDGED: Final = frozenset({signer_names.KUBELET_CLIENT})
 FORBIDDEN: Final = "SettingsForbidden"
 _HINT: Final = (
     "apply what `handfast serve controllers --print-manifest` prints, which has the right to list and watch the ConfigMap "
@@ -88,11 +86,11 @@ class Followed:
 
     def judges(self, spec: signing_requests.Spec) -> bool:
         """Whether a request is the machine-approver's, and not csrapproving's."""
-        return ownership.is_machine_approvers(spec, self.identities, JUDGED)
+        return ownership.is_machine_approvers(spec, self.identities)
 
     def waits(self, item: signing_requests.Request) -> bool:
         """Whether a request is one to judge."""
-        return ownership.waits(item, self.identities, JUDGED)
+        return ownership.waits(item, self.identities)
 
     def regarding(self) -> events.Regarding:
         """The ConfigMap, as Events name it."""

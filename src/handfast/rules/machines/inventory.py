@@ -42,12 +42,14 @@ IP_TYPES: Final = (INTERNAL_IP, EXTERNAL_IP)
 FAILED: Final = "Failed"
 # Which key was approved for a machine, on its Machine: the SHA-256 of its SubjectPublicKeyInfo, in hex.
 APPROVED_KEY: Final = "machines.handfast.dev/approved-key"
-_NEVER: Final = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+# A day after the first, so that a little before it is an instant, too.
+_NEVER: Final = datetime.datetime(1, 1, 2, tzinfo=datetime.UTC)
 
 _BY_CLUSTER_API: Final = "ClusterAPI"
 # What Machines are looked up by beside their addresses.
 _OTHER_NAME: Final = "other name"
 _FIRST_LABEL: Final = "first label"
+_ADDRESS: Final = "internal or external IP"
 _NODE: Final = "node"
 _PROVIDER_ID: Final = "provider id"
 
@@ -188,6 +190,10 @@ class Index:
         """The Machines with this InternalIP."""
         return self._at(INTERNAL_IP, kubelet.canonical(address))
 
+    def by_address(self, address: str) -> tuple[Machine, ...]:
+        """The Machines with this InternalIP or ExternalIP."""
+        return self._at(_ADDRESS, kubelet.canonical(address))
+
     def by_node(self, node: str) -> tuple[Machine, ...]:
         """The Machines that are linked to this Node."""
         return self._at(_NODE, node)
@@ -218,6 +224,7 @@ def _places(machine: Machine) -> Iterator[tuple[str, Canonical]]:
         yield from ((kind, value) for value in machine.values(kind))
     yield from ((_OTHER_NAME, value) for value in machine.values(EXTERNAL_DNS, HOSTNAME))
     yield from ((_FIRST_LABEL, label) for label in {_first_label(text) for text in machine.texts(INTERNAL_DNS)})
+    yield from ((_ADDRESS, value) for value in machine.values(*IP_TYPES))
     yield _NODE, machine.node
     yield _PROVIDER_ID, machine.provider_id
 

@@ -63,6 +63,11 @@ class Settings:
     credential: str = SHARED
     readmission: bool = False
 
+    @property
+    def per_machine(self) -> bool:
+        """Whether each machine has to ask with a credential of its own."""
+        return self.credential == PER_MACHINE
+
 
 DEFAULT: Final = Settings()
 
@@ -72,7 +77,7 @@ def parse(text: str, join_within: datetime.timedelta = JOIN_WITHIN) -> Settings:
     document = _fields("", _document(text), _READERS)
     chosen = Settings(**{"join_within": join_within, **document})
     # 4. only together with a proof
-    if chosen.readmission and not (chosen.source_address or chosen.credential == PER_MACHINE):
+    if chosen.readmission and not (chosen.source_address or chosen.per_machine):
         raise _refused("readmission", True, "true only together with sourceAddress: true or credential: per-machine")
     return chosen
 

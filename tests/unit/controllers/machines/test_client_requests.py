@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from handfast.api import status
+from handfast.controllers.certificates import living_nodes
+from handfast.controllers.machines import client_requests
 from handfast.pki import keys
-from handfast.rules.machines import approval, inventory
+from handfast.rules.machines import approval, inventory, proofs, readmission, source_address
 from tests.unit.controllers.csr_world import PLURAL
 from tests.unit.controllers.machines.machine_world import World
 
@@ -146,3 +150,65 @@ async def test_a_request_that_is_gone_waits_for_no_lease() -> None:
     assert world.living.waiting_for("w1") == ("x",)
     world.handler.gone("x")
     assert world.living.waiting_for("w1") == ()
+
+
+BACK = "{sourceAddress: true, readmission: true}"
+FROM: dict[str, Any] = {"extra": {source_address.KEY: ["10.0.0.5"]}}
+
+
+def shut_down() -> World:
+    """A machine that joined as w1 and is off: its Node and its Machine are there, its Lease is not."""
+    world = World()
+    world.configure(BACK)
+    rows = [{"type": "InternalDNS", "address": "w1"}, {"type": "InternalIP", "address": "10.0.0.5"}]
+    world.machine(addresses=rows, nodeRef={"name": "w1"})
+    world.node("w1")
+    return world
+
+
+async def test_a_machine_that_comes_back_replaces_its_key() -> None:
+    world, key = shut_down(), keys.generate()
+    world.ask(key=key, **FROM)
+    assert await world.handler.reconcile("x") is None
+    marks = world.stored_machine()["metadata"]["annotations"]
+    assert marks[inventory.APPROVED_KEY] == key.public.fingerprint
+    assert marks[readmission.READMITTED] == "2030-01-01T00:00:00Z"
+    assert ("Readmitted", "Machine fleet/w1, readmitted by its source address") in [
+        (reason, message.partition(";")[0]) for reason, message in world.events()
+    ]
+
+
+async def test_a_node_that_goes_while_its_machine_comes_back_is_judged_anew() -> None:
+    world = shut_down()
+    world.ask(**FROM)
+    del world.client.objects["nodes", "", "w1"]
+    assert reason(await judged(world)) == readmission.NODE_GONE
+
+
+async def test_where_no_leases_are_followed_nobody_comes_back() -> None:
+    world = shut_down()
+    world.judge = client_requests.ClientRequests(
+        world.client, world.known, world.nodes, living_nodes.LivingNodes(world.client, world.clock, None)
+    )
+    world.ask(**FROM)
+    assert reason(await judged(world)) == approval.NODE_EXISTS
+
+
+async def test_a_machine_whose_address_is_not_proven_does_not_come_back() -> None:
+    world = shut_down()
+    world.ask(extra={source_address.KEY: ["10.0.0.66"]})
+    assert reason(await judged(world)) == proofs.WRONG_ADDRESS
+    assert world.updates() == []
+
+
+async def test_the_credential_is_read_when_all_else_is_well() -> None:
+    world = World()
+    world.configure("credential: per-machine")
+    asked_for: list[str] = []
+    world.client.before = lambda _verb, plural, _name: asked_for.append(plural)
+    world.ask()
+    assert reason(await judged(world)) == approval.NO_MACHINE
+    assert "secrets" not in asked_for
+    world.machine()
+    assert reason(await judged(world)) == proofs.SHARED_CREDENTIAL
+    assert "secrets" in asked_for

@@ -66,6 +66,15 @@ def test_addresses_are_compared_by_value_and_names_without_case_or_last_dot():
     assert [each.name for each in index.by_ip("fd00::1")] == ["m1"]
 
 
+def test_an_address_is_found_by_whichever_type_it_has():
+    index = inventory.Index()
+    index.put(machine("m1", addresses=addresses(("InternalIP", "10.0.0.1"), ("ExternalIP", "192.0.2.1"))))
+    index.put(machine("m2", addresses=addresses(("ExternalIP", "192.0.2.1"), ("Hostname", "10.0.0.1"))))
+    assert [each.name for each in index.by_address("192.0.2.1")] == ["m1", "m2"]
+    assert [each.name for each in index.by_address("10.0.0.1")] == ["m1"]
+    assert index.by_address("") == ()
+
+
 def test_only_an_internal_name_is_one_that_a_node_may_have():
     index = inventory.Index()
     index.put(machine(addresses=addresses(("ExternalDNS", "panda"), ("Hostname", "panda"))))
