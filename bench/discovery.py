@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from bench import load, measure, preload, requests, servers, settings
+from handfast.assembly import config
 from handfast.bootstrap import cluster_info as info
 from handfast.bootstrap import tokens
 from handfast.controllers.joining import bootstrap_signer, token_cleaner
@@ -316,8 +317,7 @@ def _fill(directory: pathlib.Path, count: int, signing: int) -> None:
     """A data directory whose store holds tokens, of which the first ones sign; the publisher is off in it."""
     preload.write(directory, (_stored(number, signing) for number in range(count)))
     names = ["*", bootstrap_signer.NAME, token_cleaner.NAME, f"-{publisher.NAME}"]
-    with layout.Layout.at(directory).config.open("a") as config:
-        config.write(f"controllers: {msgspec.json.encode(names).decode()}\n")
+    layout.Layout.at(directory).config.write_text(config.template({"controllers": names}))
 
 
 def _stored(number: int, signing: int) -> preload.Stored:

@@ -39,6 +39,7 @@ ALLOWED: Mapping[str, Allowed] = {
     "collections": Allowed(EVERYWHERE, "types of containers"),
     "copy": Allowed(("api",), "documents are copied before they are changed"),
     "cryptography": Allowed(("pki",), "keys and certificates; no other room touches it"),
+    "csv": Allowed(("rules.machines.inventory_file",), "the grammar of a line of cells"),
     "dataclasses": Allowed(EVERYWHERE, "facts are frozen dataclasses"),
     "datetime": Allowed(EVERYWHERE, "instants as values; asking for the present is refused below"),
     "decimal": Allowed(("api",), "quantities are exact"),

@@ -89,7 +89,8 @@ def running(
     story: Story, *chosen: str, **more: Any
 ) -> contextlib.AbstractAsyncContextManager[list[loop.Controller[Any]]]:
     """One process of the controllers of a fleet."""
-    return certified.running(story.world, *(chosen or ALL), approves_machines=True, **more)
+    names = chosen or ALL
+    return certified.running(story.world, *names, selection=controllers.Selection(names=names, **more))
 
 
 def forbidden(story: Story) -> int:
@@ -116,7 +117,7 @@ async def running_as_printed(story: Story, *chosen: str) -> AsyncIterator[None]:
     admin = connection.load(str(story.world.place.admin_kubeconfig))
     place = dataclasses.replace(admin, server=story.world.base, cert_pem=None, key_pem=None, token=token)
     link = transport.Transport(place, clock=story.clock)
-    builds = controllers.known(controlled.CA_PEM, approves_machines=True)
+    builds = controllers.known(controlled.CA_PEM, selection=controllers.Selection(names=chosen))
     try:
         async with tasks.Group("printed") as group:
             client = api.Client(link)

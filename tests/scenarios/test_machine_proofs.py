@@ -113,6 +113,10 @@ class TestToken:
             assert answer.status == code, answer.body
 
 
+def wanted(out: pathlib.Path, *, replace: bool) -> machine_credential_worker.Wanted:
+    return machine_credential_worker.Wanted(machine="w1", out=out, seconds=3600, replace=replace, server=None)
+
+
 class TestCommand:
     """`machine credentials create --kind worker --machine NAME`, as far as it is asynchronous."""
 
@@ -129,7 +133,7 @@ class TestCommand:
         self, fleet: proving.Fleet, kubeconfig: str, tmp_path: pathlib.Path
     ) -> None:
         await fleet.known("w1")
-        facts = await machine_credential_worker._create(kubeconfig, "w1", tmp_path / "out", 3600, replace=False)
+        facts = await machine_credential_worker.write(kubeconfig, wanted(tmp_path / "out", replace=False))
         path = pathlib.Path(facts["kubeconfig"])
         assert (path.name, stat.S_IMODE(path.stat().st_mode)) == ("kubeconfig-w1", 0o600)
         user = kubeconfigs.parse(path.read_text()).user
@@ -143,10 +147,10 @@ class TestCommand:
     ) -> None:
         await fleet.known("w1")
         out = tmp_path / "out"
-        first = await machine_credential_worker._create(kubeconfig, "w1", out, 3600, replace=False)
+        first = await machine_credential_worker.write(kubeconfig, wanted(out, replace=False))
         with pytest.raises(errors.Refused, match="is there already"):
-            await machine_credential_worker._create(kubeconfig, "w1", out, 3600, replace=False)
-        second = await machine_credential_worker._create(kubeconfig, "w1", out, 3600, replace=True)
+            await machine_credential_worker.write(kubeconfig, wanted(out, replace=False))
+        second = await machine_credential_worker.write(kubeconfig, wanted(out, replace=True))
         assert second["credentialID"] != first["credentialID"]
 
     async def test_a_file_that_cannot_be_written_leaves_no_token(
@@ -159,7 +163,7 @@ class TestCommand:
 
         monkeypatch.setattr(files, "write_atomically", full)
         with pytest.raises(errors.Unavailable, match="no space"):
-            await machine_credential_worker._create(kubeconfig, "w1", tmp_path / "out", 3600, replace=False)
+            await machine_credential_worker.write(kubeconfig, wanted(tmp_path / "out", replace=False))
         assert await fleet.find(c.SECRETS, "node-bootstrapper-w1", bootstrapper.NAMESPACE) is None
 
 

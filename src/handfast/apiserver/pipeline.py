@@ -43,9 +43,10 @@ from aiohttp import web
 from handfast import errors
 from handfast.api import kinds, status
 from handfast.apiserver import audit, calls, flows, identity, limits, loop_holds, nonresources, request
-from handfast.apiserver.access import authn, authz, impersonation, standing
+from handfast.apiserver.access import authn, authz, bootstrap_presence, impersonation, standing
 from handfast.apiserver.verbs import resources
 from handfast.rules import access
+from handfast.rules.machines import bootstrapper
 from handfast.runtime import clock as clock_module
 from handfast.runtime import loop_time
 from handfast.serving import answers
@@ -87,6 +88,7 @@ class Pipeline:
         self._limits = limits_
         self._clock = clock
         self._flows = flows.Flows(limits_)
+        self.presence = bootstrap_presence.BootstrapPresence()
         self._ids = itertools.count(1)
         self._boot = secrets.token_hex(4)
 
@@ -191,6 +193,8 @@ class Pipeline:
         if connection.on_proved is not None and call.user is not identity.ANONYMOUS:
             # The connections of those who are known are not what a source's rate is for: see `gate`.
             connection.proved(call.user.name)
+        if call.user.name == bootstrapper.USER:
+            self.presence.note(connection, call.user)
         if question:
             call.info = request.parse(http.method, http.raw_path)
 

@@ -56,6 +56,7 @@ class Configuration:
     node_recovery_window: datetime.timedelta
     ledger_retention_days: int
     protect_living_nodes: bool
+    machines: bool
     join_within: datetime.timedelta
     cluster_signing_duration: datetime.timedelta
     cluster_signing_cert_file: str | None
@@ -252,8 +253,15 @@ SETTINGS: Final = (
         "let nobody but the node itself have a certificate in the name of a node that renews its Lease, until that has ended",
     ),
     Setting(
+        "machines",
+        setting_values.boolean,
+        False,
+        "true or false",
+        "admit machines by inventory: bootstrap credentials that can be revoked, and requests approved for known Machines only",
+    ),
+    Setting(
         "joinWithin",
-        setting_values.join_window,
+        setting_values.join_within,
         durations.text(join_window.DEFAULT),
         join_window.ALLOWED,
         "how long after its Machine a machine may ask for its first certificate, where the machine-approver's settings do not say",

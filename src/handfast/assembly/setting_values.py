@@ -17,7 +17,7 @@ from handfast import errors
 from handfast.api import durations
 from handfast.controllers import names as controller_names
 from handfast.rules import networks
-from handfast.rules.machines import join_window as join_windows
+from handfast.rules.machines import join_window
 from handfast.runtime import addresses as address_module
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -131,9 +131,9 @@ def lifetime(value: Any) -> datetime.timedelta:
     return found
 
 
-def join_window(value: Any) -> datetime.timedelta:
+def join_within(value: Any) -> datetime.timedelta:
     """How long after its Machine a machine may ask for its certificate."""
-    return join_windows.parse(str(value))
+    return join_window.parse(str(value))
 
 
 def whole(least: int, most: int) -> Callable[[Any], int]:

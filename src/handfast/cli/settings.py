@@ -38,6 +38,7 @@ _METAVARS = {
     "nodeRecoveryWindow": "DURATION",
     "ledgerRetentionDays": "DAYS",
     "protectLivingNodes": None,
+    "machines": None,
     "clusterSigningDuration": "DURATION",
     "joinWithin": "DURATION",
     **dict.fromkeys(config.SIGNING_FILES, "PATH"),

@@ -14,6 +14,7 @@ API server needs TokenRequests.
 
 from __future__ import annotations
 
+import base64
 import datetime
 from dataclasses import dataclass, field
 
@@ -35,6 +36,20 @@ class Issued:
     secret_uid: str
     id: str
     expires: datetime.datetime
+
+
+async def shared(client: api.Client) -> str:
+    """The token that all workers share."""
+    where = f"Secret {bootstrapper.NAMESPACE}/{bootstrapper.TOKEN_SECRET}"
+    secret = await client.find(resources.SECRETS, bootstrapper.TOKEN_SECRET, namespace=bootstrapper.NAMESPACE)
+    if secret is None:
+        raise errors.Refused(
+            f"there is no {where}", reason="NoCredential", hint="its keeper makes it: run `handfast up --machines`"
+        )
+    token = base64.b64decode(jsonpath.text(secret, "data", "token")).decode("ascii", "replace")
+    if not token:
+        raise errors.Unavailable(f"{where} is not filled in yet", reason="NoCredential", hint="try again in a moment")
+    return token
 
 
 async def find(client: api.Client, named: str) -> inventory.Machine:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The requester's half of a CertificateSigningRequest: file it, and wait for the answer by one watch.
 
-What is asked for, and whether what is found or comes back is that, is decided by `rules.certificates.wishes`.
+`rules.certificates.wishes` says what is asked for, and whether what is found or comes back is that.
 
 It keeps neither key nor certificate (`node.certificate_store`), and does not begin again after a refusal: whether the
 key is of use after an error is said by `KEY_IS_SPENT`, and what follows is the caller's.

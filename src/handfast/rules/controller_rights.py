@@ -6,17 +6,17 @@ server has all of it from the start (`rules.rbac.default_roles`, `api.handfast_k
 
 1. Each controller has a list of its own, of what it calls and nothing else: those that are not chosen add nothing.
 2. Objects with a known name are named, also where they are followed: such a watch asks for that one name.
-3. Secrets are read in `kube-system`, and by the machine-approver where those are that the tokens of machines are bound to. RBAC
-   cannot tell the metadata of Secrets from their content, so that tokens in wrong namespaces are not looked for there; the signer
-   does without.
+3. Secrets are read in `kube-system`, and where the credentials of a fleet's workers are kept. RBAC cannot tell the metadata of
+   Secrets from their content, so that tokens in wrong namespaces are not looked for there; the signer does without.
 4. A controller without a list does what a cluster's own controller manager does already.
 5. Namespaces that not every cluster has come with the rights in them.
 
 Whoever gets hold of a token of the account can do what the chosen controllers do. With all of them that is nearly what the
 CA's key can. They can read every Secret of `kube-system`, and every bootstrap credential of machines. With a bootstrap token from there they can file requests and approve
 them, also one for a serving certificate with the API server's names, which a running signer then signs. They can sign a
-`cluster-info` of their own, and delete entries of the ledger. Kubernetes' own controller manager can do no less. To limit it,
-run fewer controllers.
+`cluster-info` of their own, and delete entries of the ledger. Whoever may create Secrets in a namespace gets a token of every
+account there: the keeper of the bootstrap token can, in the namespace of the machine-config-operator. Kubernetes' own controller
+manager can do no less. To limit it, run fewer controllers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import msgspec
 from handfast.api import handfast_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules.certificates import signers
-from handfast.rules.machines import bootstrapper, inventory, serving
+from handfast.rules.machines import bootstrapper, client_ca_sources, inventory, serving
 from handfast.rules.machines import settings as machine_settings
 from handfast.rules.nodes import liveness
 from handfast.rules.rbac import default_roles as roles
@@ -121,6 +121,34 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "node-lifecycle-controller": (
         *_everywhere(roles.on("", "nodes", "list patch watch"), roles.on("", "nodes/status", "patch"), _REVOCATIONS),
         *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
+        *_within("default", _EVENTS),
+    ),
+    "client-ca-controller": (
+        # By its name everywhere: one in a wrong namespace is told of.
+        *_everywhere(roles.on("", "configmaps", "get list watch", bootstrapper.CONFIG_MAP)),
+        *(
+            right
+            for namespace, name in client_ca_sources.UNSCOPED
+            for right in _within(namespace, roles.on("", "configmaps", "get list watch", name), _EVENTS)
+        ),
+    ),
+    "node-bootstrapper-token-controller": (
+        *_everywhere(roles.on("", "namespaces", "list watch", bootstrapper.NAMESPACE)),
+        *_within(
+            bootstrapper.NAMESPACE,
+            roles.on("", "secrets serviceaccounts", "create"),
+            roles.on("", "secrets", "delete get list watch", bootstrapper.TOKEN_SECRET),
+            roles.on("", "serviceaccounts", "delete get list patch watch", bootstrapper.ACCOUNT),
+            _EVENTS,
+        ),
+    ),
+    "node-link-controller": (
+        *_everywhere(
+            roles.on("", "nodes", "list patch watch"),
+            *(roles.on(group, "machines", "list watch") for group in inventory.GROUPS),
+            # Cluster API links its own.
+            roles.on(inventory.OPENSHIFT, "machines/status", "patch"),
+        ),
         *_within("default", _EVENTS),
     ),
     "machine-approver-controller": (

@@ -12,7 +12,7 @@ import contextlib
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from handfast import errors
 
@@ -68,6 +68,22 @@ def _trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
         context.load_verify_locations(cadata=ca_pem.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise errors.Refused("the CA bundle holds no certificate that can be read", reason="InvalidCABundle") from error
+
+
+def useless(ders: Sequence[bytes]) -> list[bytes]:
+    """Those of these CA certificates that the TLS library cannot trust: it cannot read all that other parsers can."""
+    # All at once, since a context for each costs 0.9 ms.
+    if not ders or _usable(b"".join(ders)):
+        return []
+    return [der for der in ders if not _usable(der)]
+
+
+def _usable(ders: bytes) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ders)
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
 
 
 def load_pair(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
-import pathlib
-import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 import yaml
 
 from handfast import errors
@@ -20,27 +16,19 @@ from handfast.api import objects, signer_names, status
 from handfast.cli import connecting, main, output
 from handfast.pki import names
 from handfast.rules.machines import bootstrapper, settings
-from tests import page_text
+from tests.unit.cli import reaching
 from tests.unit.controllers.csr_world import PLURAL, SERVING, World
 from tests.unit.rules.csr_cases import HOUR, NOW, certificate
 
 
-class Reached(World):
-    """The API behind whatever kubeconfig was chosen."""
-
-    @contextlib.asynccontextmanager
-    async def connected(self, path: str) -> AsyncIterator[Reached]:
-        assert path == "k"
-        yield self
+class Reached(reaching.Reached, World):
+    """Requests to read and decide."""
 
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reached]:
-    made = Reached()
-    monkeypatch.setattr(connecting, "connected", made.connected)
-    monkeypatch.setenv("KUBECONFIG", "k")
-    yield made
-    structlog.reset_defaults()
+    with reaching.reached(monkeypatch, Reached()) as made:
+        yield made
 
 
 def run(*arguments: str) -> int:
@@ -97,6 +85,8 @@ def test_conflicts_are_tried_again(reached: Reached, capsys: pytest.CaptureFixtu
 
     reached.client.before = conflict
     assert run("approve", "a") == code
+    assert left == [0]
+    assert [kind for kind, *_ in reached.conditions("a")] == (["Approved"] if code == 0 else [])
     assert code == 0 or capsys.readouterr().err.endswith("reason: Conflict\n")
 
 
@@ -188,17 +178,6 @@ def test_an_explanation_has_the_verdict_and_what_would_change_it(
     assert ("deleted" in found) == ("if nothing changes, it is deleted at " in text)
     # It only looks.
     assert reached.client.calls == []
-
-
-def test_the_page_shows_what_is_printed(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (pathlib.Path(__file__).parents[3] / "docs" / "certificates.md").read_text()
-    [step] = [each for each in page_text.steps(page) if each.command.startswith("handfast csr explain ")]
-    name = step.command.split()[-1]
-    reached.add(name, groups=["joiners", "system:authenticated"])
-    reached.client.allowed = set()
-    assert run("explain", name) == 0
-    instant = re.compile(r"20[0-9T:-]+Z")
-    assert instant.sub("", capsys.readouterr().out) == instant.sub("", step.printed)
 
 
 def test_a_request_has_no_lines_of_its_own(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,26 +25,31 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((*arguments, more))
         return FACTS
 
-    monkeypatch.setattr(machine_credential_worker, "_create", create)
+    monkeypatch.setattr(machine_credential_worker, "write", create)
     return calls
 
 
+def run(form: str = "text", **flags: Any) -> None:
+    typed = {"machine": "w1", "out": "/out", "ttl": None, "replace": False, "server": None, **flags}
+    machine_credential_worker.create("k", machine_credential_worker.Wanted.of(typed), form)
+
+
 def test_it_says_how_to_revoke_that_one(asked_for: list[Any], capsys: pytest.CaptureFixture[str]):
-    machine_credential_worker.create(kubeconfig="k", machine="w1", out="/out", form="text")
+    run()
     printed = capsys.readouterr()
     assert "kubectl --namespace openshift-machine-config-operator delete secret/node-bootstrapper-w1" in printed.out
     assert "created /out/kubeconfig-w1 (0600)" in printed.err
-    assert asked_for[0][3:] == (365 * 86400, {"replace": False})
+    assert (asked_for[0][1].seconds, asked_for[0][1].replace) == (365 * 86400, False)
 
 
 def test_it_prints_a_document(asked_for: list[Any], capsys: pytest.CaptureFixture[str]):
-    machine_credential_worker.create(kubeconfig="k", machine="w1", out="/out", ttl="1h", form="json")
+    run("json", ttl="1h")
     assert '"secret": "node-bootstrapper-w1"' in capsys.readouterr().out
-    assert asked_for[0][3] == 3600
+    assert asked_for[0][1].seconds == 3600
 
 
 @pytest.mark.parametrize("ttl", ["5m", "soon", "9999d"])
 def test_a_lifetime_that_no_token_has_is_refused(ttl: str, asked_for: list[Any]):
     with pytest.raises(output.Usage, match="--ttl"):
-        machine_credential_worker.create(kubeconfig="k", machine="w1", out="/out", ttl=ttl, form="text")
+        run(ttl=ttl)
     assert asked_for == []

@@ -594,10 +594,12 @@ class TestHold:
 
 class TestRotationOff:
     async def test_only_loads(self, stage: Stage):
-        stage.store.save(pairing.fresh())
+        stored = pairing.fresh()
+        stage.store.save(stored)
         manager = stage.manager(rotate=False)
         manager.load()
         await manager.run()
+        assert (manager.current(), stage.server.asked) == (stored, [])
         with pytest.raises(errors.Refused, match="not rotated") as caught:
             manager.renew_now()
         assert caught.value.reason == "RotationOff"

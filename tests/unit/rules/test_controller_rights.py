@@ -15,11 +15,16 @@ from handfast.api.defaulting import defaults
 from handfast.api.validation import validation
 from handfast.controllers import names as controller_names
 from handfast.rules import controller_rights
-from handfast.rules.machines import bootstrapper, settings
+from handfast.rules.machines import bootstrapper, client_ca_sources, settings
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"
 EVERY = tuple(controller_rights.RIGHTS)
-MACHINES = {"machine-approver-controller"}
+MACHINES = set(controller_names.MACHINES)
+NAMESPACES = {
+    *(namespace for namespace, _ in client_ca_sources.ALL),
+    "openshift-machine-config-operator",
+    "openshift-cluster-machine-approver",
+}
 SIGNING = "certificatesigningrequest-signing-controller"
 
 
@@ -43,14 +48,18 @@ def test_no_rule_says_everything(name: str):
 
 def test_secrets_are_read_where_tokens_are():
     where = {
-        namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "secrets" in rule["resources"]
+        (namespace, *rule.get("resourceNames", ()))
+        for namespace, rules in roles(*EVERY).items()
+        for rule in rules
+        if "secrets" in rule["resources"] and {*rule["verbs"]} & {"get", "list", "watch"}
     }
-    assert where == {"kube-system", "openshift-machine-config-operator"}
+    there = "openshift-machine-config-operator"
+    assert where == {("kube-system",), (there,), (there, "node-bootstrapper-token")}
 
 
 def test_events_are_written_where_there_is_something_to_tell_of():
     where = {namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "events" in rule["resources"]}
-    assert where == {"default", "kube-public", "kube-system", settings.NAMESPACE}
+    assert where == {"default", "kube-public", "kube-system", *NAMESPACES}
 
 
 def test_each_controller_adds_its_own():
@@ -77,8 +86,15 @@ def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_
 
 def test_nothing_for_what_a_cluster_has_of_its_own():
     assert controller_rights.documents(("namespace-controller",)) == []
-    # The kind, the account, three namespaces, and roles with their bindings in the cluster and seven namespaces.
-    assert len(controller_rights.documents(EVERY)) == 2 + 3 + 2 * 8
+    # The kind and the account; then namespaces that not every cluster has, and roles with their bindings in each.
+    added = len({*NAMESPACES})
+    assert len(controller_rights.documents(EVERY)) == 2 + added + 2 * (5 + added)
+
+
+def test_namespaces_that_not_every_cluster_has_come_first():
+    kinds_in_order = [each["kind"] for each in controller_rights.documents(("node-bootstrapper-token-controller",))]
+    assert kinds_in_order[:3] == ["ServiceAccount", "Namespace", "ClusterRole"]
+    assert "Namespace" not in [each["kind"] for each in controller_rights.documents((SIGNING,))]
 
 
 def test_the_machine_approver_comes_with_its_namespaces():
@@ -96,6 +112,11 @@ def test_the_machine_approver_comes_with_its_namespaces():
     assert "update" not in verbs["configmaps"]
 
 
+def test_client_cas_come_with_the_namespaces_of_their_sources():
+    kinds_in_order = [each["kind"] for each in controller_rights.documents(("client-ca-controller",))]
+    assert kinds_in_order[:6] == ["ServiceAccount", *["Namespace"] * 4, "ClusterRole"]
+
+
 # The definition comes first, and has its own tests: here it would be one of a kind that this server has.
 @pytest.mark.parametrize("document", controller_rights.documents(EVERY)[1:], ids=lambda each: each["kind"])
 def test_the_documents_are_good(document: dict[str, Any]):
@@ -105,6 +126,14 @@ def test_the_documents_are_good(document: dict[str, Any]):
     whole = copy.deepcopy(document)
     defaults.apply(row, whole)
     assert validation.create(row, whole) == []
+
+
+def test_client_cas_are_read_by_name_and_written_nowhere():
+    """Another API server reads a file: its ConfigMap is its own."""
+    found = roles("client-ca-controller")
+    maps = [rule for rules in found.values() for rule in rules if "configmaps" in rule["resources"]]
+    assert all(rule["resourceNames"] and rule["verbs"] == ["get", "list", "watch"] for rule in maps)
+    assert {name for rule in maps for name in rule["resourceNames"]} == client_ca_sources.NAMES
 
 
 def test_the_page_names_them_all():

@@ -8,7 +8,7 @@ at the beginning need not be good at the end.
    delete or the signing of a token.
 2. It costs a comparison while nothing was taken from anybody since the first judgement and less than
    `JUDGED_AGAIN_AFTER` seconds have passed. Counted is what can take something away: a Revocation that is new or says
-   more, another client-CA bundle, other keys of service account tokens; a Secret that was changed or deleted (bootstrap
+   more, another client-CA bundle or other CAs of bootstrap credentials, other keys of service account tokens; a Secret that was changed or deleted (bootstrap
    tokens, legacy tokens); a ServiceAccount, Pod or Node that is gone; a role or binding that was changed or deleted.
    What only time takes away (an expiry, the grace of a Pod that is being deleted) is seen by the seconds.
 3. Else the whole judgement is made anew: credential, deny list, impersonation, authorisation. 401 or 403 as for a new

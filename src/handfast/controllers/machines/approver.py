@@ -44,7 +44,7 @@ from handfast.controllers.machines import bindings, client_requests, crowds, flo
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, inventory, pressure, proofs, readmission
+from handfast.rules.machines import approval, inventory, join_window, pressure, proofs, readmission
 from handfast.rules.machines import settings as settings_rules
 from handfast.rules.nodes import claim
 
@@ -270,7 +270,7 @@ def build(
     *,
     feed: certificate_requests.Feed,
     protect: bool = True,
-    join_within: datetime.timedelta = settings_rules.JOIN_WITHIN,
+    join_within: datetime.timedelta = join_window.DEFAULT,
     machines: machine_inventory.Options = machine_inventory.DEFAULT,
     kubelet_ca: bytes = b"",
     dial: kubelet_dial.KubeletDial | None = None,

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -32,7 +32,7 @@ _WITHOUT_SECONDS: Final = 30.0
 Changed = Callable[[inventory.Machine | None, inventory.Machine | None], None]
 
 
-class _Meta(partial.Meta, frozen=True, gc=False):
+class _Meta(partial.LabelledMeta, frozen=True, gc=False):
     creation_timestamp: str | None = None
     annotations: dict[str, str] | None = None
 
@@ -47,8 +47,15 @@ class _NodeRef(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
 
 
+class _NodeMeta(msgspec.Struct, frozen=True, gc=False):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
 class _Spec(msgspec.Struct, frozen=True, gc=False):
     provider_id: str | None = msgspec.field(name="providerID", default=None)
+    metadata: _NodeMeta | None = None
+    taints: list[dict[str, Any]] | None = None
 
 
 class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):

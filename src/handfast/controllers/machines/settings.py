@@ -21,7 +21,7 @@ from handfast import errors
 from handfast.api import resources, signing_requests, status
 from handfast.client import api, cache, watch
 from handfast.controllers import events, loop, views
-from handfast.rules.machines import bootstrapper, ownership, settings
+from handfast.rules.machines import bootstrapper, join_window, ownership, settings
 
 FORBIDDEN: Final = "SettingsForbidden"
 _HINT: Final = (
@@ -44,7 +44,7 @@ class Followed:
     """The settings of a process."""
 
     def __init__(
-        self, informer: cache.Informer[views.ConfigMap], join_within: datetime.timedelta = settings.JOIN_WITHIN
+        self, informer: cache.Informer[views.ConfigMap], join_within: datetime.timedelta = join_window.DEFAULT
     ) -> None:
         self._informer = informer
         self._join_within = join_within
@@ -142,6 +142,6 @@ class Keeper:
                 raise
 
 
-def follow(context: loop.Context, join_within: datetime.timedelta = settings.JOIN_WITHIN) -> Followed:
+def follow(context: loop.Context, join_within: datetime.timedelta = join_window.DEFAULT) -> Followed:
     """The settings of this process, which all its controllers share."""
     return context.informers.shared(Followed, lambda: Followed(context.informers.get(SOURCE), join_within))

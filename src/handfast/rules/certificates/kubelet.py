@@ -105,7 +105,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """The request is of this kind: `permission` is the subresource to ask for, `message` the condition's if allowed."""
+    """The request is of this kind. `permission` is the subresource to ask for; `message` is what its approval says."""
 
     permission: str
     message: str
@@ -160,7 +160,7 @@ def permissions(signer_name: str) -> tuple[str, ...]:
 def checks(
     facts: Facts, permission: str, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NONE
 ) -> tuple[Check, ...]:
-    """All checks of one kind in order, those that failed and those after them too."""
+    """All checks of one kind, in order. One that fails does not end the list."""
     run = [*_form(facts, permission)]
     if permission == SELF_NODE_SERVER:
         # 9. addresses of the Node; 10. nobody else's

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a new certificate request must hold, and how its conditions and its certificate may change afterwards.
 
-Who may approve or sign is `certificates.admission`'s question; the fields of the spec are `api.validation.access`'. That
-a write to the request itself changes no status, and one to /approval no certificate, is the work of the strategies.
+Who may approve or sign is decided by `certificates.admission`, and the fields of the spec are checked by
+`api.validation.access`. That a write to the request itself changes no status, and one to /approval no certificate, is
+the work of the strategies.
 
 A new request:
 1. The request can be read and is signed by the key that it carries (`pki.requests`).

@@ -22,12 +22,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from handfast.api import jsonpath, objects
+from handfast.api import jsonpath, machine_kinds, objects
 from handfast.pki import names
 from handfast.rules.certificates import kubelet
 
 # 1. the API groups of Machines
-OPENSHIFT: Final = "machine.openshift.io"
+OPENSHIFT: Final = machine_kinds.GROUP
 CLUSTER_API: Final = "cluster.x-k8s.io"
 GROUPS: Final = (OPENSHIFT, CLUSTER_API)
 
@@ -83,11 +83,17 @@ class Machine:
     node_uid: str = ""
     provider_id: str = ""
     phase: str = ""
+    # What it is for: master or worker, or a word of the operator's.
+    role: str = ""
     deleting: bool = False
     # Which group's Machine counts, as the machine.openshift.io one says: MachineAPI, ClusterAPI or Migrating.
     authoritative: str = ""
     approved_key: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    # What its Node is to have.
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    node_annotations: Mapping[str, str] = field(default_factory=dict)
+    node_taints: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def key(self) -> Key:
@@ -110,7 +116,7 @@ class Machine:
 def read(document: Mapping[str, Any]) -> Machine:
     """The facts of a Machine. What has another shape than the schema says counts as absent."""
     meta = jsonpath.mapping(document, "metadata")
-    annotations = {key: value for key, value in jsonpath.mapping(meta, "annotations").items() if isinstance(value, str)}
+    annotations = _texts(meta, "annotations")
     return Machine(
         group=jsonpath.text(document, "apiVersion").partition("/")[0],
         namespace=jsonpath.text(meta, "namespace"),
@@ -126,11 +132,19 @@ def read(document: Mapping[str, Any]) -> Machine:
         node_uid=jsonpath.text(document, "status", "nodeRef", "uid"),
         provider_id=jsonpath.text(document, "spec", "providerID"),
         phase=jsonpath.text(document, "status", "phase"),
+        role=jsonpath.text(meta, "labels", machine_kinds.ROLE_LABEL),
         deleting=jsonpath.at(meta, "deletionTimestamp") is not None,
         authoritative=jsonpath.text(document, "status", "authoritativeAPI"),
         approved_key=annotations.get(APPROVED_KEY, ""),
         annotations=annotations,
+        node_labels=_texts(document, "spec", "metadata", "labels"),
+        node_annotations=_texts(document, "spec", "metadata", "annotations"),
+        node_taints=tuple(jsonpath.mappings(document, "spec", "taints")),
     )
+
+
+def _texts(document: Mapping[str, Any], *path: str) -> dict[str, str]:
+    return {key: value for key, value in jsonpath.mapping(document, *path).items() if isinstance(value, str)}
 
 
 def _instant(text: str) -> datetime.datetime:

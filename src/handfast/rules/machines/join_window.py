@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long after its Machine a machine may ask for its first certificate: what may be chosen. Who is in time is `approval`'s.
+"""How long after its Machine a machine may ask for its first certificate: the default, and what may be said instead.
 
-It imports next to nothing: the supervisor reads its settings by it.
+Apart from the other settings of the machine-approver, since every command reads it with the settings of `up`. It judges nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ALLOWED: Final = f"a duration of {durations.text(SHORTEST)} to {durations.text(L
 
 
 def parse(text: str) -> datetime.timedelta:
-    """How long; ValueError where that is not allowed."""
+    """The duration that a text says; ValueError where it is not allowed."""
     duration = durations.parse(text)
     if not SHORTEST <= duration <= LONGEST:
         raise ValueError("is too short" if duration < SHORTEST else "is too long")

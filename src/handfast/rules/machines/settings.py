@@ -34,7 +34,6 @@ NAMESPACE: Final = "openshift-cluster-machine-approver"
 NAME: Final = "machine-approver-config"
 KEY: Final = "config.yaml"
 
-JOIN_WITHIN: Final = join_window.DEFAULT
 SHARED: Final = "shared"
 PER_MACHINE: Final = "per-machine"
 CREDENTIALS: Final = (SHARED, PER_MACHINE)
@@ -57,7 +56,7 @@ class Settings:
     """What is decided by. `identities` are whose requests are judged."""
 
     disabled: bool = False
-    join_within: datetime.timedelta = JOIN_WITHIN
+    join_within: datetime.timedelta = join_window.DEFAULT
     identities: tuple[bootstrapper.Identity, ...] = (bootstrapper.NODE_BOOTSTRAPPER,)
     source_address: bool = False
     credential: str = SHARED
@@ -72,7 +71,7 @@ class Settings:
 DEFAULT: Final = Settings()
 
 
-def parse(text: str, join_within: datetime.timedelta = JOIN_WITHIN) -> Settings:
+def parse(text: str, join_within: datetime.timedelta = join_window.DEFAULT) -> Settings:
     """The settings that a text says; `join_within` where it does not say how long. Unreadable where one is wrong (2.)."""
     document = _fields("", _document(text), _READERS)
     chosen = Settings(**{"join_within": join_within, **document})

@@ -14,16 +14,9 @@ from handfast.api.custom import definitions
 from handfast.apiserver import identity
 from handfast.apiserver.strategy import strategies
 from handfast.rules.machines import bootstrapper, source_address
+from tests.properties import sample_documents
 
-WIDGET = kinds.Kind(
-    group="example.com",
-    version="v1",
-    kind="Widget",
-    plural="widgets",
-    singular="widget",
-    namespaced=True,
-    scale_paths=(".spec.deep.size", ".status.count", ""),
-)
+WIDGET = sample_documents.widget(scale_paths=(".spec.deep.size", ".status.count", ""))
 NOW = datetime.datetime(2026, 6, 1, 12, 0, 5, 700, tzinfo=datetime.UTC)
 STAMP, BEFORE = "2026-06-01T12:00:05Z", "2026-05-01T00:00:00Z"
 

@@ -12,8 +12,11 @@ from handfast.api import objects, status
 from handfast.bootstrap import cluster_info
 from handfast.datadir.rotation import objects as rotation_objects
 from handfast.pki import authority, bundles, jwt, keys, names
+from handfast.rules import client_ca_bundle
 from handfast.rules.ledger import entries, segments
 from tests.unit.controllers import fake_api
+from tests.unit.controllers.fake_api import failing
+from tests.unit.rules import ledger_cases
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 BUNDLE = ("configmaps", "kube-system", "extension-apiserver-authentication")
@@ -65,6 +68,10 @@ def tell_newcomers(client, pem):
     client.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": cluster_info.build(info), "jws": "s"})
 
 
+def record_of(given):
+    return client_ca_bundle.Record(certificates=given).text()
+
+
 class TestClientCAs:
     def believed(self, client):
         found = bundles.TrustBundle.from_pem(client.objects[BUNDLE]["data"]["client-ca-file"].encode())
@@ -90,6 +97,26 @@ class TestClientCAs:
         assert self.believed(client) == {NEW.certificate.fingerprint}
         assert await rotation_objects.untold(client, unwanted=LEAVING) == []
 
+    async def test_what_becomes_the_directorys_own_is_no_sources_any_more(self, client):
+        data = client.objects[BUNDLE]["data"]
+        both = {one.certificate.fingerprint: ("openshift-kube-apiserver/user-client-ca",) for one in (NEW, THEIRS)}
+        data["client-ca-file"] = (OLD.pem + NEW.pem + THEIRS.pem).decode()
+        data["handfast-client-ca-sources"] = record_of(both)
+        assert await rotation_objects.trust_client_ca(client, NEW.certificate.der), "the record is changed"
+        record = client_ca_bundle.record(client.objects[BUNDLE])
+        assert set(record.certificates) == {THEIRS.certificate.fingerprint}
+        assert not await rotation_objects.trust_client_ca(client, NEW.certificate.der)
+        # What is removed, and what else is recorded, leaves the record as it is.
+        assert await rotation_objects.distrust_client_ca(client, LEAVING)
+        assert client_ca_bundle.record(client.objects[BUNDLE]) == record
+
+    async def test_a_source_that_brings_it_back_is_named(self, client):
+        given = {OLD.certificate.fingerprint: ("openshift-config/a", "openshift-config-managed/b")}
+        client.objects[BUNDLE]["data"]["handfast-client-ca-sources"] = record_of(given)
+        assert await rotation_objects.untold(client, unwanted=LEAVING) == [
+            "kube-system/extension-apiserver-authentication (given by openshift-config-managed/b, openshift-config/a)"
+        ]
+
     @pytest.mark.parametrize("conflicts, succeeds", [(1, True), (99, False)])
     async def test_somebody_else_writes_meanwhile(self, client, conflicts, succeeds):
         left = [conflicts]
@@ -107,11 +134,7 @@ class TestClientCAs:
                 await rotation_objects.trust_client_ca(client, NEW.certificate.der)
 
     async def test_a_refusal_is_passed_on(self, client):
-        def before(verb, plural, name):
-            if verb == "update":
-                raise status.StatusError("Forbidden", "no")
-
-        client.before = before
+        client.before = failing(status.StatusError("Forbidden", "no"), verb="update")
         with pytest.raises(status.StatusError, match="no"):
             await rotation_objects.trust_client_ca(client, NEW.certificate.der)
 
@@ -160,20 +183,7 @@ class TestTold:
 class TestDependants:
     async def test_the_ledger(self, client):
         assert await rotation_objects.entries(client) == []
-        entry = entries.Entry(
-            issued_at=NOW,
-            signer="s",
-            requester="r",
-            authenticated_by="x509",
-            token_id="",
-            key_fingerprint="0" * 64,
-            serial="1",
-            names=("CN=a",),
-            not_after=NOW,
-            rule="",
-            request="c",
-            certificate="0" * 64,
-        )
+        entry = ledger_cases.entry()
         segment = segments.extended(segments.following(None), [entries.encode(entry)])
         client.put("issuancelogs", segment.name, spec=segments.spec_of(segment))
         assert await rotation_objects.entries(client) == [entry]
@@ -187,10 +197,7 @@ class TestDependants:
 
     @pytest.mark.parametrize("reason", ["NotFound", "Forbidden"])
     async def test_an_api_without_a_ledger(self, client, reason):
-        def before(verb, plural, name):
-            raise status.StatusError(reason, "no")
-
-        client.before = before
+        client.before = failing(status.StatusError(reason, "no"))
         if reason == "NotFound":
             assert await rotation_objects.entries(client) is None
         else:

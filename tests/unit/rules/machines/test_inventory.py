@@ -43,7 +43,10 @@ def test_every_fact_is_read():
         "resourceVersion": "7",
         "annotations": {inventory.APPROVED_KEY: "ab", "odd": 1},
     }
+    there["spec"] |= {"metadata": {"labels": {"a": "b", "odd": 1}}, "taints": [{"key": "k", "effect": "NoSchedule"}, 1]}
     facts = inventory.read(there)
+    assert (facts.node_labels, facts.node_annotations) == ({"a": "b"}, {})
+    assert facts.node_taints == ({"key": "k", "effect": "NoSchedule"},)
     assert facts.created == datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
     assert facts.texts("InternalDNS", "InternalIP") == ("M1.example.", "10.0.0.1")
     assert facts.values("InternalDNS") == {"m1.example"}
