@@ -225,7 +225,7 @@ class TestBootstrapTokens:
 
 @pytest.mark.slow
 class TestClientCAs:
-    """What a removed CA leaves behind; the rollover itself is in `test_client_ca_rollover`."""
+    """What a removed CA leaves behind; the rotation itself is in `test_client_ca_rotation`."""
 
     @staticmethod
     def administrator(world: worlds.World, ca: authority.Authority) -> ssl.SSLContext:
