@@ -38,7 +38,7 @@ from handfast import errors
 from handfast.api import resources
 from handfast.client import api, keeping
 from handfast.node import certificate_store, certificates
-from handfast.pki import authority, keys, names, pairs, profiles, rotation
+from handfast.pki import authority, keys, names, pairs, profiles, renewal
 from handfast.pki import requests as signing_requests
 from handfast.rules import user_names
 from handfast.rules.certificates import wishes
@@ -158,7 +158,9 @@ def test_the_hour_of_a_fleet_in_which_most_have_their_instant() -> None:
     hour = 1 / 19.2
     busiest: list[float] = []
     for number in range(1, 301):
-        own = sorted(rotation.phase(f"kubelet-client system:node:node-{number}-{node}") for node in range(NODES))
+        own = sorted(
+            renewal.place_in_cycle(f"kubelet-client system:node:node-{number}-{node}") for node in range(NODES)
+        )
         own += [phase + 1 for phase in own]
         begins = [part / 96 for part in range(96)]
         most = max(bisect.bisect_left(own, begin + hour) - bisect.bisect_left(own, begin) for begin in begins)
@@ -204,10 +206,10 @@ def test_the_worst_instant() -> None:
 
     The latest is a little before nine tenths of the lifetime are over, so that one more attempt fits in behind it.
     """
-    latest = LIFETIME.total_seconds() * (0.7 + 0.2 * rotation.LATEST) - profiles.BACKDATE.total_seconds()
+    latest = LIFETIME.total_seconds() * (0.7 + 0.2 * renewal.LATEST) - profiles.BACKDATE.total_seconds()
     # A node whose own instants are far ahead of its certificate, so that chance decides, and chance at its worst.
     name = next(name for name in map(str, itertools.count()) if 0.2 < _phase(name) < 0.4)
-    worst = max(map(str, range(20_000)), key=lambda serial: rotation.phase(f"{_holder(name)} {serial}"))
+    worst = max(map(str, range(20_000)), key=lambda serial: renewal.place_in_cycle(f"{_holder(name)} {serial}"))
     for offset in range(-40, 41, 4):
         nodes = fleet.Fleet()
         node = nodes.add(0.0, random.Random(SEED), name=name)
@@ -227,7 +229,7 @@ def test_the_worst_instant() -> None:
 def _phase(name: str) -> float:
     """How far ahead of `fleet.START` the node's first instant is, as a share of the cycle."""
     cycle = 0.8 * LIFETIME.total_seconds()
-    return (rotation.phase(_holder(name)) - fleet.START.timestamp() / cycle) % 1
+    return (renewal.place_in_cycle(_holder(name)) - fleet.START.timestamp() / cycle) % 1
 
 
 def _holder(name: str) -> str:

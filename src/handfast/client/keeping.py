@@ -31,7 +31,7 @@ import structlog
 
 from handfast import errors
 from handfast.client import issuance, refusals, timetable
-from handfast.pki import certificates, keys, names, pairs, rotation
+from handfast.pki import certificates, keys, names, pairs, renewal
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
@@ -150,7 +150,7 @@ class Keeper(Generic[W]):
     def lacking(self, pair: pairs.Pair) -> str | None:
         """Why a pair does not say what is wanted now; None if it does, or if nothing is wanted."""
         wanted = self._wanted()
-        return None if wanted is None else rotation.lacking(pair.leaf, wanted.subject, wanted.sans)
+        return None if wanted is None else renewal.lacking(pair.leaf, wanted.subject, wanted.sans)
 
     def subscribe(self, listener: Callable[[pairs.Pair], Awaitable[None]]) -> None:
         """Have `listener` awaited with each new pair, after it is current."""

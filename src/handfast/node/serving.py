@@ -22,7 +22,7 @@ from typing import Final
 import structlog
 
 from handfast import errors
-from handfast.pki import authority, keys, names, pairs, pem, profiles, rotation
+from handfast.pki import authority, keys, names, pairs, pem, profiles, renewal
 from handfast.rules.certificates import wishes
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
@@ -100,7 +100,7 @@ class SelfSigned:
         left = leaf.not_after - self._clock.now()
         return (
             left < (leaf.not_after - leaf.not_before) / 3
-            or rotation.lacking(leaf, leaf.subject, self._hosts) is not None
+            or renewal.lacking(leaf, leaf.subject, self._hosts) is not None
         )
 
     def _make(self) -> pairs.Pair:

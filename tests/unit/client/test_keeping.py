@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from handfast import errors
 from handfast.client import issuance, keeping
-from handfast.pki import authority, certificates, keys, names, pairs, profiles, rotation, usages
+from handfast.pki import authority, certificates, keys, names, pairs, profiles, renewal, usages
 from tests.world.clock import START, MovableClock, settle
 
 HOUR = datetime.timedelta(hours=1)
@@ -134,7 +134,7 @@ class Mesh:
 
 
 def at_seventy_percent(leaf: certificates.Certificate) -> datetime.datetime:
-    return rotation.deadline(leaf.not_before, leaf.not_after, 0.0)
+    return renewal.deadline(leaf.not_before, leaf.not_after, 0.0)
 
 
 @pytest.fixture

@@ -18,15 +18,16 @@ from structlog.testing import capture_logs
 from handfast import errors
 from handfast.api import status
 from handfast.client import keeping, requests, transport
-from handfast.node import certificate_store, certificates, renewal
-from handfast.pki import keys, names, pairs, rotation
+from handfast.node import certificate_store, certificates
+from handfast.node import renewal as node_renewal
+from handfast.pki import keys, names, pairs, renewal
 from handfast.rules.certificates import wishes
 from handfast.runtime import tls
 from tests.unit.node import pairing
 from tests.world.clock import START, MovableClock, settle
 
 HOUR = pairing.HOUR
-RENEWAL_POINT = rotation.renewal_point
+RENEWAL_POINT = renewal.renewal_point
 
 
 class Server:
@@ -56,7 +57,7 @@ class Stage:
         monkeypatch.setattr(requests, "obtain", self.server.obtain)
         # Which point of the window is a node's own is told in TestItsOwnInstants; elsewhere the test says which.
         self.point = 0.0
-        monkeypatch.setattr(rotation, "renewal_point", lambda *_: self.point)
+        monkeypatch.setattr(renewal, "renewal_point", lambda *_: self.point)
 
     def manager(self, *, rotate: bool = True, chance: float = 0.0) -> certificates.CertificateManager:
         return certificates.CertificateManager(
@@ -127,7 +128,7 @@ def test_the_deadline_lies_at_70_to_90_percent_of_the_lifetime(stage: Stage, poi
 class TestItsOwnInstants:
     @pytest.fixture(autouse=True)
     def _real(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rotation, "renewal_point", RENEWAL_POINT)
+        monkeypatch.setattr(renewal, "renewal_point", RENEWAL_POINT)
 
     @pytest.mark.parametrize("hours", [0, 12], ids=["the first certificate", "a later one"])
     async def test_a_restart_changes_nothing(self, stage: Stage, hours: int):
@@ -142,10 +143,10 @@ class TestItsOwnInstants:
         assert len(set(found)) == 1
 
     def test_where_no_instant_is_near_the_certificate_decides(self, stage: Stage):
-        apart = rotation.cycle(HOUR)
+        apart = renewal.cycle(HOUR)
         epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
         since = (START - epoch) // apart
-        instant = epoch + apart * (since + rotation.phase("kubelet-client system:node:n1"))
+        instant = epoch + apart * (since + renewal.place_in_cycle("kubelet-client system:node:n1"))
         found = set()
         for _ in range(8):
             # Half way between two of them it is as far as can be from the middle of the window.
@@ -635,7 +636,7 @@ class TestRotationOff:
     ],
 )
 def test_is_the_server_up(error: errors.HandfastError, healthy: bool):
-    assert renewal.healthy_after(error) is healthy
+    assert node_renewal.healthy_after(error) is healthy
 
 
 async def test_a_weak_key_is_not_asked_for(tmp_path: pathlib.Path, stage: Stage):

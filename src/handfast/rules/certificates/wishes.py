@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 from handfast import errors
 from handfast.api import signer_names, signing_requests
-from handfast.pki import certificates, keys, names, pem, request_names, requests, rotation, usages
+from handfast.pki import certificates, keys, names, pem, renewal, request_names, requests, usages
 from handfast.rules import user_names
 
 # A certificate with its chain; a store of pairs takes no longer ones.
@@ -119,7 +119,7 @@ def granted(certificate: str, key: keys.PublicKey, wanted: Wanted, now: datetime
     if leaf.public_key.spki != key.spki:
         raise _wrong("it is for a different key than the one requested for")
     # 5. subject, names and usages
-    if (why := rotation.lacking(leaf, wanted.subject, wanted.sans)) is not None:
+    if (why := renewal.lacking(leaf, wanted.subject, wanted.sans)) is not None:
         raise _wrong(why)
     if missing := sorted(set(wanted.usages) - leaf.usages):
         raise _wrong(f"it lacks the usages {', '.join(missing)}")
