@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The issuance ledger: entries in segments, chained so that a changed past shows.
 
-It writes nothing (`controllers.certificates.issuance` does). What an entry says is `ledger.entries`', what may be written
+It writes nothing (`controllers.certificates.ledger` does). What an entry says is `ledger.entries`', what may be written
 `ledger.admission`'s, and what was done to a ledger all the same `ledger.verification` finds.
 
 A segment is one object of the API, and each of its entries one line, `LINK NUMBER JSON`: NUMBER counts from 1 within its
