@@ -3,7 +3,7 @@
 
 Proves: through outages of up to a tenth of the lifetime no node is ever without a certificate in force, renewals spread
 out by themselves although all nodes joined in one hour, and after longer outages every node comes back without help.
-The managers that decide are the agent's own (`tests/world/fleet.py`), and the last test shows that the simulation keeps
+The keepers that decide are the agent's own (`tests/world/fleet.py`), and the last test shows that the simulation keeps
 their times when keys, requests, signer and disk are real, too.
 
 The control plane answers nobody while it is down, and so the renewals that it missed come in the minute after that: an
@@ -286,7 +286,7 @@ class Machine:
         self.store = certificate_store.CertificateStore(directory, certificate_store.CLIENT, clock)
         self.plane = plane
         wanted = wishes.node_client(name)
-        self.manager = certificates.CertificateManager(
+        self.keeper = certificates.CertificateKeeper(
             self.store,
             lambda: wanted,
             lambda: cast(api.Client, plane),
@@ -295,7 +295,7 @@ class Machine:
             look_seconds=HOUR,
         )
         self.seen: list[pairs.Pair] = []
-        self.manager.subscribe(self._switched)
+        self.keeper.subscribe(self._switched)
 
     async def _switched(self, pair: pairs.Pair) -> None:
         self.seen.append(pair)
@@ -318,7 +318,7 @@ async def test_the_simulation_keeps_the_real_times(tmp_path: pathlib.Path) -> No
         Machine(f"n{number}", ControlPlane(clock, ca, trouble), tmp_path / f"n{number}", clock)
         for number, trouble in enumerate(troubles)
     ]
-    running = [asyncio.create_task(machine.manager.run()) for machine in machines]
+    running = [asyncio.create_task(machine.keeper.run()) for machine in machines]
     try:
         await clock.advance(days * DAY)
     finally:
@@ -326,15 +326,15 @@ async def test_the_simulation_keeps_the_real_times(tmp_path: pathlib.Path) -> No
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    assert sum(machine.manager.renew_errors for machine in machines) > 100, "the outages were none"
+    assert sum(machine.keeper.renew_errors for machine in machines) > 100, "the outages were none"
     for machine, trouble in zip(machines, troubles, strict=True):
         assert all(gap < 0 for gap in machine.gaps()), machine.gaps()
-        assert machine.store.load() == machine.manager.current() == machine.seen[-1]
+        assert machine.store.load() == machine.keeper.current() == machine.seen[-1]
         alone = fleet.Fleet()
         with contextlib.closing(alone):
             alone_name = f"n{machines.index(machine)}"
             node = alone.add(0.0, random.Random(alone_name), trouble, alone_name)
             node.serials = iter([pair.leaf.serial for pair in machine.seen])
             simulated = alone.run(days * DAY)
-        assert node.renew_errors == machine.manager.renew_errors, alone_name
+        assert node.renew_errors == machine.keeper.renew_errors, alone_name
         assert simulated.renewals == pytest.approx(machine.plane.issued[1:], abs=0.1), alone_name

@@ -169,7 +169,7 @@ class Keeper(Generic[W]):
         self._times.hurry()
         self._wake.set()
 
-    async def hold(self, seconds: float, *, patient: bool = True) -> pairs.Pair:
+    async def ensure(self, seconds: float, *, patient: bool = True) -> pairs.Pair:
         """A usable pair, asked for if there is none; Unavailable after so many seconds.
 
         Not `patient`: a refusal ends it, once it is believed (`refusals`). With an expired pair there are two ways to ask, by

@@ -37,6 +37,9 @@ from handfast.rules import user_names
 
 # A certificate with its chain; a store of pairs takes no longer ones.
 MAX_BYTES = 256 << 10
+# The reasons of refusals, after which the key of a request is of no use.
+INCOMPATIBLE = "IncompatibleRequest"
+WRONG_CERTIFICATE = "WrongCertificate"
 
 _NO_SANS = names.Sans()
 
@@ -169,8 +172,8 @@ def _is_readable(der: bytes) -> bool:
 
 
 def _incompatible(why: str) -> errors.Refused:
-    return errors.Refused(f"retrieved csr is not compatible: {why}", reason="IncompatibleRequest")
+    return errors.Refused(f"retrieved csr is not compatible: {why}", reason=INCOMPATIBLE)
 
 
 def _wrong(why: str, hint: str | None = None) -> errors.Refused:
-    return errors.Refused(f"the certificate returned is refused: {why}", reason="WrongCertificate", hint=hint)
+    return errors.Refused(f"the certificate returned is refused: {why}", reason=WRONG_CERTIFICATE, hint=hint)
