@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names of Kubernetes' own signers. Nothing else in the program spells them.
 
-It imports nothing, so that commands which only name a signer stay light. Which requests a signer honours is `rules.certificates.signers`'.
+It imports nothing, so that commands which only name a signer stay light. `rules.certificates.signers` decides which
+requests a signer honours.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """CertificateSigningRequests, in the words of `certificates.k8s.io`.
 
 One typed model for everyone: who asks for a certificate, who approves, signs and deletes requests, and who shows them.
-It is whole: a request that is decoded, changed by `updated` and sent back loses nothing. Which requests a signer honours is
-`rules.certificates.signers`', and who may approve them `rules.certificates.admission`'s.
+It is whole: a request that is decoded, changed by `updated` and sent back loses nothing. `rules.certificates.signers`
+decides which requests a signer honours, `rules.certificates.admission` who may approve them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 5. Unknown fields are dropped, and of duplicate ones the last is taken. `fieldValidation` says whether that is done with a
    warning (Warn, the default), in silence (Ignore), or refused (Strict: 400).
 
-Whether the values make sense is validation's question, later.
+Whether the values make sense is validated later.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """How much anyone may ask, and how much joins and nodes may send and have kept.
 
 The pipeline asks here with each request. The budgets bound what a flood costs; they are not an access rule. The numbers
-are in `limits`; connections have their own (`serving.gate`). Which budget a request falls under is `rules.flow`'s to say:
+are in `limits`; connections have their own (`serving.gate`). `rules.flow` says which budget a request falls under:
 
 1. Strangers, and those whose credential is refused, share the budget of their source; health paths are counted apart.
 2. Users are counted by name, nodes too, and a node's renewals apart from the rest of what it asks.

@@ -4,7 +4,7 @@
 It fetches nothing and waits for nothing: `client/discovery.py` does, and asks here. What to tell if it fails is in
 `diagnosis`.
 
-The method (`choose`). What does not hold is a `Fault`, whose spelling is the command line's:
+The method (`choose`). What does not hold is a `Fault`; the command line puts it into words:
 
  a. The one token stands for the discovery token and for the TLS bootstrap token, where those are not given. Where no TLS
     bootstrap token is given at all, the discovery token is that, too, as with kubeadm.
@@ -24,7 +24,7 @@ What was fetched without verified TLS (`read_config_map`, `check`, `require_same
  6. One of its CA certificates is pinned, where there are pins.
  7. The same `kubeconfig`, octet for octet, comes over TLS that is verified with its CA; with pins, only with the
     certificates that are pinned (`anchors`): somebody with the token could sign a bundle of the real CA and their own.
-    That fetch is the caller's.
+    The caller makes that fetch.
 
 What a known cluster says of itself later (`adopt`, `common_roots`), over TLS that is verified with what is known:
 

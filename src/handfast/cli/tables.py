@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables, which fit the width of a terminal. What is in them is the command's business.
+"""Tables, which fit the width of a terminal. The commands fill them.
 
 1. Where the result does not go to a terminal, every column is as wide as its widest cell, and nothing is left out.
 2. On a terminal that is too narrow, columns that the command calls less important are shortened, the least important

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One certificate: a key from the store, a certificate for it from whoever issues, and the pair back into the store.
 
-Whom to ask, and how, is `obtain`'s. When to ask, and what follows a failure, is the caller's (`keeping`).
+`obtain` knows whom to ask, and how. The caller (`keeping`) decides when to ask, and what follows a failure.
 
 1. The key is in the store before a certificate is asked for. The next attempt, or the next process, goes on with it.
 2. The key stays until its certificate arrives, unless the answer says that it is spent (`Outlook`).

@@ -56,7 +56,7 @@ class Names(Protocol):
 
 
 W = TypeVar("W", bound=Names)
-# The certificate for a key, in PEM with its chain, within so many seconds. What its errors mean is the judge's.
+# The certificate for a key, in PEM with its chain, within so many seconds. The judge says what its errors mean.
 Obtain = Callable[[keys.PrivateKey, W, float], Awaitable[bytes]]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node's certificate keeper: one identity of a node, its client certificate or its serving certificate, kept fresh.
 
-The loop is `client.keeping`'s. Here is what a node adds to it: certificates are obtained by a CertificateSigningRequest, the
+The loop is in `client.keeping`. Here is what a node adds to it: certificates are obtained by a CertificateSigningRequest, the
 first pair may be the kubeconfig's, and rotation may be off. Where pairs lie is in `certificate_store`; what the keeper
 counts is shown by `certificate_metrics`.
 

@@ -5,7 +5,7 @@
 2. Who shows a good credential pays nothing: its connection is given back to the rate of its source, as often as one user may.
 3. A source where somebody did so has a second rate behind the first, while that connection is open and a while longer.
 
-Who waits for a rate, and who is turned away, is `gate`'s to say.
+`gate` decides who waits for a rate, and who is turned away.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ and what is in them. Decoding costs 0.1 µs for each, everything after it some 1
 | whoever may patch | a credential | an object that grows patch by patch | 4 | test_an_object_is_counted_as_it_is_stored |
 | whoever may write anything | a credential | to have commas in a text taken for values, or the reverse | 2: texts are told apart | test_texts_are_no_values |
 
-How long a body may be is `apiserver.limits`' to say.
+`apiserver.limits` says how long a body may be.
 """
 
 from __future__ import annotations

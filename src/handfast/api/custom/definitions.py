@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a CustomResourceDefinition adds to the API: which names it gets, its status, and a row of the table per version.
 
-It decides from documents alone; following definitions and serving their objects is the server's. The rules for the
+It decides from documents alone. The server follows definitions and serves their objects. The rules for the
 definition as a document are `validation.definitions`; those here need its schemas, its past or the other definitions.
 
 1. Names belong to who had them first: a plural, singular or short name, a kind or list kind that another definition

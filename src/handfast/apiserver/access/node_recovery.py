@@ -14,7 +14,7 @@
    costs no more than being let in. What is kept is bounded by the ledger, and forgotten with its oldest segments.
    An entry about the node that cannot be read might be the newest: refused.
 
-Which of its requests for a certificate is admitted is `admission.node_recovery`'s.
+`admission.node_recovery` decides which of its requests for a certificate are admitted.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_node_recovery.py |
 |---|---|---|---|---|

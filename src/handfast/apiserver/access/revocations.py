@@ -9,7 +9,7 @@
 4. A part of a Revocation that cannot be understood is left out, and the rest holds. An `expires` that is no instant never
    comes.
 
-That nothing is signed in the name of somebody who is revoked is `admission.revoked_requests`'.
+`admission.revoked_requests` sees to it that nothing is signed in the name of somebody who is revoked.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_revocations.py |
 |---|---|---|---|---|

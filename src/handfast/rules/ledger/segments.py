@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The issuance ledger: entries in segments, chained so that a changed past shows.
 
-It writes nothing (`controllers.certificates.ledger` does). What an entry says is `ledger.entries`', what may be written
-`ledger.admission`'s, and what was done to a ledger all the same `ledger.verification` finds.
+It writes nothing (`controllers.certificates.ledger` does). `ledger.entries` has what an entry says,
+`ledger.admission` what may be written, and `ledger.verification` finds what was done to a ledger all the same.
 
 A segment is one object of the API, and each of its entries one line, `LINK NUMBER JSON`: NUMBER counts from 1 within its
 segment, and LINK is the SHA-256 of the link before it, a newline, NUMBER, a blank and JSON. What stands for the link before

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """May somebody who is not this node have a certificate in its name? Not while the node is alive.
 
-Whether the requester may bring nodes in at all is asked before (`certificates.kubelet`, RBAC); what is alive is `nodes.liveness`'.
-It never refuses for good: a machine that lost its certificate comes back under its name when its Lease has ended.
+Whether the requester may bring nodes in at all is asked before (`certificates.kubelet`, RBAC). `nodes.liveness` says what is
+alive. It never refuses for good: a machine that lost its certificate comes back under its name when its Lease has ended.
 
 1. It is about requests for a node's client certificate by others than the node: not about its renewals, which show its own
    certificate, nor about its recovery, which is let in only while no Lease is renewed (`nodes.recovery`).

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node may do to Pods: create mirror Pods, report on its own, delete and evict its own. It may not bind any.
 
-What nodes may read is the authoriser's question.
+The authorizer decides what nodes may read.
 
 1. Creating: only mirror Pods that are bound to the node itself. Their one owner is the node's own Node, under its present
    UID, as a controller that blocks nothing. The spec names no other API object, because the authoriser lets a node read

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which ServiceAccount tokens a node may ask for: those that the Pods bound to it are meant to hold, and no others.
 
-Whether the ServiceAccount is one that the node's Pods use is the authoriser's question; tokens are made elsewhere.
+The authorizer decides whether the ServiceAccount is one that the node's Pods use. Tokens are made elsewhere.
 
 1. The token is bound to a Pod, by name and UID.
 2. That Pod exists, under that UID, and is bound to the node.
