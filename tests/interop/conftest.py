@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
-from tests.interop import running
+from tests.interop import manifests, running
 
 _numbers = itertools.count(1)
 
@@ -87,3 +87,10 @@ def kubectl(
     """kubectl in the test's own namespace."""
     binary, version = kubectl_found
     return running.Kubectl(binary, kubectl_home, control_plane.kubeconfig, version, namespace)
+
+
+@pytest.fixture
+def full(kubectl: running.Kubectl) -> running.Kubectl:
+    """kubectl in a namespace with one of each of the usual kinds."""
+    kubectl("create", "-f", "-", stdin=manifests.USUAL)
+    return kubectl

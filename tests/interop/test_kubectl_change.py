@@ -13,12 +13,6 @@ from tests.interop import manifests, running
 pytestmark = [pytest.mark.slow, pytest.mark.kubectl]
 
 
-@pytest.fixture
-def full(kubectl: running.Kubectl) -> running.Kubectl:
-    kubectl("create", "-f", "-", stdin=manifests.USUAL)
-    return kubectl
-
-
 def _containers(kubectl: running.Kubectl) -> list[str]:
     return kubectl("get", "deploy", "web", "-o", "jsonpath={.spec.template.spec.containers[*].name}").out.split()
 

@@ -16,12 +16,6 @@ from tests.interop import manifests, running
 pytestmark = [pytest.mark.slow, pytest.mark.kubectl]
 
 
-@pytest.fixture
-def full(kubectl: running.Kubectl) -> running.Kubectl:
-    kubectl("create", "-f", "-", stdin=manifests.USUAL)
-    return kubectl
-
-
 def _describe(kubectl: running.Kubectl, *what: str) -> dict[str, str]:
     """The top-level lines of the description, by their first word."""
     shown = kubectl("describe", *what)

@@ -17,13 +17,6 @@ from tests.interop import manifests, running
 pytestmark = [pytest.mark.slow, pytest.mark.kubectl]
 
 
-@pytest.fixture
-def full(kubectl: running.Kubectl) -> running.Kubectl:
-    """kubectl in a namespace with one of each of the usual kinds."""
-    kubectl("create", "-f", "-", stdin=manifests.USUAL)
-    return kubectl
-
-
 def test_table_shows_the_columns_of_each_kind(full):
     shown = full("get", "pods,services,deployments,configmaps,secrets,serviceaccounts").out
     for header in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interop import manifests, running
+from tests.interop import running
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubectl]
 
@@ -14,12 +14,6 @@ _AVAILABLE = (
     '{"status": {"observedGeneration": %d, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, '
     '"availableReplicas": 2, "conditions": [{"type": "Available", "status": "True"}]}}'
 )
-
-
-@pytest.fixture
-def full(kubectl: running.Kubectl) -> running.Kubectl:
-    kubectl("create", "-f", "-", stdin=manifests.USUAL)
-    return kubectl
 
 
 def _write_status(kubectl: running.Kubectl, generation: int) -> None:

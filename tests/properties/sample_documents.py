@@ -276,7 +276,13 @@ _DOCUMENTS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def kind(group: str, plural: str) -> kinds.Kind:
-    return next(row for row in kinds.builtin() if row.resource == (group, plural))
+    return kinds.row(plural, group)
+
+
+def widget(**more: Any) -> kinds.Kind:
+    """The row of a custom resource."""
+    usual = {"group": "example.com", "version": "v1", "kind": "Widget", "plural": "widgets", "singular": "widget"}
+    return kinds.Kind(**{**usual, "namespaced": True, **more})
 
 
 def document(row: kinds.Kind) -> dict[str, Any]:

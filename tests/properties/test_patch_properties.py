@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handfast.api import status
+from handfast.api.codec import nesting
 from handfast.api.merging import patch, strategic
 
 names = st.sampled_from(["a", "b", "c", "~", "/", "0"])
@@ -51,8 +52,10 @@ def test_json_patch_changes_no_input(document, changes):
 @settings(max_examples=80)
 @given(documents, st.one_of(operations, values, st.lists(values, max_size=2)))
 def test_any_json_patch_is_applied_or_refused(document, change):
+    untouched = copy.deepcopy(document)
     with contextlib.suppress(status.StatusError):
-        patch.apply_json_patch(document, change)
+        assert not nesting.is_too_deep(patch.apply_json_patch(document, change))
+    assert patch.json_equal(document, untouched)
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

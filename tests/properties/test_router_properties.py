@@ -26,7 +26,7 @@ PIECES = st.sampled_from(
 TARGETS = st.lists(PIECES, max_size=9).map("/".join) | st.text(max_size=40)
 # What an object can be called: at least one character, and none that a URL would have to escape twice.
 SEGMENTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/"), min_size=1, max_size=8)
-PODS = next(row for row in kinds.builtin() if row.resource == ("", "pods"))
+PODS = kinds.row("pods")
 PARAMETERS = ["labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch",
               "sendInitialEvents", "allowWatchBookmarks", "timeoutSeconds", "watch"]  # fmt: skip
 VALUES = st.text(max_size=12) | st.sampled_from(

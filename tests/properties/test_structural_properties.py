@@ -99,7 +99,7 @@ def test_the_second_time_changes_nothing(schema: dict[str, Any], document: dict[
 def test_pruning_reports_exactly_when_it_drops(schema: dict[str, Any], document: dict[str, Any]) -> None:
     before = copy.deepcopy(document)
     unknown = structural.prune(schema, document)
-    assert bool(unknown) or before == document
+    assert bool(unknown) == (before != document)
 
 
 @hypothesis.given(ROOTS, DOCUMENTS)

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from handfast.bootstrap import tokens
-from handfast.pki import authority, keys, pem
+from handfast.pki import authority, keys, names, pem, profiles
+from handfast.runtime import tls
 from tests.scenarios import wire
 from tests.world import world as worlds
 
@@ -51,6 +52,14 @@ def cluster_ca(world: worlds.World) -> authority.Authority:
     """The cluster's own CA, to issue from."""
     ca = pem.certificates_from_pem(world.place.ca_certificate.read_bytes())[0]
     return authority.Authority(ca, keys.private_from_pem(world.place.ca_key.read_bytes()))
+
+
+def administrator(world: worlds.World, ca: authority.Authority) -> ssl.SSLContext:
+    """TLS of an administrator whose certificate is another CA's."""
+    key = keys.generate()
+    subject = names.Subject(common_name="next-admin", organizations=("system:masters",))
+    issued = ca.issue(key.public, subject, names.Sans(), profiles.CLIENT, world.clock.now(), None)
+    return tls.client_context(world.place.ca_certificate.read_bytes(), issued.pem, key.to_pem())
 
 
 def token_secret(data: Mapping[str, str] | None = None, name: str = "bootstrap-token-foobar", **more: Any) -> Any:

@@ -18,8 +18,7 @@ import structlog
 
 from handfast.assembly import apiserver, guard
 from handfast.bootstrap import tokens
-from handfast.pki import authority, keys, names, profiles
-from handfast.runtime import tls
+from handfast.pki import authority, keys, names
 from tests.scenarios import callers, wire
 from tests.world import world as worlds
 
@@ -228,13 +227,6 @@ class TestClientCAs:
     """What a removed CA leaves behind; the rotation itself is in `test_client_ca_rotation`."""
 
     @staticmethod
-    def administrator(world: worlds.World, ca: authority.Authority) -> ssl.SSLContext:
-        key = keys.generate()
-        subject = names.Subject(common_name="next-admin", organizations=("system:masters",))
-        issued = ca.issue(key.public, subject, names.Sans(), profiles.CLIENT, world.clock.now(), None)
-        return tls.client_context(world.place.ca_certificate.read_bytes(), issued.pem, key.to_pem())
-
-    @staticmethod
     async def choose(world: worlds.World, bundle: str) -> None:
         answer = await world.request("PATCH", BUNDLE, {"data": {"client-ca-file": bundle}}, headers=dict(callers.MERGE))
         assert answer.status == 200, answer.body
@@ -245,7 +237,7 @@ class TestClientCAs:
             first = world.place.ca_certificate.read_text()
             subject = names.Subject(common_name="the next CA")
             ca = authority.self_signed_ca(subject, keys.generate(), world.clock.now())
-            theirs = self.administrator(world, ca)
+            theirs = callers.administrator(world, ca)
             await self.choose(world, first + ca.pem.decode())
             async with (
                 wire.line(world.server.address[1], theirs) as line,
@@ -285,7 +277,7 @@ class TestClientCAs:
         before = world.clock.monotonic()
         subject = names.Subject(common_name="a CA")
         ca = authority.self_signed_ca(subject, keys.generate(), world.clock.now())
-        theirs = self.administrator(world, ca)
+        theirs = callers.administrator(world, ca)
         first = world.place.ca_certificate.read_text()
         for _ in range(5):
             await self.choose(world, first + ca.pem.decode())

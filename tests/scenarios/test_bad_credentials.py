@@ -217,14 +217,14 @@ class Mint:
         return x509.Name([x509.NameAttribute(oid, text) for oid, text in pairs])
 
     def context(self, made: making.Made, more: bytes = b"") -> ssl.SSLContext:
-        return tls.client_context(self._world.place.ca_certificate.read_bytes(), made.pem + more, key_pem(made))
+        return tls.client_context(self._world.place.ca_certificate.read_bytes(), made.pem + more, made.key_pem)
 
     def careless_context(self, made: making.Made, directory: pathlib.Path) -> ssl.SSLContext:
         """Of a client that takes what OpenSSL would not load by itself."""
         context = ssl.create_default_context(cafile=str(self._world.place.ca_certificate))
         context.set_ciphers("DEFAULT@SECLEVEL=0")
         both = directory / "client.pem"
-        both.write_bytes(made.pem + key_pem(made))
+        both.write_bytes(made.pem + made.key_pem)
         context.load_cert_chain(both)
         return context
 
@@ -237,11 +237,6 @@ class Mint:
         signature = self.ca.key.sign(digest, ec.ECDSA(signatures.Prehashed(hashes.SHA1())))
         whole = der(0x30, body + weak + der(0x03, b"\0" + signature))
         return making.Made(x509.load_der_x509_certificate(whole), good.key)
-
-
-def key_pem(made: making.Made) -> bytes:
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    return bytes(made.key.private_bytes(encoding, form, serialization.NoEncryption()))
 
 
 def der(tag: int, content: bytes) -> bytes:

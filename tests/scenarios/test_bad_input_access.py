@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import pathlib
 import ssl
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import structlog
 
-from handfast.pki import authority, bundles, keys, names, pem, profiles
+from handfast.pki import authority, bundles, keys, names, profiles
 from handfast.runtime import tls
-from tests.scenarios import wire
+from tests.scenarios import callers, wire
 from tests.world import world as worlds
 
 OPEN = (
@@ -54,19 +52,8 @@ CLOSED = (
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-@pytest.fixture
-async def world(tmp_path: pathlib.Path) -> AsyncIterator[worlds.World]:
-    async with worlds.world(tmp_path / "world") as made:
-        yield made
-
-
 def line(world: worlds.World, context: ssl.SSLContext) -> Any:
     return wire.line(world.server.address[1], context)
-
-
-def issuer(world: worlds.World) -> authority.Authority:
-    ca = pem.certificates_from_pem(world.place.ca_certificate.read_bytes())[0]
-    return authority.Authority(ca, keys.private_from_pem(world.place.ca_key.read_bytes()))
 
 
 def identity(
@@ -159,7 +146,7 @@ class TestUsers:
             require_status(await opened.ask("GET", "/metrics"), 403, "Forbidden")
 
     async def test_under_an_intermediate(self, world: worlds.World) -> None:
-        root, key = issuer(world), keys.generate()
+        root, key = callers.cluster_ca(world), keys.generate()
         team = root.issue(
             key.public, names.Subject(common_name="team"), names.Sans(), profiles.INTERMEDIATE_CA, world.clock.now()
         )
@@ -169,7 +156,7 @@ class TestUsers:
             assert (await opened.ask("GET", "/api/v1/nodes")).status == 200
 
     async def test_without_a_common_name(self, world: worlds.World) -> None:
-        nameless = identity(world, issuer(world), names.Subject(organizations=("system:masters",)))
+        nameless = identity(world, callers.cluster_ca(world), names.Subject(organizations=("system:masters",)))
         async with line(world, nameless) as opened:
             require_status(await opened.ask("GET", "/healthz"), 401, "Unauthorized")
 
@@ -188,13 +175,13 @@ class TestBadCertificates:
     async def test_a_serving_certificate_cannot_log_in(self, world: worlds.World) -> None:
         node = names.Subject(common_name="system:node:n", organizations=("system:nodes", "system:masters"))
         sans = names.Sans.parse(["DNS:n"])
-        serving = identity(world, issuer(world), node, profile=profiles.KUBELET_SERVING, sans=sans)
+        serving = identity(world, callers.cluster_ca(world), node, profile=profiles.KUBELET_SERVING, sans=sans)
         await self._is_dropped(world, serving)
 
     async def test_a_foreign_ca(self, world: worlds.World) -> None:
         admin = names.Subject(common_name="jane", organizations=("system:masters",))
         await self._is_dropped(world, identity(world, foreign(world), admin))
-        same_name = foreign(world, issuer(world).certificate.subject.common_name)
+        same_name = foreign(world, callers.cluster_ca(world).certificate.subject.common_name)
         await self._is_dropped(world, identity(world, same_name, admin))
 
     async def test_a_self_signed_certificate(self, world: worlds.World) -> None:
@@ -206,7 +193,7 @@ class TestOpenConnections:
     ADMIN = names.Subject(common_name="jane", organizations=("system:masters",))
 
     async def test_a_certificate_that_expires_on_an_open_connection_is_refused(self, world: worlds.World) -> None:
-        async with line(world, identity(world, issuer(world), self.ADMIN, minutes=10)) as opened:
+        async with line(world, identity(world, callers.cluster_ca(world), self.ADMIN, minutes=10)) as opened:
             assert (await opened.ask("GET", "/api/v1/nodes")).status == 200
             await world.movable().advance(11 * 60)
             with structlog.testing.capture_logs() as logs:
@@ -216,7 +203,7 @@ class TestOpenConnections:
             assert {entry["reason"] for entry in logs} == {"Expired"}
 
     async def test_an_expired_certificate_gets_an_answer(self, world: worlds.World) -> None:
-        context = identity(world, issuer(world), self.ADMIN, minutes=10)
+        context = identity(world, callers.cluster_ca(world), self.ADMIN, minutes=10)
         await world.movable().advance(11 * 60)
         async with line(world, context) as opened:
             require_status(await opened.ask("GET", "/healthz"), 401, "Unauthorized")

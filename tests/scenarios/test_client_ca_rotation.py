@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from handfast.pki import authority, keys, names, profiles
-from handfast.runtime import tls
+from handfast.pki import authority, keys, names
+from tests.scenarios import callers
 from tests.world import world as worlds
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
@@ -21,14 +21,6 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 
 def new_ca(world: worlds.World, name: str = "the next CA") -> authority.Authority:
     return authority.self_signed_ca(names.Subject(common_name=name), keys.generate(), world.clock.now())
-
-
-def administrator(world: worlds.World, ca: authority.Authority) -> ssl.SSLContext:
-    """TLS of an administrator whose certificate is another CA's."""
-    key = keys.generate()
-    subject = names.Subject(common_name="next-admin", organizations=("system:masters",))
-    issued = ca.issue(key.public, subject, names.Sans(), profiles.CLIENT, world.clock.now(), None)
-    return tls.client_context(world.place.ca_certificate.read_bytes(), issued.pem, key.to_pem())
 
 
 async def choose(world: worlds.World, bundle: str, **options: Any) -> worlds.Answer:
@@ -52,7 +44,7 @@ async def test_a_rotation(tmp_path: pathlib.Path) -> None:
         found = await world.get(PATH)
         assert found.json()["data"] == {"client-ca-file": first}
         ca = new_ca(world)
-        following = administrator(world, ca)
+        following = callers.administrator(world, ca)
         # Both are trusted from the next handshake on.
         assert (await choose(world, first + ca.pem.decode())).status == 200
         assert (await world.get(PATH, context=following)).status == 200
@@ -73,7 +65,7 @@ async def test_a_rotation(tmp_path: pathlib.Path) -> None:
 
 
 async def test_a_ca_never_trusted_does_not_pass_the_handshake(world: worlds.World) -> None:
-    stranger = administrator(world, new_ca(world, "nobody's CA"))
+    stranger = callers.administrator(world, new_ca(world, "nobody's CA"))
     with pytest.raises(aiohttp.ClientError):
         await fresh_get(world, stranger)
 
@@ -110,7 +102,7 @@ async def test_what_is_no_bundle_is_refused(world: worlds.World) -> None:
 
 async def test_deleting_it_starts_over(world: worlds.World) -> None:
     ca = new_ca(world)
-    following = administrator(world, ca)
+    following = callers.administrator(world, ca)
     assert (await choose(world, world.place.ca_certificate.read_text() + ca.pem.decode())).status == 200
     assert (await world.get(PATH, context=following)).status == 200
     assert (await world.request("DELETE", PATH)).status == 200

@@ -8,10 +8,11 @@ through in TLS of the cluster's own.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 
@@ -19,6 +20,7 @@ from handfast import errors
 from handfast.bootstrap import cluster_info, discovery, endpoints, jws
 from handfast.cli import output
 from handfast.client import discovery as searching
+from handfast.pki.pins import Pin
 from tests.world import tls_cluster
 from tests.world.clock import MovableClock
 from tests.world.tls_cluster import OTHER, TOKEN, Authority, Cluster, Reply
@@ -153,53 +155,54 @@ def mallory() -> Authority:
     return Authority()
 
 
-@pytest.mark.parametrize(("attack", "reason"), ATTACKS, ids=[attack.__name__ for attack, _ in ATTACKS])
-async def test_refused_and_nothing_leaked(attack: Attack, reason: str, mallory: Authority) -> None:
-    clock = MovableClock()
-    search = searching.Discovery(clock, timeout=60.0)
+@contextlib.asynccontextmanager
+async def attacked(attack: Attack, mallory: Authority) -> AsyncIterator[tuple[Cluster, tls_cluster.Server]]:
+    """The cluster, and somebody who does this to it."""
     async with tls_cluster.cluster() as cluster:
         accept, respond = attack(cluster, mallory)
         async with tls_cluster.listening(accept, respond) as attacker:
-            typed = [endpoints.parse(f"127.0.0.1:{attacker.port}")]
-            method = discovery.ByToken(TOKEN, (cluster.ca.pin,))
-            with pytest.raises(errors.HandfastError) as caught:
-                await tls_cluster.while_time_passes(clock, search.by_token(typed, method))
-            assert caught.value.reason == reason
-            assert caught.value.hint
-            assert TOKEN.secret not in f"{caught.value.message} {caught.value.hint}"
-            assert attacker.requests, "the attacker was never asked: this test shows nothing"
-            assert attacker.knows_nothing()
+            yield cluster, attacker
+
+
+async def sought(*ports: int, pins: tuple[Pin, ...]) -> tuple[searching.Discovery, searching.Cluster]:
+    """What a machine finds that was told these endpoints, in this order."""
+    clock = MovableClock()
+    search = searching.Discovery(clock, timeout=60.0)
+    typed = [endpoints.parse(f"127.0.0.1:{port}") for port in ports]
+    found = await tls_cluster.while_time_passes(clock, search.by_token(typed, discovery.ByToken(TOKEN, pins)))
+    return search, found
+
+
+@pytest.mark.parametrize(("attack", "reason"), ATTACKS, ids=[attack.__name__ for attack, _ in ATTACKS])
+async def test_refused_and_nothing_leaked(attack: Attack, reason: str, mallory: Authority) -> None:
+    async with attacked(attack, mallory) as (cluster, attacker):
+        with pytest.raises(errors.HandfastError) as caught:
+            await sought(attacker.port, pins=(cluster.ca.pin,))
+        assert caught.value.reason == reason
+        assert caught.value.hint
+        assert TOKEN.secret not in f"{caught.value.message} {caught.value.hint}"
+        assert attacker.requests, "the attacker was never asked: this test shows nothing"
+        assert attacker.knows_nothing()
 
 
 @pytest.mark.parametrize("attack", [rewrites, strips_ours, swaps_kid, alg_none, another_ca_afterwards, redirects])
 async def test_refused_without_pins_too(attack: Attack, mallory: Authority) -> None:
-    clock = MovableClock()
-    search = searching.Discovery(clock, timeout=60.0)
-    async with tls_cluster.cluster() as cluster:
-        accept, respond = attack(cluster, mallory)
-        async with tls_cluster.listening(accept, respond) as attacker:
-            typed = [endpoints.parse(f"127.0.0.1:{attacker.port}")]
-            with pytest.raises(errors.Refused):
-                await tls_cluster.while_time_passes(clock, search.by_token(typed, discovery.ByToken(TOKEN, ())))
-            assert attacker.requests
-            assert attacker.knows_nothing()
+    async with attacked(attack, mallory) as (_, attacker):
+        with pytest.raises(errors.Refused):
+            await sought(attacker.port, pins=())
+        assert attacker.requests
+        assert attacker.knows_nothing()
 
 
 @pytest.mark.parametrize("attack", [rewrites, strips_all, another_ca_afterwards, redirects])
 async def test_an_honest_endpoint_beside_it_is_found(attack: Attack, mallory: Authority) -> None:
     """The attacker is preferred by the order, and answers first."""
-    clock = MovableClock()
-    search = searching.Discovery(clock, timeout=60.0)
-    async with tls_cluster.cluster() as cluster:
-        accept, respond = attack(cluster, mallory)
-        async with tls_cluster.listening(accept, respond) as attacker:
-            typed = [endpoints.parse(f"127.0.0.1:{port}") for port in (attacker.port, cluster.server.port)]
-            method = discovery.ByToken(TOKEN, (cluster.ca.pin,))
-            found = await tls_cluster.while_time_passes(clock, search.by_token(typed, method))
-            assert (found.server, found.info) == (cluster.server.url, cluster.info)
-            assert await search.login(found, TOKEN, signs=True)
-            assert attacker.knows_nothing()
-            assert not cluster.server.knows_nothing()
+    async with attacked(attack, mallory) as (cluster, attacker):
+        search, found = await sought(attacker.port, cluster.server.port, pins=(cluster.ca.pin,))
+        assert (found.server, found.info) == (cluster.server.url, cluster.info)
+        assert await search.login(found, TOKEN, signs=True)
+        assert attacker.knows_nothing()
+        assert not cluster.server.knows_nothing()
 
 
 def unreadable_answers() -> dict[str, tls_cluster.Respond]:

@@ -18,6 +18,7 @@ from handfast.controllers.certificates import ledger_retention
 from handfast.rules.ledger import entries, verification
 from handfast.rules.ledger import segments as ledger
 from tests.scenarios import controlled
+from tests.unit.rules import ledger_cases
 from tests.world import world as worlds
 
 PATH = "/apis/handfast.dev/v1alpha1/issuancelogs"
@@ -28,19 +29,8 @@ KEEP = 7
 
 def entry(world: worlds.World, number: int, signer: str = "kube-apiserver-client-kubelet") -> entries.Entry:
     now = world.clock.now()
-    return entries.Entry(
-        issued_at=now,
-        signer=f"kubernetes.io/{signer}",
-        requester="system:bootstrap:abcdef",
-        authenticated_by="bootstrap-token",
-        token_id="abcdef",
-        key_fingerprint=f"{number:064x}",
-        serial=f"{number:032x}",
-        names=(f"CN=system:node:node-{number}", "O=system:nodes"),
-        not_after=now + datetime.timedelta(days=1),
-        rule="nodeclient",
-        request=f"node-csr-{number}",
-        certificate=f"{number:064x}",
+    return ledger_cases.entry(
+        number, signer=f"kubernetes.io/{signer}", issued_at=now, not_after=now + datetime.timedelta(days=1)
     )
 
 

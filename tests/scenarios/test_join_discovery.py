@@ -20,7 +20,6 @@ import sys
 
 import pytest
 
-from handfast import errors
 from handfast.bootstrap import cluster_info, discovery, endpoints, kubeconfig, tokens
 from handfast.cli import main, output
 from handfast.client import anonymous, cluster_cache
@@ -29,7 +28,7 @@ from handfast.pki import pins
 from tests.scenarios import granting
 from tests.world import tls_cluster
 from tests.world import world as worlds
-from tests.world.tls_cluster import OTHER, TOKEN, Authority, Reply
+from tests.world.tls_cluster import OTHER, TOKEN, Authority, Reply, refusal
 
 PUBLIC = f"{granting.RBAC}/namespaces/kube-public"
 CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps"
@@ -90,12 +89,6 @@ async def joinable(world, tmp_path):
     await made.publish(made.info, TOKEN)
     await made.open_to_all()
     return made
-
-
-async def refusal(work):
-    with pytest.raises(errors.HandfastError) as caught:
-        await work
-    return caught.value
 
 
 class TestToken:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import pathlib
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,18 +19,13 @@ from aiohttp import web
 
 from handfast.apiserver.access import standing
 from tests.scenarios import callers, hooked, wire
-from tests.scenarios.test_client_ca_rotation import administrator, choose, new_ca
+from tests.scenarios.callers import administrator
+from tests.scenarios.test_client_ca_rotation import choose, new_ca
 from tests.unit.apiserver import hooking
 from tests.world import world as worlds
 
 MASTERS = "system:masters"
 NEW = {"metadata": {"name": "late"}, "data": {"a": "b"}}
-
-
-@pytest.fixture
-async def world(tmp_path: pathlib.Path) -> AsyncIterator[worlds.World]:
-    async with worlds.world(tmp_path / "d") as made:
-        yield made
 
 
 @contextlib.asynccontextmanager

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -155,19 +154,24 @@ async def test_an_administrator_overrides(tmp_path: pathlib.Path) -> None:
     async with c.told(tmp_path) as story, c.running(story.world):
         await story.bind("nodeclient", c.JOINERS)
         await waiting(story)
+        begun = story.clock.monotonic()
         found = await story.csr("taken")
         row = {"type": "Approved", "status": "True", "reason": "ByHand", "message": "it is being replaced"}
         found["status"]["conditions"].append(row)
         await story.client.update(c.CSRS, found, subresource="approval")
         await story.issued("taken")
+        assert story.clock.monotonic() - begun < 30, "its Lease has not ended"
 
 
 async def test_a_setting_turns_it_off(tmp_path: pathlib.Path) -> None:
     async with c.told(tmp_path) as story, c.running(story.world, protect_living_nodes=False):
         await story.bind("nodeclient", c.JOINERS)
         await renew(story)
+        begun = story.clock.monotonic()
         await story.ask(c.request("n1", name="taken"), story.joiner())
         await story.issued("taken")
+        assert story.clock.monotonic() - begun < 30, "the Lease has not ended"
+        assert "Waiting" not in await story.conditions("taken")
 
 
 async def test_a_kubelet_that_lost_its_certificate_comes_through(tmp_path: pathlib.Path) -> None:
@@ -189,8 +193,11 @@ async def test_a_node_renews_while_it_is_alive(tmp_path: pathlib.Path) -> None:
     async with c.told(tmp_path) as story, c.running(story.world):
         await story.bind("selfnodeclient", "system:nodes")
         await renew(story)
+        begun = story.clock.monotonic()
         await story.ask(c.request("n1", name="renewal"), story.node("n1"))
         await story.issued("renewal")
+        assert story.clock.monotonic() - begun < 30, "the Lease has not ended"
+        assert "Waiting" not in await story.conditions("renewal")
 
 
 async def test_nothing_is_filed_approved_or_signed_in_a_revoked_name(tmp_path: pathlib.Path) -> None:
@@ -224,12 +231,6 @@ async def test_nothing_is_filed_approved_or_signed_in_a_revoked_name(tmp_path: p
         assert (await story.conditions("before"))["Denied"][0] == "Revoked"
         assert (await story.conditions("approved"))["Failed"][0] == "Revoked"
         assert await story.ledger() == []
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[up_world.Up]:
-    with up_world.Up(tmp_path_factory.mktemp("plane") / "data") as made:
-        yield made.ready()
 
 
 def machine(plane: up_world.Up, directory: pathlib.Path, name: str = "w1") -> Machine:

@@ -37,12 +37,6 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd}\nspec: {containers: [{name: c, image: i}]}\n"
 
 
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[up_world.Up]:
-    with up_world.Up(tmp_path_factory.mktemp("plane") / "data") as made:
-        yield made.ready()
-
-
 class Agent:
     """`handfast node run` as a process."""
 

@@ -61,10 +61,7 @@ def cluster_ca(world: worlds.World) -> making.Made:
 
 
 def context_of(world: worlds.World, made: making.Made) -> ssl.SSLContext:
-    key = made.key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return tls.client_context(world.place.ca_certificate.read_bytes(), made.pem, key)
+    return tls.client_context(world.place.ca_certificate.read_bytes(), made.pem, made.key_pem)
 
 
 async def failures(world: worlds.World) -> list[str]:

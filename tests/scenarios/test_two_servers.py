@@ -85,7 +85,8 @@ async def test_a_list_waits_too_and_shows_the_write(pair: Pair) -> None:
     held.gate.clear()
     await one.create_config_map("new")
     listing = asyncio.ensure_future(other.get("/api/v1/namespaces/default/configmaps"))
-    await asyncio.wait([listing], timeout=0.1)
+    done, _ = await asyncio.wait([listing], timeout=0.1)
+    assert not done
     held.gate.set()
     names = [item["metadata"]["name"] for item in (await listing).json()["items"]]
     assert "new" in names

@@ -8,7 +8,6 @@ refuses them; what an older server kept is shown until the next write, which dro
 from __future__ import annotations
 
 import pathlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -26,12 +25,6 @@ pytestmark = pytest.mark.usefixtures("quiet")
 ODD: dict[str, Any] = {"colour": [[], {}]}
 WARNED = ['299 - "unknown field \\"colour\\""']
 NAMED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
-
-
-@pytest.fixture
-async def world(tmp_path: pathlib.Path) -> AsyncIterator[worlds.World]:
-    async with worlds.world(tmp_path / "world") as made:
-        yield made
 
 
 def stored(world: worlds.World, prefix: str, name: str, namespace: str = "default") -> Any:

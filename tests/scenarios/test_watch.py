@@ -178,12 +178,20 @@ async def test_it_ends_cleanly_after_its_timeout_with_a_last_bookmark(world: wor
 
 
 async def test_the_connection_serves_again_after_a_watch(world: worlds.World) -> None:
+    made: list[object] = []
+
+    async def count(*_: object) -> None:
+        made.append(_)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(count)
     connector = aiohttp.TCPConnector(ssl=world.admin_context(), limit=1)
-    async with aiohttp.ClientSession(world.base, connector=connector) as session:
+    async with aiohttp.ClientSession(world.base, connector=connector, trace_configs=[trace]) as session:
         async with session.get(f"{PATH}?watch=1&timeoutSeconds=1") as response:
             assert await response.read() == b""
         async with session.get("/version") as response:
             assert response.status == 200
+    assert len(made) == 1
 
 
 async def test_tables_in_a_watch_carry_columns_once(world: worlds.World) -> None:

@@ -36,11 +36,6 @@ from tests.world import world as worlds
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-async def hangs(_: web.BaseRequest, __: hooking.Review) -> web.StreamResponse:
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
 async def endless(request: web.BaseRequest, _: hooking.Review) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)
@@ -52,7 +47,7 @@ Config = Callable[[hooking.Server], dict[str, Any]]
 Failure = tuple[str, hooking.Answer, Config, str]
 # What the webhook does, how it is called, and what is said about it.
 FAILURES: tuple[Failure, ...] = (
-    ("hangs", hangs, hooking.Server.config, "context deadline exceeded"),
+    ("hangs", hooking.hangs, hooking.Server.config, "context deadline exceeded"),
     ("500", hooking.sends(b"boom", 500), hooking.Server.config, "status code 500"),
     ("no JSON", hooking.sends(b"<html>"), hooking.Server.config, "not the JSON of an AdmissionReview"),
     ("endless", endless, hooking.Server.config, f"larger than {webhook_client.MAX_ANSWER} bytes"),
@@ -76,7 +71,7 @@ async def impatient(
     """A request during which, if the webhook hangs, a second passes on the server's clock."""
     hook.asked.clear()
     task = asyncio.ensure_future(world.request(method, path, body))
-    if hook.answer is hangs:
+    if hook.answer is hooking.hangs:
         await hook.asked.wait()
         await world.movable().advance(1.0)
     return await task

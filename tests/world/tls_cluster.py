@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
+import pytest
 
+from handfast import errors
 from handfast.bootstrap import cluster_info, jws, tokens
 from handfast.pki import authority, keys, names, pins, profiles
 from handfast.runtime import tls
@@ -230,6 +232,13 @@ async def cluster(ca: Authority | None = None, *by: tokens.Token) -> AsyncIterat
         made = Cluster(ca, server, cluster_info.ClusterInfo((server.url,), ca.pem, "uid-1"))
         server.respond = serve(signed(made.kubeconfig, *by))
         yield made
+
+
+async def refusal(work: Awaitable[object]) -> errors.HandfastError:
+    """The error that this ends with."""
+    with pytest.raises(errors.HandfastError) as caught:
+        await work
+    return caught.value
 
 
 async def while_time_passes(clock: MovableClock, work: Awaitable[T], step: float = 2.0) -> T:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names of Kubernetes' own signers. Nothing else in the program spells them.
 
-It imports nothing, so that commands which only name a signer stay light. `rules.certificates.signers` decides which
+It imports nothing, so that commands which only name a signer stay light. `rules.certificates.signers` says which
 requests a signer honours.
 """
 

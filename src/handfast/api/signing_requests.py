@@ -3,7 +3,7 @@
 
 One typed model for everyone: who asks for a certificate, who approves, signs and deletes requests, and who shows them.
 It is whole: a request that is decoded, changed by `updated` and sent back loses nothing. `rules.certificates.signers`
-decides which requests a signer honours, `rules.certificates.admission` who may approve them.
+says which requests a signer honours, and `rules.certificates.admission` who may approve them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return not self.status.certificate and self.condition(DENIED) is None and self.condition(FAILED) is None
 
     def document(self) -> objects.Document:
-        """As rules read it that judge any document."""
+        """As a document, for the rules that judge any document."""
         document: objects.Document = msgspec.to_builtins(self)
         return document
 

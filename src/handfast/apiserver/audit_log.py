@@ -189,7 +189,7 @@ class AuditLog:
         )
 
     def _parts(self, call: calls.Call, code: int, error: status.StatusError | None, stage: str) -> list[bytes]:
-        """The line but for its holes. Most requests are like an earlier one in all of it, so it is remembered."""
+        """The line without what fills its holes. In this most requests are like an earlier one, so it is remembered."""
         http, user = call.http, call.user
         target, agent = http.raw_path, http.headers.get(hdrs.USER_AGENT, "")
         special = call.noted or call.created or call.annotations or call.impersonator is not None
@@ -210,7 +210,7 @@ class AuditLog:
         return parts
 
     def _event(self, call: calls.Call, code: int, error: status.StatusError | None, stage: str) -> bytes:
-        """The line with holes for what is another in each."""
+        """The line with holes for what differs in every request."""
         info, user, impersonator = call.info, call.user, call.impersonator
         uri, reference = self._target(call.http.raw_path, info)
         if call.created and not info.name:

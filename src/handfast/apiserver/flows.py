@@ -14,8 +14,8 @@ are in `limits`; connections have their own (`serving.gate`). `rules.flow` says 
    was read until its size was known; the bytes that were refused do not count.
 7. What a join or a node *sends* has a budget in bytes beside that of requests: the body, or what is written to the
    store for it where that is more, since a short patch can write a long object.
-8. What it *adds* to the store has another, which comes back slowly: by token and of all joins together, by node, and
-   apart for a node's certificates.
+8. What it *adds* to the store has another budget, which fills again slowly. It is counted by token, for all joins
+   together, by node, and apart for a node's certificates.
 9. What is more than a budget ever holds is refused with 413, since it would be 429 for ever.
 
 Users and service accounts have no budget in bytes: whoever may create objects may fill the store by right.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides what to tell a person whose machine does not find its cluster: one message, hint and reason for each cause.
 
-It sees answers and troubles as values, and neither causes nor repeats them: `client/discovery.py` does. What the causes
-have in common with "invalid or expired" is only that somebody waits for an explanation:
+It sees answers and troubles as values, and neither causes nor repeats them: `client/discovery.py` does. Nobody is told
+"invalid or expired" where the cause is known:
 
 | cause | reason | told by |
 |---|---|---|

@@ -4,7 +4,7 @@
 It fetches nothing and waits for nothing: `client/discovery.py` does, and asks here. What to tell if it fails is in
 `diagnosis`.
 
-The method (`choose`). What does not hold is a `Fault`; the command line puts it into words:
+The method (`choose`). What does not hold is a `Fault`, for which the command line has the words:
 
  a. The one token stands for the discovery token and for the TLS bootstrap token, where those are not given. Where no TLS
     bootstrap token is given at all, the discovery token is that, too, as with kubeadm.

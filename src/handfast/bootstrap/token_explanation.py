@@ -7,9 +7,9 @@ half, and no sentence shows it. `now` is the server's time, since that is what c
 1. The Secret is there and is not being deleted.
 2. It has the type of token Secrets, and data in base64.
 3. Its name is that of the id in its data.
-4. Its secret half has the form of one: another could be in the Secret, but in no command. Where somebody has the whole
-   token, it is the same.
-5. It has not expired. How far this machine's clock is off is told with it: that is what most often is behind it.
+4. Its secret half has the form of one: another could stand in the Secret, but no command would take it. Where the whole
+   token is at hand, the secret halves are compared.
+5. It has not expired. How far this machine's clock is off is told with it: that is the usual cause.
 6. It is for signing: without this, no machine can verify the cluster with it.
 7. It is for authentication: without this, no machine can log in with it.
 8. Its groups are well formed, and one of them lets a machine ask for its certificate.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong with a Secret that was meant to hold a bootstrap token: the reason why it is ignored, for its owner.
 
-Who has a fault signs nothing. Nothing else is granted or refused here: who deletes or lets in has checks of its own
-(`tokens`, `token_verdict`), and none of them tells anyone. The first of these that does not hold is told. No sentence quotes the data: more people read
-Events than Secrets, and what stands under the wrong key may be the secret.
+A token with a fault signs nothing. Nothing else is granted or refused here. Whoever deletes tokens or lets them in
+makes checks of their own (`tokens`, `token_verdict`), and tells nobody. The first of these that does not hold is told.
+No sentence quotes the data: more people read Events than Secrets, and what stands under the wrong key may be the
+secret.
 
 1. It lies in `kube-system`.
 2. It has the type of token Secrets, and data in base64.
@@ -11,7 +12,7 @@ Events than Secrets, and what stands under the wrong key may be the secret.
 4. Its name is `bootstrap-token-<id>`.
 5. It has a secret half, of the form of one. Kubernetes signs with any other, too; nobody can present it, and a short one
    could be guessed from the signature. Here it signs nothing.
-6. Its expiration, if any, can be read: another has expired.
+6. Its expiration, if any, can be read: one that cannot counts as past.
 7. The two keys of groups do not differ; and the groups, if it is for authentication, are well formed.
 """
 

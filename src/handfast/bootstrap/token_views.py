@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How bootstrap tokens are shown: the columns, documents and join commands of kubeadm, and what stands against a token.
 
-It reads Secrets that somebody else fetched, and writes no file and no object. Whoever is shown a token sees its secret:
-that is what a listing is for, and why nobody but its reader gets it.
+It reads Secrets that somebody else fetched, and writes no file and no object. A listing shows the secret of every
+token: that is what it is for. So nobody but its reader gets it.
 
 1. A Secret that kubeadm would not list is not listed, with its words for it.
 2. Text has kubeadm's columns and widths, so that whoever cuts them by word or by column goes on doing so. One thing is

@@ -24,7 +24,7 @@ def setting(name: str, about: str, default: str = "", **more: Any) -> Callable[[
 
 
 def resolved(flags: Mapping[str, Any], *names: str) -> node_config.NodeConfiguration:
-    """What is said of these settings; a command does not fail for a variable of others."""
+    """The values of these settings. A command does not fail for the variable of another setting."""
     return node_config.resolve(flags, os.environ, names=names)
 
 

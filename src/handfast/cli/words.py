@@ -3,7 +3,7 @@
 
 1. A word, and a variable that this program reads, is text in UTF-8. Anything else could be neither sent nor shown.
 2. No value and no argument is empty. An empty path would mean the current directory, an empty name every object. Mostly
-   a script has a variable that is not set. For the few flags in `EMPTY`, an empty value means something.
+   the cause is a script with a variable that is not set. For the few flags in `EMPTY`, an empty value means something.
    An empty variable of the environment is one that is not set, as everywhere.
 """
 

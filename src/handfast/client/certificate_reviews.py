@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the API what the approval of a node's request depends on: the requester's permission, the Node's addresses, others'; and
-for an explanation, which follows nothing, its Lease and the Revocations.
+"""Asks the API what the approval of a node's request depends on: the requester's permission, and addresses of Nodes.
 
-It approves nothing: the approver and `handfast csr explain` ask by it, so that both ask the same.
+For an explanation, which follows nothing, it also asks for the node's Lease and the Revocations. It approves nothing: the
+approver and `handfast csr explain` ask by it, so that both ask the same.
 """
 
 from __future__ import annotations

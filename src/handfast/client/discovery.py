@@ -155,7 +155,7 @@ class Discovery:
     ) -> errors.HandfastError:
         """Why a token signs nothing: asked only of a server under a pinned certificate, and of no other.
 
-        The text is not verified, so that it is read up to a limit, and after one failure not again.
+        The text is not verified. So it is read up to a limit only, and not again after one failure.
         """
         unknown = diagnosis.with_clock(diagnosis.unknown_token(method.token), skew)
         if url in self._unexplained:

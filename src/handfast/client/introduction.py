@@ -6,8 +6,8 @@ is loaded here: `handfast up` runs this as a child on every start.
 
 1. What is missing is created; what is there stays as it is, also where it says something else: an operator may have meant
    it. Doing it twice changes nothing.
-2. A cluster that has `kubeadm-config` has been made joinable before: that ConfigMap is written last. Only one that has
-   not gets a token that nobody asked for by name, and on a first start nothing else is looked at: what was deleted
+2. A cluster that has `kubeadm-config` has been made joinable before: that ConfigMap is written last. Such a cluster
+   gets a token only if one was asked for by name. On a first start nothing else in it is looked at: what was deleted
    since stays deleted.
 3. A token that was asked for by name is created unless it is there. Another token with that id is an error.
 """

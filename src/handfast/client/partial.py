@@ -79,7 +79,7 @@ class _AnyObject(msgspec.Struct, gc=False):
 
 
 _any_objects = msgspec.json.Decoder(_AnyObject)
-# What decoding raises of what a server may send: not only what it is for, also octets that are no text, and depth.
+# What decoding may raise: its own errors, and those for octets that are no text, and for depth.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 

@@ -33,7 +33,7 @@ Deadline = Callable[[certificates.Certificate], datetime.datetime | None]
 
 
 def never(_leaf: certificates.Certificate) -> None:
-    """Of a certificate that somebody else replaces."""
+    """No deadline, for a certificate that somebody else replaces."""
 
 
 def spread(name: str) -> Deadline:

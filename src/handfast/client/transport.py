@@ -10,9 +10,9 @@ server had closed them, requests under way are answered first, and no connection
 
 Where a cluster has several servers, the first is asked until it does not answer, then the next, and so on round:
 
-1. A request that could not be sent, and a GET that was not answered, goes to each of the others at once; whatever else
-   fails is told, since it may have been done, and the next request goes elsewhere.
-   A server that turns down the client's certificate with a TLS alert has answered: that is a 401.
+1. A request that could not be sent, or a GET that was not answered, goes to each of the others at once. Any other
+   failure is told, since the request may have been carried out; the next request goes to another server. A server that
+   turns down the client's certificate with a TLS alert has answered: that is a 401.
 2. Every server is verified with the one CA of the connection before it is sent anything.
 3. Whoever answers stays in use, also with other credentials, until it fails or the connection names another first.
 """

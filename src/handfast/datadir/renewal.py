@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Has the certificates of a data directory looked after, while an API server runs from it without a supervisor.
 
-`preparation` decides what is renewed, `own_certificates` when, and `served_files` has the server take it up. Under
-`handfast up` a child of the supervisor does the same.
+`preparation` says what is renewed, and when; `served_files` has the server take it up. Under `handfast up` a child of
+the supervisor does the same.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ shows is in `serving`. It runs nothing and changes nothing: there is no way in b
 
 1. Who comes from another machine without a certificate of the cluster learns whether all is well, and not why; it gets
    no metrics.
-2. Handshakes have a deadline. Of other machines there are at most `MAX_CONNECTIONS`, of each at most `MAX_PER_SOURCE`,
-   counted before TLS costs anything. This machine has `MAX_LOCAL` of its own. Who comes when all are taken has the place of
-   the one that is there for longest without a certificate. More than a hundred of one source in a second wait.
-   Behind a balancer that was named the client counts, and a PROXY header of anybody else is refused (`runtime.proxied`).
+2. Handshakes have a deadline. Other machines have at most `MAX_CONNECTIONS` connections, and each of them at most
+   `MAX_PER_SOURCE`, counted before TLS costs anything. This machine has `MAX_LOCAL` of its own. Who comes when all are
+   taken gets the place of the connection that has been there longest without a certificate. More than a hundred of one
+   source in a second wait. Behind a balancer that was named the client counts, and a PROXY header of anybody else is
+   refused (`runtime.proxied`).
 3. A connection on which no request arrives for `STRANGER_SECONDS`, with a certificate `CERTIFIED_SECONDS`, is ended. So is
    one that is slow to send its head, or does not read what it is answered, after `STRANGER_SECONDS`.
 

@@ -7,9 +7,9 @@ an administrator has set (other labels, taints, annotations) stays. The heartbea
 1. A Node that is there already is taken over, whoever made it: only labels that are ours and differ are written.
 2. A new Node carries the taint `TAINT`: this agent runs no Pods, so a scheduler should send none. An administrator may
    take the taint away, and a node cannot put it back.
-3. The status is looked at every `PERIOD` seconds, as it should be and, as the kubelet does, as it is: a control plane that has
-   not heard of this node says so on its Node, and nobody else would take that back. It is written when it has changed or is
-   another's word, or after `REPORT` seconds.
+3. Every `PERIOD` seconds the status as it should be is compared with the status as it is, as the kubelet does: a
+   control plane that has not heard of this node says so on its Node, and nobody else would take that back. It is
+   written when it has changed, when somebody else wrote it, or after `REPORT` seconds.
 4. `Ready` is False while a check of this agent fails, with the check's own words. The instant of the last change is
    kept over restarts of the agent.
 5. A Node that somebody has deleted is registered again.
@@ -126,7 +126,7 @@ class Registration:
             node = await self._client.get(resources.NODES, self._machine.name)
             if _ready_of(node) == _ready_of({"status": wanted}):
                 return
-            # Others have changed it, and then.
+            # Somebody else has changed it: they say since when.
             self._ready = _ready_since(node)
             wanted = self.status()
         # Addresses are merged by type, so that two of one type would be one.

@@ -108,7 +108,8 @@ class Authority:
     def _require_in_force(self, now: datetime.datetime, not_before: datetime.datetime) -> None:
         begins, ends = self.certificate.not_before, self.certificate.not_after
         if now >= ends:
-            # Kubernetes' two texts: backdating would make a certificate that was in force, if only in the past.
+            # Kubernetes has two texts: by its backdating, the certificate would have been in force, though only in the
+            # past.
             text = "the signer has expired"
             if not_before < ends:
                 text = "refusing to sign a certificate that expired in the past"

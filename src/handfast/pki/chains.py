@@ -167,7 +167,7 @@ def _verified_path(
 
 @dataclass(frozen=True, slots=True)
 class _Judges:
-    """The anchors of a bundle with their fingerprints, and what judges by them but for the instant."""
+    """The anchors of a bundle with their fingerprints, and verifiers by them that lack only the instant."""
 
     anchors: dict[x509.Certificate, str]
     client: verification.PolicyBuilder

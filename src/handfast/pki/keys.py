@@ -7,7 +7,7 @@ A key is accepted, private or public, when all of this holds:
 
 1. Its kind is RSA, EC or Ed25519. DSA, Ed448, X25519 and the rest are refused by name.
 2. An EC key lies on P-256, P-384 or P-521. P-224 is too weak; secp256k1 and Brainpool are foreign to TLS.
-3. An RSA key has 2048 to 8192 bits: below is weak, above lets a peer buy our time with its own.
+3. An RSA key has 2048 to 8192 bits: fewer are weak, and more would let a peer cost us time.
 4. A private key is one PEM block, PKCS#8, SEC1 or PKCS#1, without a passphrase: a server that starts unattended has
    nobody to ask. `EC PARAMETERS` and, on request, certificates may stand beside it, as OpenSSL and the kubelet do.
 

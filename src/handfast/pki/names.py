@@ -86,7 +86,7 @@ class Subject:
 
     @property
     def plain(self) -> Subject:
-        """The same with nothing but what Kubernetes reads: what a leaf that is signed here has."""
+        """Only what Kubernetes reads of it, which is all that a leaf signed here has."""
         return Subject(common_name=self.common_name, organizations=self.organizations) if self.others else self
 
     @property

@@ -29,8 +29,8 @@ BACKDATE = datetime.timedelta(minutes=5)
 MIN_TTL = datetime.timedelta(minutes=10)
 YEAR = datetime.timedelta(days=365)
 
-# From here on the backdating counts towards the lifetime, below it comes on top: Kubernetes' rule, so that a short
-# certificate is not mostly past when it is issued.
+# From this lifetime on, backdating counts towards it; below, it comes on top. That is Kubernetes' rule: a short
+# certificate must not be mostly past when it is issued.
 _LONG = datetime.timedelta(hours=8)
 
 

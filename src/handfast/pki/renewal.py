@@ -9,9 +9,9 @@ It does not renew anything, and draws no random number: chance is an argument. H
 2. Every holder has instants of its own, one every cycle of 80 % of a lifetime; `place_in_cycle` says where in it. If one of
    them lies between 70 and 90 %, it is chosen. If none does, a random point is chosen, in the half that is nearer to one.
    So a fleet that was born together spreads evenly at once, and after a dozen lifetimes every holder renews at its own
-   instants. Independent draws would throw the dice anew every hour, and throw badly in some years. A holder that had to
-   wait through an outage of a tenth of a lifetime is back at its own instant with the next certificate: the rush after an
-   outage has no echo.
+   instants. Independent draws would come out badly in some hour of some years. A holder that had to wait through an
+   outage of a tenth of a lifetime is back at its own instant with the next certificate: the rush after an outage has no
+   echo.
 3. The cycle is computed from the lifetime rounded to about a hundredth. The instants are counted from 1970, and a second
    more in each of 25,000 cycles would put them anywhere. The rounding does not move the limits of 70 and 90 %.
 4. It is renewed at once when its common name is not the wanted one, or when it lacks an organization or an alternative

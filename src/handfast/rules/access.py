@@ -46,7 +46,7 @@ class Attributes(msgspec.Struct, frozen=True):
     fields: tuple[tuple[str, str], ...] = ()
 
 
-# An authoriser, as those see it who only ask.
+# An authoriser, for those who only ask it.
 Ask = Callable[[Attributes], decision.Decision]
 
 
@@ -74,7 +74,7 @@ class Authorizers:
         self._rows = tuple(rows)
 
     def decide(self, attributes: Attributes) -> decision.Decision:
-        """The first opinion; no opinion carries all that the authorisers said."""
+        """The first opinion. Where nobody has one: no opinion, with all that the authorisers said."""
         # 1. administrators
         if MASTERS in attributes.groups:
             return _MASTERS

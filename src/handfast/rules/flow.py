@@ -5,8 +5,8 @@ The first row of `CALLERS` that applies gives the caller's flow; then the reques
 
 1. `exempt`: members of `system:masters`, and the control plane's own controllers. Nobody may lock the operator out.
 2. `anonymous`: who has not logged in.
-3. `join`: members of `system:bootstrappers`, that is bootstrap tokens. Before `node`, so that no certificate or token can
-   be both and choose.
+3. `join`: members of `system:bootstrappers`, that is bootstrap tokens. This comes before `node`, so that nobody who is
+   both can choose.
 4. `node`: `system:node:…` in the group `system:nodes`, and nodes that recover. Asking for, and waiting for, a certificate
    is `renewal`: a budget of its own, which neither joins nor the node's other work can use up.
 5. `service-account`: `system:serviceaccount:…` in the group `system:serviceaccounts`.

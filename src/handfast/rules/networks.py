@@ -96,7 +96,7 @@ class Networks:
 
 @functools.lru_cache(maxsize=256)
 def _within(network: Network) -> decision.Approve:
-    """One for all its addresses: to say it of each would take longer than to find out."""
+    """One verdict for all addresses of a network: writing one for each would take longer than finding the network."""
     return decision.Approve("AddressAllowed", f"the address is in {network}", "networks")
 
 

@@ -6,8 +6,8 @@ A revocation holds from the moment it is added until it is removed, or until its
 1. has the user name it names, compared whole;
 2. is the node it names: the user `system:node:NAME`, whichever certificate is shown, also one issued later;
 3. holds a service account's token that is bound to a Pod of that node (or to the node itself);
-4. shows a certificate with the serial number it names; CAs count for themselves, so the number of another CA's
-   certificate is refused too;
+4. shows a certificate with the serial number it names; each CA has serial numbers of its own, so another CA's
+   certificate with that number is refused, too;
 5. shows a certificate of the public key it names, whichever name is on it.
 
 And it refuses requests for certificates that would be of no use:

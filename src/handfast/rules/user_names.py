@@ -68,5 +68,5 @@ def service_account_user(namespace: str, name: str) -> str:
 
 
 def service_account_groups(namespace: str) -> tuple[str, str]:
-    """Of every service account of the namespace, without `system:authenticated`."""
+    """The groups of every service account of the namespace, without `system:authenticated`."""
     return (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")

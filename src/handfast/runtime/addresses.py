@@ -113,7 +113,7 @@ def listen_near(address: Address, flag: str) -> socket.socket:
 
 
 def outward(address: Address) -> tuple[Address, ...]:
-    """How others reach a server that listens on every address of this machine; empty where it listens on one, or is alone."""
+    """How other machines reach a server that listens on every address; empty where it listens on one, or has no way out."""
     if address.host not in _WILDCARDS:
         return ()
     four, six = routes.ANYWHERE

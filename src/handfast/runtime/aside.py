@@ -57,7 +57,7 @@ class Aside:
         return await done
 
     def _make_room(self, waiting: int) -> bool:
-        """Have the newest piece of whoever has most give way to one who has `waiting` of them, and fewer."""
+        """Make room for an owner with `waiting` pieces: whoever has most, if it is more, loses its newest one."""
         owner = max(self._waiting, key=lambda each: len(self._waiting[each]))
         pieces = self._waiting[owner]
         if len(pieces) <= waiting + 1:

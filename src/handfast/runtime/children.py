@@ -45,8 +45,8 @@ _ALLOCATOR: Final = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=127"}
 class Role:
     """What a child runs; `ready` tells whether it does its work, and None that there is nothing to wait for.
 
-    `livez` makes who asks whether it is alive, and waits so many seconds for each answer; None: nobody asks. `again` are
-    the words that are added when a child that has done its work is run once more.
+    `livez` makes a question whether it is alive, which waits so many seconds for each answer; None: nobody asks.
+    `again` are the words that are added when a child that has done its work is run once more.
     """
 
     name: str

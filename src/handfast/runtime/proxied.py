@@ -91,7 +91,7 @@ class Reading:
             loop.add_reader(self._sock.fileno(), self._go_on)
 
     def cancel(self) -> None:
-        """Stop looking; the connection is whoever's it was."""
+        """Stop looking. The connection stays whose it was."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -16,12 +16,13 @@
 7. A source where somebody did so has a second, larger rate behind the first, for as long as that connection is open and
    a while longer (`rates.PROVEN_SECONDS`). Before TLS nobody can tell its nodes from the strangers behind the same address, so
    strangers use it up too; but it takes a flood of several times the first rate before anybody else behind there waits for it.
-8. Where all places of a source are taken, or all there are, whoever comes within the rate gets that of the connection that
-   is let in for longest without a good credential: first of its own source, else of all. What strangers hold open, by
-   silence or by asking on without a credential, so keeps nobody out. By the defaults a source of 4,096 places takes 1,600
-   at once and 400 a second: strangers need more than 6 seconds to push out whoever came before them, and more than 3 where
-   1,000 connections of nodes are open; showing a credential takes a fraction of one. Those silent after TLS leave after 5
-   seconds (`first_head_seconds`): at 400 a second they are 2,000. Whoever has shown one makes room for nobody.
+8. Where all places of a source are taken, or all there are, whoever comes within the rate gets the place of a
+   connection without a good credential: the one that has been in for longest, first of its own source, else of all. So
+   what strangers hold open, by silence or by asking on without a credential, keeps nobody out. By the defaults a source
+   of 4,096 places takes 1,600 at once and 400 a second: strangers need more than 6 seconds to push out whoever came
+   before them, and more than 3 where 1,000 connections of nodes are open; showing a credential takes a fraction of one.
+   Those silent after TLS leave after 5 seconds (`first_head_seconds`): at 400 a second they are 2,000. Whoever has
+   shown one makes room for nobody.
 9. Where `local_connections` says so, this machine itself has so many places beside all others, and takes none of theirs.
 
 | who | holding | tries | stopped by | shown in tests/unit/serving/test_gate.py |

@@ -15,7 +15,6 @@ from typing import Any, Self, cast
 
 from aiohttp import web
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
 from handfast.api import kinds
 from handfast.apiserver.state import envelope, items, replica
@@ -29,7 +28,7 @@ Answer = Callable[[web.BaseRequest, Review], Awaitable[web.StreamResponse]]
 SERVICE = {"namespace": "system", "name": "hook"}
 MUTATING = "MutatingWebhookConfiguration"
 VALIDATING = "ValidatingWebhookConfiguration"
-POD = next(row for row in kinds.builtin() if row.resource == ("", "pods"))
+POD = kinds.row("pods")
 
 
 @functools.cache
@@ -76,6 +75,12 @@ def sends(body: bytes, status: int = 200, headers: dict[str, str] | None = None)
     return answer
 
 
+async def hangs(_: web.BaseRequest, __: Review) -> web.StreamResponse:
+    """A webhook that never answers."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 def patches(*operations: dict[str, Any], **response: Any) -> Answer:
     return says(patchType="JSONPatch", patch=encoded(list(operations)), **response)
 
@@ -98,10 +103,7 @@ class Server:
 
     async def __aenter__(self) -> Self:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        key = self._certificate.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        tls.load_pair(context, self._certificate.pem, key)
+        tls.load_pair(context, self._certificate.pem, self._certificate.key_pem)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context).start()
         self.port = self._runner.addresses[0][1]

@@ -131,6 +131,7 @@ class TestShape:
     def test_times_have_six_digits_always(self, book: Book) -> None:
         line = book.write(asking("/version"), seconds=0.00025)
         assert line["requestReceivedTimestamp"] == "2026-01-31T12:00:00.000000Z"
+        assert line["stageTimestamp"] == "2026-01-31T12:00:00.000250Z"
 
     def test_a_group_and_a_path_that_is_no_resource(self, book: Book) -> None:
         line = book.write(asking("/apis/apps/v1/deployments"))

@@ -18,7 +18,7 @@ from handfast.api.codec import yaml_document
 from handfast.api.validation import validation
 from handfast.apiserver import bodies, limits, request
 
-CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
+CONFIG_MAPS = kinds.row("configmaps")
 SMALL = limits.Limits(body_bytes=10)
 # Only for bodies that never end: on a busy machine anything can take that long.
 HASTY = limits.Limits(body_bytes=10, body_seconds=0.02)
@@ -276,7 +276,10 @@ class TestRoom:
         assert memory._taken == {"jane": 10}
 
     def test_lifted_limits_leave_room_for_everybody(self) -> None:
-        bodies.BodyMemory(limits.Limits(lifted=True, bodies_bytes=1)).take("jane", 100)
+        memory = bodies.BodyMemory(limits.Limits(lifted=True, bodies_per_user_bytes=1, bodies_bytes=1))
+        for user in ("jane", "joe", "jane"):
+            memory.take(user, 100)
+        assert memory._taken == {"jane": 200, "joe": 100}
 
     async def test_what_arrives_is_counted_until_it_is_there(self) -> None:
         memory = bodies.BodyMemory(limits.Limits(bodies_per_user_bytes=4))

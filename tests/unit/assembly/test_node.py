@@ -15,7 +15,7 @@ from handfast.assembly import node, node_config
 from handfast.bootstrap import kubeconfig
 from handfast.client import api, connection, requests
 from handfast.node import agent, certificate_store, identity
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.unit.node import pairing
 from tests.world import tls_cluster
 from tests.world.clock import START, MovableClock, settle
@@ -83,11 +83,7 @@ class TestObtain:
     @pytest.mark.parametrize("reason", ["Unauthorized", "Forbidden"])
     async def test_one_of_another_cluster(self, machine, reason):
         machine.store().save(pairing.pair(**FRESH))
-
-        def refuse(*_):
-            raise status.StatusError(reason, "no")
-
-        machine.client.before = refuse
+        machine.client.before = failing(status.StatusError(reason, "no"))
         with pytest.raises(errors.Refused) as refused:
             await machine.obtain()
         assert refused.value.reason == "CertificateRefused"
@@ -95,10 +91,7 @@ class TestObtain:
         assert "kubelet-client-current.pem" in str(refused.value.hint)
 
     async def test_a_new_one_that_is_not_accepted(self, machine):
-        def refuse(*_):
-            raise status.StatusError("Unauthorized", "no")
-
-        machine.client.before = refuse
+        machine.client.before = failing(status.StatusError("Unauthorized", "no"))
         with pytest.raises(errors.Refused) as refused:
             await machine.obtain()
         assert "have certificates signed by the CA that the API server trusts" in str(refused.value.hint)
@@ -116,10 +109,7 @@ class TestObtain:
         assert (await machine.obtain()).is_new
 
     async def test_it_is_believed_after_half_a_minute(self, machine):
-        def refuse(*_):
-            raise status.StatusError("Unauthorized", "no")
-
-        machine.client.before = refuse
+        machine.client.before = failing(status.StatusError("Unauthorized", "no"))
         begun = machine.clock.monotonic()
         with pytest.raises(errors.Refused) as refused:
             await machine.obtain(300)
@@ -127,10 +117,7 @@ class TestObtain:
         assert 10 < machine.clock.monotonic() - begun < 35
 
     async def test_the_ca_that_signed_is_named_where_it_is_not_the_clusters(self, machine, monkeypatch):
-        def refuse(*_):
-            raise status.StatusError("Unauthorized", "no")
-
-        machine.client.before = refuse
+        machine.client.before = failing(status.StatusError("Unauthorized", "no"))
         with pytest.raises(errors.Refused) as refused:
             await machine.obtain()
         assert "signed by" not in refused.value.message
@@ -145,10 +132,7 @@ class TestObtain:
         assert f"the cluster's CA, CN=other ({other.pin})" in refused.value.message
 
     async def test_other_answers_are_themselves(self, machine):
-        def fail(*_):
-            raise status.StatusError("InternalError", "broken")
-
-        machine.client.before = fail
+        machine.client.before = failing(status.StatusError("InternalError", "broken"))
         with pytest.raises(status.StatusError, match="broken"):
             await machine.obtain()
 
@@ -181,10 +165,7 @@ class TestObtain:
         ],
     )
     async def test_a_server_that_stays_busy_is_given_up(self, machine, trouble):
-        def busy(*_):
-            raise trouble
-
-        machine.client.before = busy
+        machine.client.before = failing(trouble)
         with pytest.raises(type(trouble)) as caught:
             await machine.obtain()
         assert caught.value is trouble
@@ -210,9 +191,12 @@ class TestObtain:
         # With a certificate of its own, it is that node.
         assert not (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).is_new
 
-    async def test_a_dead_node_of_this_name_is_none(self, machine):
+    async def test_a_dead_node_of_this_name_is_not_waited_for(self, machine):
+        def on_waiting(reason: str, message: str) -> None:
+            raise AssertionError(f"{reason}: {message}")
+
         machine.client.put("nodes", "n1", status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
-        assert (await machine.obtain()).node_existed
+        assert (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).node_existed
 
     async def test_a_token_is_no_certificate(self, machine):
         machine.config(machine.where.kubeconfig)

@@ -48,7 +48,7 @@ users: []
 def test_odd_values_are_refused_in_words(key, odd):
     inside = f"    {key}: {odd}\n" if key.startswith("insecure") else ""
     outside = "" if inside else f"{key}: {odd}\n"
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Refused, match=f"{key}: "):
         cluster_info.read(f"{outside}clusters:\n- cluster:\n    server: https://a\n{inside}  name: ''\n")
 
 

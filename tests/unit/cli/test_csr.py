@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import pathlib
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 import yaml
 
 from handfast import errors
@@ -20,26 +18,19 @@ from handfast.api import objects, signer_names, status
 from handfast.cli import connecting, main, output
 from handfast.pki import names
 from tests import page_text
+from tests.unit.cli import reaching
 from tests.unit.controllers.csr_world import PLURAL, SERVING, World
 from tests.unit.rules.csr_cases import HOUR, NOW, certificate
 
 
-class Reached(World):
-    """The API behind whatever kubeconfig was chosen."""
-
-    @contextlib.asynccontextmanager
-    async def connected(self, path: str) -> AsyncIterator[Reached]:
-        assert path == "k"
-        yield self
+class Reached(reaching.Reached, World):
+    """Requests to read and decide."""
 
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reached]:
-    made = Reached()
-    monkeypatch.setattr(connecting, "connected", made.connected)
-    monkeypatch.setenv("KUBECONFIG", "k")
-    yield made
-    structlog.reset_defaults()
+    with reaching.reached(monkeypatch, Reached()) as made:
+        yield made
 
 
 def run(*arguments: str) -> int:
@@ -96,6 +87,8 @@ def test_conflicts_are_tried_again(reached: Reached, capsys: pytest.CaptureFixtu
 
     reached.client.before = conflict
     assert run("approve", "a") == code
+    assert left == [0]
+    assert [kind for kind, *_ in reached.conditions("a")] == (["Approved"] if code == 0 else [])
     assert code == 0 or capsys.readouterr().err.endswith("reason: Conflict\n")
 
 

@@ -185,7 +185,9 @@ class TestResult:
 
     def test_no_output_shows_the_secret(self, capsys):
         assert run("a", "--token", TOKEN.text, *PINNED, "-o", "json") == 0
-        assert TOKEN.secret not in "".join(capsys.readouterr())
+        out, err = capsys.readouterr()
+        assert TOKEN.id in out
+        assert TOKEN.secret not in out + err
 
 
 class TestTokens:

@@ -187,6 +187,7 @@ class TestVariables:
     def test_of_others_are_not_looked_at(self, world, monkeypatch):
         monkeypatch.setenv("HANDFAST_VERBOSITY", "x")
         assert run() == 0
+        assert len(world.asked) == 1
 
 
 def test_a_program_that_others_can_change_is_told_of(world, capsys, monkeypatch):
@@ -239,6 +240,7 @@ class TestALivingNode:
         world.waits_for = ("NodeIsAlive", 'the Node "worker-1" is alive')
         assert run("--replace-node") == 0
         assert 'the Node "worker-1" is alive: waiting until its Lease has ended' in capsys.readouterr().err
+        assert len(world.asked) == 1
 
     def test_a_dry_run_says_the_same(self, world, capsys):
         world.waits_for = ("NodeIsAlive", 'the Node "worker-1" is alive')
@@ -311,7 +313,9 @@ class TestAnotherCluster:
 
     @pytest.mark.parametrize("server", [*INFO.servers, "https://a:6443/"])
     def test_the_same_cluster_is_no_other(self, world, server):
-        assert run("--kubeconfig", self.write(world, server)) == 0
+        path = self.write(world, server)
+        assert run("--kubeconfig", path) == 0
+        assert [where.kubeconfig for where, *_ in world.asked] == [path]
 
     def test_a_directory_in_its_place_is_told_at_once(self, world, capsys):
         assert run("--kubeconfig", world.root) == 1
@@ -328,9 +332,10 @@ class TestAnotherCluster:
         assert "hint: change who may use it, or name another file with --kubeconfig\n" in capsys.readouterr().err
         assert world.asked == []
 
-    def test_one_that_cannot_be_read_is_written_anew(self, world):
+    def test_one_that_is_no_kubeconfig_stands_in_nobodys_way(self, world):
         (world.root / "k").write_text("broken: [")
         assert run("--kubeconfig", "k") == 0
+        assert [where.kubeconfig for where, *_ in world.asked] == [world.root / "k"]
 
 
 def test_printing_ends_early(world, capsys):

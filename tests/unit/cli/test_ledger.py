@@ -3,36 +3,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import json
 from typing import Any
 
 import pytest
-import structlog
 import yaml
 
 from handfast.api import status
-from handfast.cli import connecting, main, output
+from handfast.cli import main, output
 from handfast.rules.ledger import entries
 from handfast.rules.ledger import segments as ledger
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.cli import reaching
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.unit.rules.ledger_cases import NOW, chain, entry
 
 FIRST = entry(1)
 
 
-class Reached:
-    """The API behind whatever kubeconfig was chosen."""
+class Reached(reaching.Reached):
+    """A ledger to read."""
 
     def __init__(self) -> None:
         self.client = FakeClient()
-
-    @contextlib.asynccontextmanager
-    async def connected(self, path):
-        assert path == "k"
-        yield self
 
     def put(self, *segments: ledger.Segment) -> None:
         for number, segment in enumerate(segments):
@@ -41,11 +35,8 @@ class Reached:
 
 @pytest.fixture
 def reached(monkeypatch):
-    made = Reached()
-    monkeypatch.setattr(connecting, "connected", made.connected)
-    monkeypatch.setenv("KUBECONFIG", "k")
-    yield made
-    structlog.reset_defaults()
+    with reaching.reached(monkeypatch, Reached()) as made:
+        yield made
 
 
 def run(*arguments: Any) -> int:
@@ -239,9 +230,6 @@ def test_what_cannot_be_read_is_noted(reached, capsys):
 
 @pytest.mark.parametrize(("reason", "expected"), [("NotFound", "NoLedger"), ("Forbidden", "Forbidden")])
 def test_an_api_without_a_ledger(reached, capsys, reason, expected):
-    def refuse(*_: str) -> None:
-        raise status.StatusError(reason, "no")
-
-    reached.client.before = refuse
+    reached.client.before = failing(status.StatusError(reason, "no"))
     assert run("list") == 1
     assert f"reason: {expected}" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from handfast.api import objects, status
 from handfast.bootstrap import kubeconfig
 from handfast.cli import connecting, main, output
 from handfast.client import api, connection
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 
 
 @pytest.fixture(autouse=True)
@@ -162,27 +162,18 @@ class TestRefusals:
         ],
     )
     def test_a_credential_that_is_not_enough(self, reached, capsys, error, code, last):
-        def refuse(*_):
-            raise error
-
-        reached.client.before = refuse
+        reached.client.before = failing(error)
         assert run("a") == code
         lines = capsys.readouterr().err.splitlines()
         assert lines[-2:] == ["hint: choose another credential with --kubeconfig", f"reason: {last}"]
 
     def test_no_answer(self, reached, capsys):
-        def fail(*_):
-            raise errors.Unavailable("https://x cannot be reached", reason="Unreachable")
-
-        reached.client.before = fail
+        reached.client.before = failing(errors.Unavailable("https://x cannot be reached", reason="Unreachable"))
         assert run("a", "-o", "json") == 3
         assert json.loads(capsys.readouterr().err)["reason"] == "Unreachable"
 
     def test_other_refusals_have_no_such_hint(self, reached, capsys):
-        def fail(*_):
-            raise status.StatusError("InternalError", "broken")
-
-        reached.client.before = fail
+        reached.client.before = failing(status.StatusError("InternalError", "broken"))
         assert run("a") == 1
         assert "hint" not in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ import pytest
 from handfast import errors
 from handfast.api import status
 from handfast.cli import revocation
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 
 END = "2030-01-31T12:00:00Z"
 
@@ -89,11 +89,7 @@ async def test_others_keep_writing(client):
 
 
 async def test_a_server_without_revocations(client):
-    def unknown(verb: str, plural: str, name: str) -> None:
-        if plural == "revocations":
-            raise status.no_such_path()
-
-    client.before = unknown
+    client.before = failing(status.no_such_path(), plural="revocations")
     with pytest.raises(errors.Refused) as caught:
         await revocation.revoke(client, "a", "", "")
     assert caught.value.reason == "NoRevocations"
@@ -148,11 +144,7 @@ async def test_undo_tells_of_others(client):
 
 @pytest.mark.parametrize(("reason", "known"), [("Forbidden", True), ("InternalError", False)])
 async def test_undo_where_lists_are_refused(client, reason, known):
-    def refuse(verb: str, plural: str, name: str) -> None:
-        if verb == "list":
-            raise status.StatusError(reason, "no")
-
-    client.before = refuse
+    client.before = failing(status.StatusError(reason, "no"), verb="list")
     if known:
         assert (await revocation.undo(client, "a")).others == []
     else:

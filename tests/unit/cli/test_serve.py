@@ -29,7 +29,10 @@ def test_an_unknown_role(capsys):
 
 def test_help_shows_roles_and_no_hidden_flags(capsys):
     assert run("--help") == 0
-    assert "prepare" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "\n  apiserver " in out
+    assert "\n  controllers " in out
+    assert "prepare" not in out
     assert run("apiserver", "--help") == 0
     out = capsys.readouterr().out
     assert "--listen" in out

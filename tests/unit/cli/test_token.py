@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`handfast token`: kubeadm's words, forms and refusals, what is written to the server, and where secrets are printed."""
 
-import contextlib
 import datetime
 import io
 import json
@@ -9,14 +8,14 @@ import re
 import sys
 
 import pytest
-import structlog
 import yaml
 
 from handfast.api import status
 from handfast.bootstrap import cluster_info, first_objects, token_limits, tokens
-from handfast.cli import connecting, main, output
+from handfast.cli import main, output
 from handfast.client import anonymous, connection
 from handfast.pki import authority, keys, names
+from tests.unit.cli import reaching
 from tests.unit.controllers.fake_api import FakeClient
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -27,8 +26,8 @@ CA = authority.self_signed_ca(names.Subject(common_name="x"), keys.generate(), L
 HANDFAST = b'{"gitVersion":"v1.37.0+handfast-0.1.0"}'
 
 
-class Reached:
-    """The API behind whatever kubeconfig was chosen."""
+class Reached(reaching.Reached):
+    """Tokens to read and write, and a server that says its version and its time."""
 
     def __init__(self):
         self.client = FakeClient()
@@ -42,11 +41,6 @@ class Reached:
 
     async def ask(self, url, trust, token=None):
         return anonymous.Answer(200, b"", self.date)
-
-    @contextlib.asynccontextmanager
-    async def connected(self, path):
-        assert path == "k"
-        yield self
 
     def put(self, text=TOKEN, ttl=None, **more):
         now = datetime.datetime.now(datetime.UTC)
@@ -67,12 +61,9 @@ class Reached:
 
 @pytest.fixture
 def reached(monkeypatch):
-    made = Reached()
-    monkeypatch.setattr(connecting, "connected", made.connected)
-    monkeypatch.setattr(anonymous, "ask", made.ask)
-    monkeypatch.setenv("KUBECONFIG", "k")
-    yield made
-    structlog.reset_defaults()
+    with reaching.reached(monkeypatch, Reached()) as made:
+        monkeypatch.setattr(anonymous, "ask", made.ask)
+        yield made
 
 
 def run(*arguments):

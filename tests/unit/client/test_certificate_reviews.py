@@ -102,7 +102,7 @@ async def test_nothing_is_read_for_client_certificates() -> None:
     assert await certificate_reviews.reserved(world.client, facts()) == frozenset()
 
 
-async def test_a_cluster_info_that_cannot_be_read_reserves_everything() -> None:
+async def test_a_cluster_info_that_cannot_be_read_is_an_error() -> None:
     world = World()
     world.client.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": "junk"})
     serving = {

@@ -18,6 +18,7 @@ from handfast.client import discovery as searching
 from tests.unit.client.test_discovery import CA, INFO, NEXT, TROUBLE, A, B, C, Servers, document, run, status
 from tests.world import tls_cluster
 from tests.world.clock import MovableClock
+from tests.world.tls_cluster import refusal
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -60,12 +61,6 @@ def path(tmp_path):
 def refresh(path, servers, context=""):
     search = searching.Discovery(servers.clock, ask=servers)
     return run(servers.clock, cluster_cache.refresh(path, search, context))
-
-
-async def refusal(work):
-    with pytest.raises(errors.HandfastError) as caught:
-        await work
-    return caught.value
 
 
 class TestRefresh:

@@ -19,7 +19,7 @@ from handfast.pki import pins as pins_module
 from tests.unit.pki import making
 from tests.world import tls_cluster
 from tests.world.clock import MovableClock
-from tests.world.tls_cluster import OTHER, TOKEN
+from tests.world.tls_cluster import OTHER, TOKEN, refusal
 
 A, B, C = "https://a:6443", "https://b:6443", "https://c:6443"
 CA, NEXT = making.ca("one"), making.ca("two")
@@ -105,12 +105,6 @@ async def run(clock, work):
         if not task.done():
             await clock.advance(0.25)
     return task.result()
-
-
-async def refusal(work):
-    with pytest.raises(errors.HandfastError) as caught:
-        await work
-    return caught.value
 
 
 class TestByToken:

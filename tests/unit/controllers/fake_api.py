@@ -16,6 +16,16 @@ from handfast.client import api
 T = TypeVar("T")
 
 
+def failing(error: Exception, *, verb: str = "", plural: str = "") -> Callable[[str, str, str], None]:
+    """For `FakeClient.before`: every call fails with this, or those of one verb or one resource."""
+
+    def fail(called: str, of: str, _name: str) -> None:
+        if verb in {"", called} and plural in {"", of}:
+            raise error
+
+    return fail
+
+
 class FakeClient(api.Client):
     """Objects by resource, namespace and name. `calls` tells every write; `before(verb, plural, name)` may raise."""
 

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from handfast import errors
 from handfast.controllers import events
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock
 
 NODE = events.Regarding(api_version="v1", kind="Node", name="n" * 250, uid="u")
@@ -35,11 +35,7 @@ async def test_the_same_said_again_is_counted():
 
 async def test_it_never_fails_its_caller():
     client = FakeClient()
-
-    def refuse(*_: str) -> None:
-        raise errors.Unavailable("no server")
-
-    client.before = refuse
+    client.before = failing(errors.Unavailable("no server"))
     with capture_logs() as lines:
         await events.Recorder(client, MovableClock(), "test").record(NODE, "Reason", "message")
     assert lines[0]["error"] == "no server"

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from handfast import errors
 from handfast.controllers import leader
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock, settle
 
 
@@ -196,12 +196,7 @@ async def test_who_cannot_ask_is_told_of_once():
 
 async def test_a_lost_race_is_no_trouble():
     client, clock = FakeClient(), MovableClock()
-
-    def lose(verb: str, *_: str) -> None:
-        if verb == "create":
-            raise errors.Refused("another was faster", reason="AlreadyExists")
-
-    client.before = lose
+    client.before = failing(errors.Refused("another was faster", reason="AlreadyExists"), verb="create")
     candidate = Candidate(client, clock, "a")
     with capture_logs() as logs:
         assert not await candidate.lock._try()

@@ -183,9 +183,9 @@ class TestBeingServed:
         for directory in (made.root, made.pki):
             (directory / ".x.tmp").touch()
         prepare(made, again=True)
-        assert (made.root / ".x.tmp").exists()
+        assert [(directory / ".x.tmp").exists() for directory in (made.root, made.pki)] == [True, True]
         prepare(made)
-        assert not (made.root / ".x.tmp").exists()
+        assert [(directory / ".x.tmp").exists() for directory in (made.root, made.pki)] == [False, False]
 
     def test_whoever_changes_keys_is_waited_for(self, made):
         with preparation.locked(made), pytest.raises(errors.Refused) as caught, preparation.locked(made, patience=0.1):
@@ -225,12 +225,15 @@ class TestLaterStarts:
     def test_another_users_kubeconfig_is_written_again(self, made):
         made.admin_kubeconfig.write_bytes(made.controllers_kubeconfig.read_bytes())
         assert prepare(made) == [("admin.conf", "renewed")]
+        assert made.admin_kubeconfig.read_bytes() != made.controllers_kubeconfig.read_bytes()
+        assert prepare(made) == []
 
     def test_a_kubeconfig_of_another_ca_is_written_again(self, made, tmp_path):
         other = layout.Layout.at(tmp_path / "other")
         prepare(other)
         made.admin_kubeconfig.write_bytes(other.admin_kubeconfig.read_bytes())
         assert prepare(made) == [("admin.conf", "renewed")]
+        assert prepare(made) == []
 
     def test_a_forged_client_certificate_is_written_again(self, made, tmp_path):
         other = layout.Layout.at(tmp_path / "other")
@@ -247,6 +250,7 @@ class TestLaterStarts:
         )
         made.admin_kubeconfig.write_text(text)
         assert prepare(made) == [("admin.conf", "renewed")]
+        assert prepare(made) == []
 
 
 class TestCutShort:

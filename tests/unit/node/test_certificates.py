@@ -595,10 +595,12 @@ class TestHold:
 
 class TestRotationOff:
     async def test_only_loads(self, stage: Stage):
-        stage.store.save(pairing.fresh())
+        stored = pairing.fresh()
+        stage.store.save(stored)
         keeper = stage.keeper(rotate=False)
         keeper.load()
         await keeper.run()
+        assert (keeper.current(), stage.server.asked) == (stored, [])
         with pytest.raises(errors.Refused, match="not rotated") as caught:
             keeper.renew_now()
         assert caught.value.reason == "RotationOff"

@@ -11,7 +11,7 @@ import structlog
 from handfast import errors
 from handfast.api import objects, status
 from handfast.node import lease
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock, settle
 
 
@@ -77,11 +77,7 @@ async def test_changed_or_gone_meanwhile(client, clock):
 async def test_a_refusal_is_raised_and_the_next_time_it_is_read_again(client, clock):
     held = lease.NodeLease(client, "n", clock)
     await held.renew()
-
-    def refuse(verb, *_):
-        raise status.forbidden("leases", "coordination.k8s.io", "n", "no")
-
-    client.before = refuse
+    client.before = failing(status.forbidden("leases", "coordination.k8s.io", "n", "no"))
     with pytest.raises(status.StatusError):
         await held.renew()
     reads = []

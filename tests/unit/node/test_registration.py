@@ -13,7 +13,7 @@ from handfast import errors
 from handfast.api import objects, status
 from handfast.node import machine, registration
 from handfast.rules.nodes import restricted_write, restriction
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock, settle
 
 MACHINE = machine.Machine(
@@ -105,10 +105,7 @@ class TestNode:
         assert agent.client.patches == []
 
     async def test_a_refusal(self, agent):
-        def refuse(*_):
-            raise status.forbidden("nodes", "", "worker-1", "no")
-
-        agent.client.before = refuse
+        agent.client.before = failing(status.forbidden("nodes", "", "worker-1", "no"))
         with pytest.raises(status.StatusError):
             await agent.node.register()
 

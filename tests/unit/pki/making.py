@@ -38,6 +38,16 @@ class Made:
     def pem(self) -> bytes:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
+    @property
+    def key_pem(self) -> bytes:
+        return self._key(serialization.NoEncryption())
+
+    def key_with_password(self, password: bytes) -> bytes:
+        return self._key(serialization.BestAvailableEncryption(password))
+
+    def _key(self, encryption: serialization.KeySerializationEncryption) -> bytes:
+        return bytes(self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
+
 
 def new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())

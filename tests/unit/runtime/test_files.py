@@ -342,7 +342,10 @@ class TestLock:
         with pytest.raises(errors.Refused) as caught:
             files.lock_directory(tmp_path, patience=0.1)
         assert str(dead.pid) in caught.value.message
-        lock.release()
+        timer = threading.Timer(0.1, lock.release)
+        timer.start()
+        files.lock_directory(tmp_path, patience=10).release()
+        timer.join()
         files.lock_directory(tmp_path, patience=0).release()
 
     def test_an_owner_that_has_not_written_its_id_yet(self, tmp_path):

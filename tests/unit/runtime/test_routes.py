@@ -4,7 +4,7 @@
 from handfast.runtime import routes
 
 
-def test_the_way_to_this_machine_is_loopback_and_nothing_is_sent():
+def test_the_way_to_this_machine_is_loopback():
     assert routes.source("127.0.0.1") == "127.0.0.1"
 
 

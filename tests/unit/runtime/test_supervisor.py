@@ -363,14 +363,14 @@ while True:
 
 class TestPreparation:
     async def test_runs_to_its_end_before_the_roles(self, world):
-        first = world.role("first", "print('did it')")
+        first = world.role("first", "print('did it'); time.sleep(0.1); tell('ended')")
         run = asyncio.create_task(supervisor.Supervisor([world.role("a", SERVES)], world, QUICK, first).run())
         await asyncio.wait_for(world.is_ready.wait(), 10)
         await world.until("a started")
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(run, 10)
         assert world.printed == b"did it\n"
-        assert world.told()[0] == "first started"
+        assert world.told()[:3] == ["first started", "first ended", "a started"]
 
     async def test_runs_again_when_it_asks_to(self, world):
         world.again = 0.01

@@ -7,51 +7,23 @@ import os
 import pathlib
 import ssl
 import tempfile
-from dataclasses import dataclass
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from handfast import errors
 from handfast.runtime import tls
+from tests.unit.pki import making
 
 
-@dataclass(frozen=True)
-class Pair:
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-
-    @property
-    def cert_pem(self) -> bytes:
-        return self.certificate.public_bytes(serialization.Encoding.PEM)
-
-    def key_pem(self, password: bytes | None = None) -> bytes:
-        encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
-        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-
-
-def make(name: str, issuer: Pair | None = None) -> Pair:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+def make(name: str, issuer: making.Made | None = None) -> making.Made:
     now = datetime.datetime.now(datetime.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer.certificate.subject if issuer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
-    )
-    return Pair(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)
+    sans = [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    extensions: list[making.Extension] = [
+        (x509.BasicConstraints(ca=issuer is None, path_length=None), True),
+        (x509.SubjectAlternativeName(sans), False),
+    ]
+    return making.certificate(name, issuer, extensions, not_before=now - making.DAY, not_after=now + making.DAY)
 
 
 CA = make("ca")
@@ -62,8 +34,8 @@ CLIENT = make("client", CA)
 def handshake(client: ssl.SSLContext, name: str = "server.test") -> dict[str, object]:
     """Connect a client to a server that demands a certificate, in memory; returns what the server saw."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_pair(server, SERVER.cert_pem, SERVER.key_pem())
-    server.load_verify_locations(cadata=CA.cert_pem.decode())
+    tls.load_pair(server, SERVER.pem, SERVER.key_pem)
+    server.load_verify_locations(cadata=CA.pem.decode())
     server.verify_mode = ssl.CERT_OPTIONAL
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     one = client.wrap_bio(down, up, server_hostname=name)
@@ -78,26 +50,27 @@ def handshake(client: ssl.SSLContext, name: str = "server.test") -> dict[str, ob
 
 
 def test_a_client_with_a_certificate_is_known_to_the_server():
-    seen = handshake(tls.client_context(CA.cert_pem, CLIENT.cert_pem, CLIENT.key_pem()))
+    seen = handshake(tls.client_context(CA.pem, CLIENT.pem, CLIENT.key_pem))
     assert "client" in str(seen["peer"])
     assert seen["version"] == "TLSv1.3"
 
 
 def test_a_client_without_one_is_nobody():
-    assert not handshake(tls.client_context(CA.cert_pem))["peer"]
+    assert not handshake(tls.client_context(CA.pem))["peer"]
 
 
 def test_the_servers_name_and_chain_are_verified():
     with pytest.raises(ssl.SSLCertVerificationError, match="not valid for 'elsewhere"):
-        handshake(tls.client_context(CA.cert_pem), "elsewhere.test")
+        handshake(tls.client_context(CA.pem), "elsewhere.test")
     with pytest.raises(ssl.SSLCertVerificationError):
-        handshake(tls.client_context(make("other-ca").cert_pem))
+        handshake(tls.client_context(make("other-ca").pem))
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(tls.client_context(None))
 
 
 def test_nothing_below_tls_1_2():
-    assert tls.client_context(CA.cert_pem).minimum_version is ssl.TLSVersion.TLSv1_2
+    for context in (tls.client_context(CA.pem), tls.unsafe_unverified_context()):
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 @pytest.mark.parametrize("pem", [b"", b"garbage", b"\xff\xfe", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
@@ -107,12 +80,12 @@ def test_a_bundle_that_is_none_is_refused(pem: bytes):
 
 
 def test_pairs_that_do_not_fit_are_refused_without_a_word_of_the_key(capfd: pytest.CaptureFixture[str]):
-    for key in (SERVER.key_pem(), CLIENT.key_pem(b"secret"), b"garbage"):
+    for key in (SERVER.key_pem, CLIENT.key_with_password(b"secret"), b"garbage"):
         with pytest.raises(errors.Refused, match="cannot be used") as caught:
-            tls.client_context(CA.cert_pem, CLIENT.cert_pem, key)
+            tls.client_context(CA.pem, CLIENT.pem, key)
         assert "PRIVATE" not in str(caught.value)
     with pytest.raises(errors.Misuse):
-        tls.client_context(CA.cert_pem, CLIENT.cert_pem)
+        tls.client_context(CA.pem, CLIENT.pem)
     # Nothing asked for a passphrase on the terminal.
     assert capfd.readouterr() == ("", "")
 
@@ -120,7 +93,7 @@ def test_pairs_that_do_not_fit_are_refused_without_a_word_of_the_key(capfd: pyte
 def test_keys_do_not_touch_the_disk_and_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", None)
     before = set(pathlib.Path("/proc/self/fd").iterdir())
-    tls.client_context(CA.cert_pem, CLIENT.cert_pem, CLIENT.key_pem())
+    tls.client_context(CA.pem, CLIENT.pem, CLIENT.key_pem)
     assert set(pathlib.Path("/proc/self/fd").iterdir()) == before
 
 
@@ -140,7 +113,7 @@ def test_without_memory_files_a_private_temporary_one_is_used_and_removed(
     monkeypatch.setattr(os, "memfd_create", refuse)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
-    seen = handshake(tls.client_context(CA.cert_pem, CLIENT.cert_pem, CLIENT.key_pem()))
+    seen = handshake(tls.client_context(CA.pem, CLIENT.pem, CLIENT.key_pem))
     assert "client" in str(seen["peer"])
     assert set(modes) == {0o600}
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,6 @@ from typing import Any, cast
 
 from aiohttp import web
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
 from handfast.apiserver import pipeline
 from handfast.runtime import tls
@@ -34,18 +33,11 @@ SERVING = leaf(ROOT, SERVER, sans=[x509.IPAddress(ipaddress.ip_address("127.0.0.
 LIFTED = limits.Limits(lifted=True)
 
 
-def key_pem(made: Made) -> bytes:
-    """The private key, as `ssl` reads it."""
-    form = serialization
-    pem = made.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-    return cast("bytes", pem)
-
-
 def client(made: Made | None = None, *more: Made) -> ssl.SSLContext:
     """TLS of a client that shows this certificate, with what it sends along."""
     if made is None:
         return tls.client_context(ROOT.pem)
-    return tls.client_context(ROOT.pem, b"".join(part.pem for part in (made, *more)), key_pem(made))
+    return tls.client_context(ROOT.pem, b"".join(part.pem for part in (made, *more)), made.key_pem)
 
 
 class Door:
@@ -84,7 +76,7 @@ Opener = Callable[..., contextlib.AbstractAsyncContextManager[Door]]
 def opener(directory: pathlib.Path) -> Opener:
     """Opens doors whose certificate is in `directory`."""
     (directory / "tls.crt").write_bytes(SERVING.pem)
-    (directory / "tls.key").write_bytes(key_pem(SERVING))
+    (directory / "tls.key").write_bytes(SERVING.key_pem)
 
     @contextlib.asynccontextmanager
     async def opened(bounds: limits.Limits = LIFTED, handler: connection.Handler = tell) -> AsyncIterator[Door]:

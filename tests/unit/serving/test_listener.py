@@ -29,7 +29,6 @@ from tests.unit.serving.doors import (
     Held,
     Opener,
     client,
-    key_pem,
     seen_by,
     tell,
 )
@@ -70,7 +69,7 @@ class TestTls:
         sans = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         renewed = leaf(ROOT, SERVER, subject="renewed", sans=sans, **NOW_VALID)
         (tmp_path / "new.crt").write_bytes(renewed.pem)
-        (tmp_path / "new.key").write_bytes(key_pem(renewed))
+        (tmp_path / "new.key").write_bytes(renewed.key_pem)
         async with door() as opened, opened.line(client()) as old:
             opened.listener.renew(str(tmp_path / "new.crt"), str(tmp_path / "new.key"))
             async with opened.line(client()) as new:

@@ -22,7 +22,7 @@ from handfast.serving import answers, limits, server_tls, service
 from tests.scenarios import wire
 from tests.unit.pki.making import CLIENT, SERVER, Made, leaf
 from tests.unit.serving import role
-from tests.unit.serving.doors import FOREIGN, NOW_VALID, PAST, ROOT, SERVING, client, key_pem
+from tests.unit.serving.doors import FOREIGN, NOW_VALID, PAST, ROOT, SERVING, client
 from tests.world.clock import MovableClock
 
 JANE = leaf(ROOT, CLIENT, **NOW_VALID)
@@ -36,7 +36,7 @@ def clock() -> MovableClock:
 def write(directory: pathlib.Path, made: Made, key: Made | None = None) -> None:
     (directory / "tls.crt").write_bytes(made.pem)
     (directory / "tls.key").touch(mode=0o600)
-    (directory / "tls.key").write_bytes(key_pem(key or made))
+    (directory / "tls.key").write_bytes((key or made).key_pem)
 
 
 @contextlib.asynccontextmanager

@@ -209,8 +209,11 @@ class TestEnds:
             while not one.gone or counted._timer is not None:
                 await asyncio.sleep(0.005)
         counted.close()
-        Client(counted).gets(1)
+        other = Client(counted).gets(1)
         counted.close()
+        await clock.advance(1.0)
+        await asyncio.sleep(0.1)
+        assert not other.gone, "nobody looks any more"
 
     @pytest.mark.parametrize(("size", "times"), [(unread.RETURN_BYTES, 1), (unread.RETURN_BYTES - 1, 0)])
     async def test_memory_goes_back_once_much_was_held(self, size: int, times: int) -> None:

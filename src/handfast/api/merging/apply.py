@@ -14,8 +14,8 @@ What applying does, in order (the numbers are those in the code):
 5. compare with the live object: a change to a field that another owns is a conflict, unless forced;
 6. take changed and removed fields from the others, and write down the new record.
 
-The record has one rule that costs nothing to those who never apply: an object without an Apply entry is not tracked.
-Its first apply gives everything that is there to `before-first-apply`.
+An object without an Apply entry is not tracked, so that those who never apply pay nothing. Its first apply gives
+everything that is there to `before-first-apply`.
 
 How the record is read, written and kept within bounds is `managed_fields`.
 """
@@ -223,7 +223,7 @@ def _merge(shape: fieldsets.Shape, live: Any, applied: Any) -> Any:
 
 
 def _merge_elements(shape: fieldsets.Shape, live: list[Any], applied: list[Any]) -> list[Any]:
-    """Applied elements in their order, in the places of those there; new ones after the one they follow."""
+    """Applied elements in their own order, in the places of those that are there; a new one comes after the one before it."""
     names = [fieldsets.element_name(shape, part) for part in live]
     there = dict(reversed(list(zip(names, live, strict=True))))
     wanted = {fieldsets.element_name(shape, part): part for part in applied}

@@ -92,7 +92,7 @@ def write_entries(entries: Sequence[Entry]) -> list[Document]:
 
 
 def _folded(entries: Sequence[Entry]) -> list[Entry]:
-    """At most `MAX_UPDATERS` Update entries: the oldest of more are one, of the newest one's version and time."""
+    """At most `MAX_UPDATERS` Update entries. Of more, the oldest become one, with the version and time of their newest."""
     # The writer of this very change comes first in the list, and is the newest of those of the same second.
     updates = [entry for entry in reversed(entries) if entry.operation == "Update"]
     if len(updates) <= MAX_UPDATERS:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of the kinds that keep pods running: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob.
 
-The template is judged as a pod is, and its labels have to match the selector. A cron schedule is counted, not
-computed: whoever runs it reads it.
+The template is judged as a pod is, and its labels have to match the selector. Of a cron schedule little more than the
+number of its fields is looked at: whoever runs it reads it.
 """
 
 from __future__ import annotations

@@ -125,8 +125,9 @@ def _document(item: items.Item) -> objects.Document:
 def _same_references(before: items.Item, after: items.Item) -> bool:
     """Whether the parts that references are read from are the same bytes.
 
-    That the spec of a Pod on a node cannot change is not relied on: it can get ephemeral containers, and another node in
-    one restored from a backup. Equal bytes say it for every field there is or will be; unequal ones cost a second look.
+    It is not relied on that the spec of a Pod on a node never changes: it can get ephemeral containers and, restored
+    from a backup, another node. Equal bytes say it for every field there is or will be; unequal ones cost a second
+    look.
     """
     try:
         return _parts(before.body) == _parts(after.body)

@@ -5,8 +5,8 @@
 
 1. Only for requests on CertificateSigningRequests, with no other credential beside the certificate. An expired
    certificate is refused for everything else, as ever.
-2. The chain must be good at the instant at which the certificate expired, against the current bundle, and every CA of it
-   now. So only the node's own certificate may be out of date.
+2. The chain must be good, against the current bundle, at the instant at which the certificate expired; and every CA of
+   it must be in force now. So only the node's own certificate may be out of date.
 3. A copy of the store that has stopped is not believed: refused.
 4. Whoever is revoked as the node (by name, key or serial number) is refused, on every request.
 5. A chain that was found good is remembered; the window, the Node, its Lease and the ledger are looked at on every request.

@@ -2,7 +2,7 @@
 """Admission: who writes roles and bindings may give away only what they hold. `rules.rbac.policy` knows who holds what.
 
 Of a Role or ClusterRole, created or updated:
-1. Who may `escalate` this role passes, and so do members of system:masters, who may everything.
+1. Who may `escalate` this role passes, and so do members of system:masters, who may do everything.
 2. An update that leaves rules, aggregation rule and labels as they are passes. Labels count, because by them a role's
    rules are taken into aggregated roles.
 3. Every permission in the rules must be held by the caller, in the role's namespace.

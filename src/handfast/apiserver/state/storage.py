@@ -56,7 +56,7 @@ _deletion_view = msgspec.json.Decoder(_DeletionView).decode
 
 
 def _is_step_of_deletion(metadata: Mapping[str, Any], size: int, old: states.Item) -> bool:
-    """Whether a new state of something that is being deleted is a step of that, and no larger but for the mark."""
+    """Whether a new state of an object that is being deleted is a step of its deletion, and no larger but for the mark."""
     before = _deletion_view(old.body).metadata
     if before.deletion_timestamp is None:
         return size <= len(old.body) + _MARK_BYTES

@@ -212,7 +212,8 @@ class Customs:
 
     async def _empty(self, kind: kinds.Kind) -> bool:
         """Delete the objects at a prefix; whether none is left."""
-        if definitions.is_builtin_prefix(kind.prefix):  # 5.
+        # 5. objects of built-in kinds are no definition's
+        if definitions.is_builtin_prefix(kind.prefix):
             return True
         collection = self._replica.collection(kind.prefix)
         for item in collection.snapshot():

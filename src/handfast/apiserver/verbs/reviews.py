@@ -120,7 +120,7 @@ class Reviews:
         user = call.user
         rules = self._policy.rules_for(user.name, user.groups, namespace)
         if access.MASTERS in user.groups:
-            # They need no binding for it; that they have one is no second rule.
+            # They need no binding for this. Where they have one, its rule is not listed twice.
             rules = [*policy_rules.FULL, *(rule for rule in rules if rule not in policy_rules.FULL)]
         resources = [rule for rule in rules if rule.resources]
         paths = [rule for rule in rules if rule.non_resource_urls]

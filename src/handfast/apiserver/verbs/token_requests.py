@@ -104,7 +104,7 @@ class TokenRequests:
 def _answered(
     document: objects.Document, bound: claims.Bound, seconds: int, now: datetime.datetime
 ) -> objects.Document:
-    """What was asked for, with what it came to."""
+    """What was asked for, and what was granted."""
     metadata = {
         **objects.metadata(document),
         "name": bound.account.name,

@@ -4,7 +4,8 @@
 `rules.certificates.request_age` says when that is. Nothing is polled and nothing is read again: of each request its identity, its
 version and its instant are remembered. It does not touch certificates: they live on without their request.
 
-A request is deleted only as it was seen, by UID and version; whoever changed it meanwhile has the watch tell of it.
+A request is deleted only as it was seen, by UID and version; where somebody changed it meanwhile, the watch tells of
+it.
 """
 
 from __future__ import annotations

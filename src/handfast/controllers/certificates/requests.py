@@ -59,7 +59,7 @@ class Requests:
         return self._open.get(name)
 
     def facts(self, item: signing_requests.Request) -> kubelet.Facts:
-        """What is decided by (3); errors.Refused when the request inside cannot be read."""
+        """The facts that are decided by (3); errors.Refused when the request inside cannot be read."""
         known = self._facts.get(item.metadata.name)
         if known is not None and known[0] == item.spec:
             return known[1]

@@ -118,7 +118,7 @@ class NodeLifecycle:
                 self._saw_write()
 
     def of_lease(self, name: str) -> bool:
-        """A Lease has come, changed or gone; whether its Node is to be looked at: others have a timer, which looks (1.)."""
+        """A Lease has come, changed or gone. Returns whether its Node is to be looked at now: others have a timer (1.)."""
         pulse = self._leases.pulse(name)
         if pulse is not None and pulse.beat:
             self._saw_write()

@@ -24,7 +24,7 @@ MAX_ENDPOINTS = 100
 
 
 class _View(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Absent is null is the default."""
+    """Absent and null both mean the default."""
 
 
 class _Written(msgspec.Struct, rename="camel", frozen=True, gc=False, omit_defaults=True):

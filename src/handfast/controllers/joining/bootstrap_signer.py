@@ -5,7 +5,8 @@ It does not write the kubeconfig that it signs (`cluster_info`), deletes no toke
 
 1. One key stands for all signing: whatever happened, all signatures are compared with what they should be, and one
    update, which carries the version it was made from, sets them right. A lost race is a retry.
-2. A signature goes at the instant at which its token expires, by a timer; also those of ids that nobody knows.
+2. A signature is removed at the instant at which its token expires, by a timer. Those of ids that nobody knows are
+   removed, too.
 3. Where a ConfigMap cannot hold them all, the tokens that expire last have theirs; the others get a Warning.
 4. Secrets of the type, or named like it, that are no use as tokens get a Warning. It has a key and a worker of its own,
    so that signing does not wait for it.

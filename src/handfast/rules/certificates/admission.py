@@ -4,9 +4,9 @@
 Whether the caller may write the object at all was decided by the authorisers. Which requests a signer honours is the
 signer's own question.
 
-1. Approving or denying needs the verb `approve`, and a change of the certificate or the conditions of the status the
-   verb `sign`, on the resource `signers` of certificates.k8s.io: named as the signer, or `<its domain>/*`. The signer
-   is that of the stored request, whatever the caller sends.
+1. Approving or denying needs the verb `approve`. Changing the certificate or the conditions of the status needs the
+   verb `sign`. Both are verbs on the resource `signers` of certificates.k8s.io, under the name of the signer or `<its
+   domain>/*`. The signer is that of the stored request, whatever the caller sends.
 2. A request to `kubernetes.io/kube-apiserver-client` must parse, and must not name the group `system:masters`: whoever
    may approve for this signer would otherwise be able to make administrators.
 
@@ -91,8 +91,8 @@ def _parsed(text: str) -> requests.Request:
     return requests.parse(data)
 
 
-# Several rules look at the same new request, and between them it may wait for others that came at the same time;
-# verifying its signature is most of their cost. One with thousands of names would keep megabytes.
+# Several rules look at the same new request, and it may wait between them. Verifying its signature is most of their
+# cost. Long requests are not remembered: one with thousands of names would keep megabytes.
 _remembered = functools.lru_cache(maxsize=256)(_parsed)
 
 

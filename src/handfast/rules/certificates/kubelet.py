@@ -105,7 +105,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """The request is of this kind: `permission` is the subresource to ask for, `message` the condition's if allowed."""
+    """The request is of this kind. `permission` is the subresource to ask for; `message` is what its approval says."""
 
     permission: str
     message: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine wants of a certificate, and whether what it finds or is given is that. It asks nobody: `client.requests`.
+"""What a machine wants of a certificate, and whether what it finds or gets is that. It asks nobody: `client.requests` does.
 
 The name of a request is a hash of its key and its wishes, so that whoever starts again with the same key finds the
 request filed before. One that is there already is ours when all of this holds:
@@ -46,7 +46,7 @@ _NO_SANS = names.Sans()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a certificate is to say; `usages` are those for an EC key, in the order that the request's name hashes."""
+    """What a certificate is to say. `usages` are those for an EC key, in the order in which the request's name hashes them."""
 
     subject: names.Subject
     sans: names.Sans = _NO_SANS

@@ -36,7 +36,7 @@ _FINE: Final = decision.Approve("Continues", "the ledger is continued", _RULE)
 def judge_create(
     name: str, new: segments.Segment, before: segments.Segment | None, *, is_first: bool
 ) -> decision.Approve | decision.Deny:
-    """Whether a segment may be made; `before` is the one of the sequence before it, `is_first` that there is none at all."""
+    """Whether a segment may be made. `before` is the one whose number comes before; `is_first`: there is none at all."""
     if name != new.name:
         return _deny("WrongName", f'segment {new.sequence} is to be called "{new.name}"')
     # 1. the first of all, or the next after a sealed one

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The issuance ledger: entries in segments, chained so that a changed past shows.
 
-It writes nothing (`controllers.certificates.ledger` does). `ledger.entries` has what an entry says,
-`ledger.admission` what may be written, and `ledger.verification` finds what was done to a ledger all the same.
+It writes nothing (`controllers.certificates.ledger` does). `ledger.entries` says what an entry holds, and
+`ledger.admission` what may be written. `ledger.verification` finds what was changed all the same.
 
 A segment is one object of the API, and each of its entries one line, `LINK NUMBER JSON`: NUMBER counts from 1 within its
-segment, and LINK is the SHA-256 of the link before it, a newline, NUMBER, a blank and JSON. What stands for the link before
-the first entry is the SHA-256 of the segment's `previous` (the hash of the segment before, which is the link of its last
-entry), a newline and its sequence number.
+segment, and LINK is the SHA-256 of the link before it, a newline, NUMBER, a blank and JSON. The first entry has no link
+before it. In its place stands the SHA-256 of the segment's `previous`, a newline and its sequence number. `previous` is
+the hash of the segment before, which is the link of the last entry there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Segment:
 
     @property
     def last_link(self) -> str:
-        """The link of its last entry, which the next segment is chained to; of the segment before if it has none."""
+        """The link of its last entry, which the next segment is chained to. Without an entry: that of the segment before."""
         return self.entries[-1].partition(" ")[0] if self.entries else self.previous
 
     @property

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was done to an issuance ledger that is not what was written: every finding, named.
+"""What was changed in an issuance ledger after it was written: every finding, named.
 
-It finds what went round `ledger.admission`, by the store's file; it prevents nothing and reads nothing itself.
+It finds changes that went round `ledger.admission`, through the store's file. It prevents nothing and reads nothing
+itself.
 
 Where somebody computed every link anew, up to the newest, only a hash noted elsewhere shows it: `verify` takes one, too.
-Without one that fits, a ledger that does not begin with segment 1 is a finding: it may have been shortened because all in
-its oldest segments had expired, or by somebody.
+Without one that fits, a ledger that does not begin with segment 1 is a finding: its oldest segments may have gone
+because all in them had expired, or somebody may have taken them away.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/ledger/test_verification.py |
 |---|---|---|---|---|

@@ -32,7 +32,8 @@ from handfast.api import jsonpath, objects, signer_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.nodes import liveness, recovery
 
-# The reason, and the condition on a request that waits; its type is no word of Kubernetes, whose readers pass it over.
+# The reason, and the type of the condition on a request that waits. Kubernetes has no such type, so its readers pass it
+# over.
 NODE_IS_ALIVE: Final = "NodeIsAlive"
 WAITING: Final = "Waiting"
 # The check, as explanations name it.
@@ -69,7 +70,7 @@ def check(
 
 
 def seems_alive(node: Any) -> str | None:
-    """What a Node itself says, to whom may not read its Lease: since when it is Ready; None: it is not, or does not say."""
+    """Since when a Node says that it is Ready, for those who may not read its Lease. None: it is not, or does not say."""
     for condition in jsonpath.mappings(node, "status", "conditions"):
         if condition.get("type") == _READY and condition.get("status") == "True":
             return jsonpath.text(condition, "lastTransitionTime")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Node says that its node does not say any more: because it is silent, or because it is refused.
+"""What is written into a Node for a node that cannot: because it is silent, or because it is refused.
 
-It reads and writes nothing; `controllers.cluster.node_lifecycle` knows who was heard of when. Pods are left alone: what runs
-on the node is not known, and nobody is evicted. Conditions, reasons, messages, taints and Events are those of Kubernetes, but
-for the revocation.
+It reads and writes nothing: `controllers.cluster.node_lifecycle` does, and knows when each node was heard of. Pods are
+left alone: what runs on the node is not known, and nobody is evicted. Conditions, reasons, messages, taints and Events
+are those of Kubernetes, but for the revocation.
 
 1. A node that a Revocation refuses is not ready, from that moment on: `Ready` is False with the reason `NODE_REVOKED`. Whatever
    else the Node says stays: nobody can correct it.

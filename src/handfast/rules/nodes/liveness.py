@@ -11,10 +11,10 @@ elsewhere: who may have the node's name (`nodes.claim`), what its Node says (`no
 3. A renewal from before anybody looked counts from the instant that is written in it.
 4. One that is written ahead of our time counts from when it was seen: a clock that is ahead keeps no dead node alive.
 5. A Lease without a renewal, or none at all, is nobody's.
-6. Who wants to give a node's name away believes that its Lease has ended when they have found it so for 20 seconds, look after
-   look without a gap. Where the API server was away, nobody could renew: every living node has done so by then.
-7. Who wants to call a node silent has seen for 20 seconds that writes are taken, whosever. A server that answers and takes none,
-   on a full disk or overloaded, makes every node silent.
+6. Before a node's name is given away, its Lease must have been found ended for 20 seconds, at every look, without a
+   gap. Where the API server was away, nobody could renew: every living node has done so by then.
+7. Before a node is called silent, writes must have been seen to be taken for 20 seconds, whoever wrote. A server that
+   answers and takes none, on a full disk or overloaded, makes every node silent.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/nodes/test_liveness.py |
 |---|---|---|---|---|
@@ -63,7 +63,7 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """A Lease that was found ended (6.): this renewal was its last, since then, and last looked at; on the monotonic clock."""
+    """A Lease that was found ended (6.): its last renewal; since when, and last when, it was found so (monotonic clock)."""
 
     renewed: datetime.datetime
     since: float
@@ -94,7 +94,7 @@ def saw_write(before: Writes | None, monotonic: float) -> Writes:
 
 
 def found_silent(pulse: Pulse, before: Silence | None, monotonic: float) -> Silence:
-    """One more look at a Lease that has ended, `before` being what the looks before it came to."""
+    """One more look at a Lease that has ended; `before` is the result of the looks before it."""
     # 6. without a gap
     if before is None or before.renewed != pulse.renewed or monotonic - before.last > _GAP_SECONDS:
         return Silence(renewed=pulse.renewed, since=monotonic, last=monotonic)

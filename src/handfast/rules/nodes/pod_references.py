@@ -69,7 +69,7 @@ _PROJECTED = {
 
 
 def is_mirror(pod: Mapping[str, Any]) -> bool:
-    """Whether the Pod only shows one that a kubelet runs from a file."""
+    """Whether this is a mirror Pod, which only shows a Pod that a kubelet runs from a file."""
     return references.MIRROR in jsonpath.mapping(pod, "metadata", "annotations")
 
 
@@ -91,7 +91,7 @@ def api_object(spec: Spec) -> str | None:
 
 
 def _references(spec: Spec) -> frozenset[references.Reference]:
-    # Asked as of a Pod that a node runs: what shows one gives the node nothing to read, but may name nothing either.
+    # As of a Pod that a node runs. A mirror Pod gives its node nothing to read, but it may not name anything either.
     return references.pod("", "pod", {"spec": {**spec, "nodeName": "any"}}).references
 
 

@@ -90,7 +90,7 @@ class Volume(msgspec.Struct, frozen=True, gc=False):
 
 
 def pod(namespace: str, name: str, document: Any) -> Pod:
-    """The facts of a Pod's document; its place is given, as the document is one that may have any shape."""
+    """The facts of a Pod's document. Its place is an argument, since the document may have any shape."""
     spec = jsonpath.mapping(document, "spec")
     node = jsonpath.text(spec, "nodeName")
     # 1. no node, or 2. a mirror Pod: it refers to nothing

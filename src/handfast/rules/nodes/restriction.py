@@ -7,10 +7,10 @@ here.
 1. A caller in the group `system:nodes` is called `system:node:<name>`, or may write nothing: it would else be a node
    that nothing below restricts. (Kubernetes restricts only those who have the name too.)
 2. Pods: see `nodes.restriction_pods`. ServiceAccounts' tokens: see `nodes.restriction_tokens`.
-3. Nodes: only the node's own, never deleting it (coming back without its taints and labels); no new configSource; on
-   update no change of taints or owners; on create no finalizers and on update no change of them, since they would
-   keep the Node from being deleted (Kubernetes lets nodes set them); only such labels as `_KUBELET_LABELS` and
-   `_KUBELET_DOMAINS` say, and no others under kubernetes.io and k8s.io, in particular none under
+3. Nodes: only the node's own, and never a deletion (it would come back without its taints and labels); no new
+   configSource; on update no change of taints or owners; on create no finalizers and on update no change of them, since
+   they would keep the Node from being deleted (Kubernetes lets nodes set them); only such labels as `_KUBELET_LABELS`
+   and `_KUBELET_DOMAINS` say, and no others under kubernetes.io and k8s.io, in particular none under
    node-restriction.kubernetes.io.
 4. PersistentVolumeClaims: only their status, and of that only what growing a file system changes.
 5. Leases: only in kube-node-lease, only that of the node's own name. CSINodes: only that of the node's own name.

@@ -211,12 +211,12 @@ ROLES: Mapping[tuple[str, str], tuple[policy_rules.PolicyRule, ...]] = {
         on("", "configmaps", "update", "cluster-info"),
         on("", "events", "create patch update"),
     ),
-    # Where the cluster is, and whom to trust there, is a secret to nobody who was let in.
+    # Where the cluster is, and whom to trust there, is no secret from anybody who was let in.
     ("kube-public", "handfast:cluster-info-reader"): (on("", "configmaps", "get", "cluster-info"),),
     ("kube-system", "system:controller:token-cleaner"): (
         on("", "secrets", (*READ, "delete")),
         on("", "events", "create patch update"),
     ),
-    # Whoever writes the CAs that clients are trusted by may make anyone: beside `update` it takes this verb.
+    # Whoever writes the CAs by which clients are trusted can become anyone. So this verb is needed beside `update`.
     ("kube-system", "system:controller:client-ca-bundle"): (on("", "configmaps", "trust", _CLIENT_CA),),
 }

@@ -25,7 +25,7 @@ SHOWN = 100
 
 
 class TooBroad(errors.Refused):
-    """The rules say too many permissions to look at each."""
+    """The rules have too many permissions to look at each."""
 
     reason = "RulesTooBroad"
 

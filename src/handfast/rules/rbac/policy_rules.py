@@ -107,7 +107,7 @@ def resource_words(resource: str, subresource: str) -> tuple[str, ...]:
 
 
 def covering_words(word: str) -> tuple[str, ...]:
-    """Every word in a rule's `resources` that means all that `word`, of another rule, does."""
+    """Every word in a rule's `resources` that covers all that `word` of another rule does."""
     _, slash, subresource = word.partition("/")
     return (word, ALL, f"*/{subresource}") if slash else (word, ALL)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a MutatingWebhookConfiguration or ValidatingWebhookConfiguration says of its webhooks.
 
-It does not decide whether one is asked (`webhooks.matching`). Validation has refused what is malformed; what it let pass
-and cannot be used all the same makes every call of that webhook fail, so that its failure policy decides.
+It does not decide whether one is asked (`webhooks.matching`). Validation has refused what is malformed. A webhook that
+it let pass and that cannot be used all the same fails at every call, so that its failure policy decides.
 """
 
 from __future__ import annotations

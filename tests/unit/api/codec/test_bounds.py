@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from handfast.api import kinds, status
 from handfast.api.codec import bounds
+from tests.properties import sample_documents
 
 TABLE = kinds.Table(kinds.builtin())
 
@@ -103,8 +104,7 @@ def test_limits_by_kind(group: str, plural: str, most: int) -> None:
 
 
 def test_a_custom_object_may_have_many() -> None:
-    custom = kinds.Kind(group="a.b", version="v1", kind="C", plural="cs", singular="c", namespaced=True)
-    assert bounds.limit(custom) == bounds.MANY
+    assert bounds.limit(sample_documents.widget()) == bounds.MANY
 
 
 def test_long_lists_are_named() -> None:

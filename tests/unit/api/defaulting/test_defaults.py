@@ -24,7 +24,7 @@ def test_a_kind_without_defaults_is_left_alone():
 
 
 def test_a_custom_resource_is_left_alone():
-    kind = kinds.Kind(group="a.b", version="v1", kind="W", plural="ws", singular="w", namespaced=True)
+    kind = sample_documents.widget()
     document: dict[str, Any] = {"spec": {}}
     defaults.apply(kind, document)
     assert document == {"spec": {}}
@@ -167,7 +167,7 @@ def test_replication_controller_takes_labels_from_its_template():
     assert _applied("", "replicationcontrollers", {}) == {"metadata": {}, "spec": {"replicas": 1}}
 
 
-def test_a_job_gets_its_counts_its_labels_and_a_selector_by_its_uid():
+def test_a_job_gets_its_counts_and_labels_and_no_selector_before_it_has_a_uid():
     document = _applied("batch", "jobs", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
     assert document["metadata"]["labels"] == {"a": "b"}
     spec = document["spec"]

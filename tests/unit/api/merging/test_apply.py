@@ -346,7 +346,7 @@ def test_no_record_at_all():
     assert managed_fields.read_entries({"metadata": 7}) == []
 
 
-def test_updates_of_untracked_objects_cost_nothing():
+def test_updates_of_untracked_objects_leave_no_record():
     assert update(None, config({"a": "1"})) == []
     assert update(config({"a": "1"}), config({"a": "2"})) == []
 
@@ -473,11 +473,11 @@ def test_appliers_are_bounded(monkeypatch):
         do_apply(live, config({"x": "v"}), "m3", force=True)
     assert caught.value.code == 400
     # Those who are there go on, also in a record that is longer from before.
-    do_apply(live, config({"k1": "w"}), "m1")
+    assert do_apply(live, config({"k1": "w"}), "m1")["data"] == {"k0": "v", "k1": "w", "k2": "v"}
     assert live is not None
     rows = [*live["metadata"]["managedFields"], entry("m9", {"f:data": {"f:z": {}}})]
     with pytest.raises(status.StatusError, match="too many field managers"):
         update(live, config({"a": "b"}, managedFields=rows))
     long = config({"z": "v"}, managedFields=rows)
     assert len(update(long, {**long, "data": {"z": "w"}})) == 5
-    do_apply(long, config({"k1": "w"}), "m1")
+    assert do_apply(long, config({"k1": "w"}), "m1")["data"] == {"z": "v", "k1": "w"}

@@ -28,15 +28,7 @@ def _row(group, plural):
 
 
 def _widget(*columns):
-    return kinds.Kind(
-        group="example.com",
-        version="v1",
-        kind="Widget",
-        plural="widgets",
-        singular="widget",
-        namespaced=True,
-        columns=columns,
-    )
+    return sample_documents.widget(columns=columns)
 
 
 def test_every_built_in_kind_has_columns_and_as_many_cells():

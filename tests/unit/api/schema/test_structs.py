@@ -259,7 +259,7 @@ def test_unknown_message_is_misuse():
     with pytest.raises(errors.Misuse):
         structs.check("core.v1.Nothing", {})
     with pytest.raises(errors.Misuse):
-        structs.check("core.v1.Nothing", {})
+        structs.walk("core.v1.Nothing", {})
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_every_row_of_rules_is_a_kind():
 
 
 def test_a_custom_resource_is_judged_by_its_metadata():
-    kind = kinds.Kind(group="a.b", version="v1", kind="W", plural="ws", singular="w", namespaced=True)
+    kind = sample_documents.widget()
     good = {"metadata": {"name": "x", "namespace": "y"}}
     assert validation.create(kind, good) == []
     assert validation.update(kind, good, good) == []

@@ -398,6 +398,7 @@ async def test_who_comes_second_looks_again(store: protocol.Store) -> None:
     late.storage.failures = [protocol.Mismatch("taken", None)]
     await late.start()
     await until_history(late, FIRST)
+    assert late.storage.failures == [], "its first write met another's"
     await late.stop()
 
 

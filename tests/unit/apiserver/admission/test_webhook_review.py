@@ -8,7 +8,7 @@ from handfast.apiserver import identity
 from handfast.apiserver.admission import plugin, webhook_review
 from handfast.rules import access
 
-NODES = next(row for row in kinds.builtin() if row.resource == ("", "nodes"))
+NODES = kinds.row("nodes")
 
 
 def test_the_review_of_a_delete_outside_namespaces_leaves_out_what_is_empty() -> None:

@@ -17,16 +17,13 @@ from aiohttp import web
 from handfast.api import conversion, kinds, status
 from handfast.apiserver import identity
 from handfast.apiserver.admission import plugin, webhooks
+from tests.properties import sample_documents
 from tests.unit.apiserver import hooking
 from tests.world import clock as clocks
 
 MUTATING, VALIDATING = hooking.MUTATING, hooking.VALIDATING
 USER = identity.User("jane", ("dev", "system:authenticated"), "7", {"example.com/team": ("red", "blue")})
 OPTIONS = {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
-
-
-def kind(group: str, plural: str) -> kinds.Kind:
-    return next(row for row in kinds.builtin() if row.resource == (group, plural))
 
 
 def pod(**metadata: Any) -> dict[str, Any]:
@@ -138,7 +135,7 @@ async def test_configurations_are_followed(cluster):
     assert seen() == (True, False)
     assert not cluster.hooks.has_mutating("UPDATE", hooking.POD, "")
     assert not cluster.hooks.has_mutating("CREATE", hooking.POD, "eviction")
-    assert not cluster.hooks.has_mutating("CREATE", kind("", "secrets"), "")
+    assert not cluster.hooks.has_mutating("CREATE", kinds.row("secrets"), "")
     cluster.configure(VALIDATING, hook)
     assert seen() == (True, True)
     cluster.configure(MUTATING, {**hook, "rules": []})
@@ -162,9 +159,14 @@ async def test_after_close_nothing_is_followed(cluster):
 
 
 async def test_configurations_are_never_sent(cluster):
-    cluster.configure(MUTATING, hooking.webhook("one", {"url": "https://example.com"}))
-    own = kind("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
-    assert not cluster.hooks.has_mutating("DELETE", own, "")
+    for configured in (MUTATING, VALIDATING):
+        cluster.configure(configured, hooking.webhook("one", {"url": "https://example.com"}))
+    assert cluster.hooks.has_mutating("DELETE", hooking.POD, "")
+    assert cluster.hooks.has_validating("DELETE", hooking.POD, "")
+    for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        own = kinds.row(plural, "admissionregistration.k8s.io")
+        assert not cluster.hooks.has_mutating("DELETE", own, "")
+        assert not cluster.hooks.has_validating("DELETE", own, "")
 
 
 async def test_what_is_not_evaluated_and_what_cannot_be_called_is_logged(cluster):
@@ -191,19 +193,19 @@ async def test_webhooks_with_conditions_are_asked(cluster):
         # A Namespace: its own labels, as they will be; of a subresource and of a delete, as they are.
         (
             {"tier": "back"},
-            asked({"kind": "Namespace", "metadata": {"labels": {"tier": "back"}}}, kind=kind("", "namespaces")),
+            asked({"kind": "Namespace", "metadata": {"labels": {"tier": "back"}}}, kind=kinds.row("namespaces")),
             True,
         ),
-        ({"tier": "back"}, asked({"kind": "Namespace", "metadata": {}}, kind=kind("", "namespaces")), False),
+        ({"tier": "back"}, asked({"kind": "Namespace", "metadata": {}}, kind=kinds.row("namespaces")), False),
         (
             {"tier": "front"},
             asked(
-                {"kind": "Namespace", "metadata": {}}, kind=kind("", "namespaces"), subresource="status", name="shop"
+                {"kind": "Namespace", "metadata": {}}, kind=kinds.row("namespaces"), subresource="status", name="shop"
             ),
             True,
         ),
         # No namespace: the selector is not applied.
-        ({"tier": "back"}, asked({"kind": "Node", "metadata": {}}, kind=kind("", "nodes"), namespace=""), True),
+        ({"tier": "back"}, asked({"kind": "Node", "metadata": {}}, kind=kinds.row("nodes"), namespace=""), True),
     ],
 )
 async def test_namespace_selectors(cluster, labels, write, asks):
@@ -215,7 +217,7 @@ async def test_namespace_selectors(cluster, labels, write, asks):
 async def test_a_deleted_namespace_is_selected_by_its_labels(cluster):
     server = await cluster.configured(VALIDATING, namespaceSelector={"matchLabels": {"tier": "front"}})
     write = plugin.Attributes(
-        "DELETE", kind("", "namespaces"), "", "", "shop", None, {"kind": "Namespace"}, USER, dry_run=False
+        "DELETE", kinds.row("namespaces"), "", "", "shop", None, {"kind": "Namespace"}, USER, dry_run=False
     )
     await cluster.hooks.validate(write, OPTIONS, [])
     assert server.reviews[0]["request"]["namespace"] == "shop"
@@ -286,7 +288,7 @@ async def test_the_review_of_a_subresource_with_a_document_of_its_own(cluster):
 
 # --- equivalent names
 
-EVENTS, NEW_EVENTS = kind("", "events"), kind("events.k8s.io", "events")
+EVENTS, NEW_EVENTS = kinds.row("events"), kinds.row("events", "events.k8s.io")
 EVENT = {
     "apiVersion": "v1",
     "kind": "Event",
@@ -321,16 +323,7 @@ async def test_custom_kinds_are_found_when_they_come(custom):
     """Versions of a custom resource are names of the same objects; the table of kinds says which there are."""
     made, table = custom
     rows = [
-        kinds.Kind(
-            group="example.com",
-            version=version,
-            kind="Widget",
-            plural="widgets",
-            singular="widget",
-            namespaced=True,
-            stored_group="example.com",
-            stored_version="v1",
-        )
+        sample_documents.widget(version=version, stored_group="example.com", stored_version="v1")
         for version in ("v1", "v2")
     ]
     table.add(rows[0])
@@ -652,11 +645,7 @@ async def test_a_wrong_uid_is_a_failure(cluster):
 
 
 async def test_a_webhook_that_hangs_ends_at_its_deadline(cluster):
-    async def hangs(_: web.BaseRequest, __: hooking.Review) -> web.StreamResponse:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    server = await cluster.configured(VALIDATING, hangs, timeoutSeconds=5)
+    server = await cluster.configured(VALIDATING, hooking.hangs, timeoutSeconds=5)
     call = asyncio.ensure_future(cluster.refused("validate"))
     async with asyncio.timeout(10):
         await server.asked.wait()

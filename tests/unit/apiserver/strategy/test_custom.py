@@ -14,15 +14,11 @@ from handfast.api.custom import definitions
 from handfast.apiserver import calls, request
 from handfast.apiserver.state import envelope, items
 from handfast.apiserver.strategy import custom
+from tests.properties import sample_documents
 
 NOW = "2024-01-01T00:00:00Z"
-WIDGET = kinds.Kind(
-    group="example.com",
+WIDGET = sample_documents.widget(
     version="v2",
-    kind="Widget",
-    plural="widgets",
-    singular="widget",
-    namespaced=True,
     stored_group="example.com",
     stored_version="v1",
     scale_paths=(".spec.count", ".status.count", ""),
@@ -40,7 +36,7 @@ WIDGET = kinds.Kind(
     },
 )
 CONFIG_MAP = next(row for row in kinds.builtin() if row.plural == "configmaps")
-NEWER_EVENT = next(row for row in kinds.builtin() if row.resource == ("events.k8s.io", "events"))
+NEWER_EVENT = kinds.row("events", "events.k8s.io")
 DEFINITION = next(row for row in kinds.builtin() if row.resource == definitions.RESOURCE)
 
 

@@ -157,11 +157,15 @@ async def test_deleting_takes_objects_then_rows(made: Followed) -> None:
     kind = made.rows()[0]
     for name in ("a", "b"):
         await made.storage.create(kind, thing("Widget", name))
+    seen: list[tuple[int, int]] = []
+    made.copy.on_batch.append(lambda: seen.append((made.copy.collection(kind.prefix).count(), len(made.rows()))))
     await made.mark()
     await until_gone(made)
     assert made.copy.collection(kind.prefix).count() == 0
     assert made.rows() == []
     assert "example.com" not in groups(made)
+    assert (2, 1) in seen
+    assert {rows for objects, rows in seen if objects} == {1}, "no object is left that has no row"
 
 
 async def test_an_object_with_a_finalizer_is_marked_once_and_waited_for(made: Followed) -> None:

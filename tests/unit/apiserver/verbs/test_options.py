@@ -14,8 +14,8 @@ from handfast.apiserver import request
 from handfast.apiserver.state import envelope, items
 from handfast.apiserver.verbs import options
 
-PODS = next(row for row in kinds.builtin() if row.resource == ("", "pods"))
-CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
+PODS = kinds.row("pods")
+CONFIG_MAPS = kinds.row("configmaps")
 
 
 def parsed(kind: kinds.Kind = PODS, *, watch: bool = False, name: str = "", **query: str) -> options.ListOptions:

@@ -15,7 +15,8 @@ from handfast.api.merging import patch as patches
 from handfast.controllers.certificates import ledger as ledger_module
 from handfast.rules.ledger import entries, verification
 from handfast.rules.ledger import segments as ledger
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
+from tests.unit.rules import ledger_cases
 from tests.world.clock import MovableClock, settle
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
@@ -62,20 +63,7 @@ class World:
 
     def entry(self, request: object) -> entries.Entry:
         now = self.clock.now()
-        return entries.Entry(
-            issued_at=now,
-            signer="kubernetes.io/kube-apiserver-client-kubelet",
-            requester="r",
-            authenticated_by="x509",
-            token_id="",
-            key_fingerprint="00",
-            serial="01",
-            names=("CN=system:node:a",),
-            not_after=now,
-            rule="nodeclient",
-            request=str(request),
-            certificate="02",
-        )
+        return ledger_cases.entry(issued_at=now, not_after=now, request=str(request))
 
     async def append(self, *requests: object, to: ledger_module.Ledger | None = None) -> list[Any]:
         waiting = [(to or self.ledger).append(self.entry(request)) for request in requests]
@@ -144,12 +132,7 @@ async def test_a_segment_that_was_removed_meanwhile():
 
 async def test_a_race_that_is_always_lost_ends():
     world = World()
-
-    def taken(verb: str, *_: str) -> None:
-        if verb == "create":
-            raise status.already_exists("issuancelogs", "handfast.dev", "x")
-
-    world.client.before = taken
+    world.client.before = failing(status.already_exists("issuancelogs", "handfast.dev", "x"), verb="create")
     (problem,) = await world.append("a")
     assert isinstance(problem, status.StatusError)
     assert problem.reason == "AlreadyExists"
@@ -158,12 +141,7 @@ async def test_a_race_that_is_always_lost_ends():
 async def test_everybody_learns_that_a_write_failed():
     world = World()
     await world.append("a")
-
-    def down(verb: str, *_: str) -> None:
-        if verb == "patch":
-            raise errors.Unavailable("gone", reason="Unreachable")
-
-    world.client.before = down
+    world.client.before = failing(errors.Unavailable("gone", reason="Unreachable"), verb="patch")
     problems = await world.append("b", "c")
     assert [problem.reason for problem in problems] == ["Unreachable", "Unreachable"]
     world.client.before = lambda *_: None
@@ -173,13 +151,16 @@ async def test_everybody_learns_that_a_write_failed():
 
 async def test_who_is_refused_is_told_at_once():
     world = World()
+    asked: list[str] = []
 
-    def refuse(*_: str) -> None:
+    def refuse(verb: str, *_: str) -> None:
+        asked.append(verb)
         raise status.forbidden("issuancelogs", "handfast.dev", "x", "no")
 
     world.client.before = refuse
     (problem,) = await world.append("a")
     assert problem.reason == "Forbidden"
+    assert len(asked) == 1
 
 
 async def test_a_cancelled_write_leaves_nobody_waiting():
@@ -215,11 +196,6 @@ async def test_an_api_without_a_ledger():
 
 async def test_who_may_not_list_is_told():
     world = World()
-
-    def refuse(verb: str, *_: str) -> None:
-        if verb == "list":
-            raise status.forbidden("issuancelogs", "handfast.dev", "", "no")
-
-    world.client.before = refuse
+    world.client.before = failing(status.forbidden("issuancelogs", "handfast.dev", "", "no"), verb="list")
     (problem,) = await world.append("a")
     assert problem.reason == "Forbidden"

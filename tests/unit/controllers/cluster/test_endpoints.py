@@ -10,7 +10,7 @@ from handfast.api import status
 from handfast.client import cache
 from handfast.controllers.cluster import endpoints, slicing
 from tests.unit.controllers.cluster.test_slicing import pod, service
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 
 
 def subsets(document: Any) -> list[tuple[list[str], list[str], list[int]]]:
@@ -90,10 +90,6 @@ async def test_left_alone():
     await handler(client, service(selector=None)).reconcile(("ns", "web"))
     await handler(client, service()).reconcile(("ns", "unknown"))
     assert client.calls == []
-
-    def refuse(*_: str) -> None:
-        raise status.forbidden("endpoints", "", "web", "no")
-
-    client.before = refuse
+    client.before = failing(status.forbidden("endpoints", "", "web", "no"))
     with pytest.raises(errors.Refused, match="forbidden"):
         await handler(client, service()).reconcile(("ns", "web"))

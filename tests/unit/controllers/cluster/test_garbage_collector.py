@@ -16,7 +16,7 @@ from handfast.client import api, cache, partial
 from handfast.controllers import events, loop, served
 from handfast.controllers.cluster import garbage_collector, ownership
 from handfast.runtime import tasks
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock, settle
 
 THINGS = served.Served("", "v1", "things", True, "Thing")
@@ -148,11 +148,7 @@ async def test_few_owners_and_lists_that_fail_or_are_overtaken_change_nothing():
     world.client.before = overtake
     await world.collector.prime()
     assert world.graph.present == {}
-
-    def refuse(*_: str) -> None:
-        raise errors.Unavailable("no server")
-
-    world.client.before = refuse
+    world.client.before = failing(errors.Unavailable("no server"))
     with capture_logs() as lines:
         await world.collector.prime()
     assert [line["error"] for line in lines] == ["no server"]

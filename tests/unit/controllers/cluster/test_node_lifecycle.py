@@ -17,7 +17,7 @@ from handfast.api import objects, status
 from handfast.client import cache
 from handfast.controllers import loop, node_leases, revoked
 from handfast.controllers.cluster import node_lifecycle
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock, settle
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
@@ -274,12 +274,7 @@ async def test_while_the_server_takes_no_writes_nobody_dies(world: World, refusa
 
 async def test_a_write_that_fails_begins_the_wait_anew(world: World) -> None:
     await world.live(50, "n2")
-
-    def refuse(verb: str, *_: str) -> None:
-        if verb == "patch":
-            raise REFUSALS[0]
-
-    world.client.before = refuse
+    world.client.before = failing(REFUSALS[0], verb="patch")
     with pytest.raises(status.StatusError, match="no space left"):
         await world.look()
     world.client.before = lambda *_: None
@@ -288,12 +283,7 @@ async def test_a_write_that_fails_begins_the_wait_anew(world: World) -> None:
 
 async def test_an_event_that_is_forbidden_keeps_nobody_alive(world: World) -> None:
     """It says nothing of other writes, and there is no other way to find out."""
-
-    def refuse(_verb: str, plural: str, _name: str) -> None:
-        if plural == "events":
-            raise status.forbidden("events", "", "", "no")
-
-    world.client.before = refuse
+    world.client.before = failing(status.forbidden("events", "", "", "no"), plural="events")
     await world.live(50)
     await waits(world)
     assert await world.look() == 5

@@ -11,7 +11,7 @@ from handfast.api import status
 from handfast.client import cache
 from handfast.controllers import views
 from handfast.controllers.cluster import root_ca
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 
 WANTED = {"ca.crt": "PEM"}
 
@@ -97,12 +97,7 @@ async def test_namespaces_that_are_gone_or_going():
 )
 async def test_a_create_that_is_refused(error: status.StatusError, quiet: bool):
     world = World()
-
-    def refuse(verb: str, *_: str) -> None:
-        if verb == "create":
-            raise error
-
-    world.client.before = refuse
+    world.client.before = failing(error, verb="create")
     if quiet:
         await world.handler.reconcile("ns")
     else:
@@ -112,10 +107,6 @@ async def test_a_create_that_is_refused(error: status.StatusError, quiet: bool):
 
 async def test_a_read_that_is_refused():
     world = World()
-
-    def refuse(*_: str) -> None:
-        raise status.forbidden("configmaps", "", "x", "no")
-
-    world.client.before = refuse
+    world.client.before = failing(status.forbidden("configmaps", "", "x", "no"))
     with pytest.raises(errors.Refused):
         await world.handler.reconcile("ns")

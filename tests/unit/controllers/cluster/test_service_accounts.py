@@ -8,7 +8,7 @@ from handfast.api import status
 from handfast.client import cache, partial
 from handfast.controllers import views
 from handfast.controllers.cluster import service_accounts
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 
 
 class World:
@@ -33,15 +33,12 @@ async def test_made_where_it_is_missing():
     assert list(world.client.objects) == [("serviceaccounts", "new", "default")]
     # The watch has not told yet: the create is refused, and that is fine.
     await world.handler.reconcile("new")
+    assert world.client.calls == [("create", "serviceaccounts", "default")]
 
 
 async def test_other_refusals_are_told():
     world = World()
     world.namespace("new")
-
-    def refuse(*_: str) -> None:
-        raise status.forbidden("serviceaccounts", "", "default", "no")
-
-    world.client.before = refuse
+    world.client.before = failing(status.forbidden("serviceaccounts", "", "default", "no"))
     with pytest.raises(status.StatusError, match="forbidden"):
         await world.handler.reconcile("new")

@@ -16,7 +16,7 @@ from handfast.bootstrap import jws, tokens
 from handfast.client import cache
 from handfast.controllers import views
 from handfast.controllers.joining import bootstrap_signer, signing_tokens
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
@@ -86,11 +86,7 @@ async def test_up_to_date_is_0_actions():
     world = World()
     world.config_map({"kubeconfig": "payload", KEY: jws.sign(b"payload", TOKEN.id, TOKEN.secret)})
     world.token()
-
-    def refuse(*_: str) -> None:
-        raise AssertionError("there was nothing to ask for")
-
-    world.client.before = refuse
+    world.client.before = failing(AssertionError("there was nothing to ask for"))
     assert await world.sign() is None
 
 

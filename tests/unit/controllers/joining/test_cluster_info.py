@@ -11,7 +11,7 @@ from handfast.bootstrap import cluster_info as documents
 from handfast.client import cache
 from handfast.controllers import views
 from handfast.controllers.joining import cluster_info
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock
 
 AT = ("configmaps", "kube-public", "cluster-info")
@@ -78,7 +78,7 @@ async def test_what_was_edited_is_restored(data: dict[str, str] | None):
     world.client.put(AT[0], AT[2], AT[1], data=data)
     world.see()
     await world.publish()
-    assert world.info().servers == SERVERS
+    assert world.info() == documents.ClusterInfo(SERVERS, CA, "u")
 
 
 async def test_who_edits_it_is_told():
@@ -138,12 +138,7 @@ async def test_a_lost_race_is_for_the_loop_to_retry():
 )
 async def test_a_create_that_is_refused(error: Any, quiet: bool):
     world = World()
-
-    def refuse(verb: str, *_: str) -> None:
-        if verb == "create":
-            raise error
-
-    world.client.before = refuse
+    world.client.before = failing(error, verb="create")
     if quiet:
         await world.publish()
     else:

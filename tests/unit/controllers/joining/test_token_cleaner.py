@@ -10,7 +10,7 @@ import pytest
 from handfast import errors
 from handfast.bootstrap import tokens
 from handfast.controllers.joining import token_cleaner
-from tests.unit.controllers.fake_api import FakeClient
+from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
@@ -131,12 +131,7 @@ async def test_gone_just_then():
 
 async def test_a_failure_is_for_the_loop_to_retry():
     world = World(-1)
-
-    def fail(verb: str, *_: str) -> None:
-        if verb == "delete":
-            raise errors.Unavailable("not now")
-
-    world.client.before = fail
+    world.client.before = failing(errors.Unavailable("not now"), verb="delete")
     with pytest.raises(errors.Unavailable):
         await world.clean()
 

@@ -14,6 +14,8 @@ from handfast.datadir.rotation import objects as rotation_objects
 from handfast.pki import authority, bundles, jwt, keys, names
 from handfast.rules.ledger import entries, segments
 from tests.unit.controllers import fake_api
+from tests.unit.controllers.fake_api import failing
+from tests.unit.rules import ledger_cases
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 BUNDLE = ("configmaps", "kube-system", "extension-apiserver-authentication")
@@ -107,11 +109,7 @@ class TestClientCAs:
                 await rotation_objects.trust_client_ca(client, NEW.certificate.der)
 
     async def test_a_refusal_is_passed_on(self, client):
-        def before(verb, plural, name):
-            if verb == "update":
-                raise status.StatusError("Forbidden", "no")
-
-        client.before = before
+        client.before = failing(status.StatusError("Forbidden", "no"), verb="update")
         with pytest.raises(status.StatusError, match="no"):
             await rotation_objects.trust_client_ca(client, NEW.certificate.der)
 
@@ -160,20 +158,7 @@ class TestTold:
 class TestDependants:
     async def test_the_ledger(self, client):
         assert await rotation_objects.entries(client) == []
-        entry = entries.Entry(
-            issued_at=NOW,
-            signer="s",
-            requester="r",
-            authenticated_by="x509",
-            token_id="",
-            key_fingerprint="0" * 64,
-            serial="1",
-            names=("CN=a",),
-            not_after=NOW,
-            rule="",
-            request="c",
-            certificate="0" * 64,
-        )
+        entry = ledger_cases.entry()
         segment = segments.extended(segments.following(None), [entries.encode(entry)])
         client.put("issuancelogs", segment.name, spec=segments.spec_of(segment))
         assert await rotation_objects.entries(client) == [entry]
@@ -187,10 +172,7 @@ class TestDependants:
 
     @pytest.mark.parametrize("reason", ["NotFound", "Forbidden"])
     async def test_an_api_without_a_ledger(self, client, reason):
-        def before(verb, plural, name):
-            raise status.StatusError(reason, "no")
-
-        client.before = before
+        client.before = failing(status.StatusError(reason, "no"))
         if reason == "NotFound":
             assert await rotation_objects.entries(client) is None
         else:

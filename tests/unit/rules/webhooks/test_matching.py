@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from handfast.api import kinds
 from handfast.rules.webhooks import matching
-from tests.unit.rules.webhook_cases import PODS, kind, rule, webhook
+from tests.unit.rules.webhook_cases import PODS, rule, webhook
 
-NODES = kind("", "nodes")
-NAMESPACES = kind("", "namespaces")
-DEPLOYMENTS = kind("apps", "deployments")
-EVENTS = kind("", "events")
-NEW_EVENTS = kind("events.k8s.io", "events")
+NODES = kinds.row("nodes")
+NAMESPACES = kinds.row("namespaces")
+DEPLOYMENTS = kinds.row("deployments", "apps")
+EVENTS = kinds.row("events")
+NEW_EVENTS = kinds.row("events", "events.k8s.io")
 
 
 # --- rules
@@ -91,7 +92,7 @@ def test_equivalent_names(groups, policy, names, seen):
 @pytest.mark.parametrize("plural", ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"])
 def test_configurations_are_never_sent(plural):
     found = webhook(rule("*", "*", "*", "*/*"))
-    assert matching.matched(found, "DELETE", [kind("admissionregistration.k8s.io", plural)], "") is None
+    assert matching.matched(found, "DELETE", [kinds.row(plural, "admissionregistration.k8s.io")], "") is None
 
 
 # --- selectors
