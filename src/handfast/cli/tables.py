@@ -26,7 +26,7 @@ Row = Sequence[str]
 
 
 def room() -> int | None:
-    """How many characters fit into a line; None: as many as there are (1.)."""
+    """How many characters fit into a line; None: as many as there are (1)."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -60,7 +60,7 @@ def _width(widths: Sequence[int]) -> int:
 
 
 def _shortened(rows: Sequence[Row], minor: Sequence[str], limit: int) -> list[int]:
-    """The widths of columns after shortening (2.)."""
+    """The widths of columns after shortening (2)."""
     widths = _widths(rows)
     for name in minor:
         index = rows[0].index(name)

@@ -42,7 +42,7 @@ def sans(hostname: str, addresses: Sequence[str]) -> names.Sans:
 
 
 def wanted(node: str, hostname: str, addresses: Sequence[str]) -> wishes.Wanted | None:
-    """What to ask the cluster for (1.)."""
+    """What to ask the cluster for (1)."""
     return wishes.node_serving(node, sans(hostname, addresses)) if addresses else None
 
 

@@ -193,7 +193,7 @@ def read_private(path: pathlib.Path, *, limit: int) -> bytes:
 
 
 def require_regular(path: pathlib.Path) -> None:
-    """Refuse what exists and is no regular file (6.): for files that another library opens."""
+    """Refuse what exists and is no regular file (6): for files that another library opens."""
     with contextlib.suppress(OSError):
         _require_regular("read", path, path.stat())
 

@@ -64,7 +64,7 @@ class Rates:
         return True
 
     def remember(self, name: str) -> None:
-        """Somebody was known there until now: the second rate stays for a while (3.)."""
+        """Somebody was known there until now: the second rate stays for a while (3)."""
         self._remembered.pop(name, None)
         self._remembered[name] = self._clock.monotonic() + PROVEN_SECONDS
         if len(self._remembered) > PROVEN_SOURCES:

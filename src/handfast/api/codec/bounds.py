@@ -96,12 +96,12 @@ def limit(kind: kinds.Kind) -> int:
 
 
 def is_light(body: bytes) -> bool:
-    """Whether a body is light: it cannot have more than `LIGHT` values (1.)."""
+    """Whether a body is light: it cannot have more than `LIGHT` values (1)."""
     return len(body) <= LIGHT_BYTES or _at_most(body, LIGHT)
 
 
 def values(body: bytes, most: int) -> int:
-    """How many values a JSON text has (2.). `most` stands for "at most so many"; counting ends above it.
+    """How many values a JSON text has (2). `most` stands for "at most so many"; counting ends above it.
 
     An object or a list counts once for itself, and what it holds once for each comma. A text that is no JSON gets some
     number, too.
@@ -147,7 +147,7 @@ def _part_end(body: bytes, start: int) -> int:
 
 
 def require(count: int, most: int, what: str) -> None:
-    """Refuse a body or an object with too many values: 413 (2.). `what` names whose they are."""
+    """Refuse a body or an object with too many values: 413 (2). `what` names whose they are."""
     if count > most:
         raise status.StatusError(
             "RequestEntityTooLarge",
@@ -156,7 +156,7 @@ def require(count: int, most: int, what: str) -> None:
 
 
 def items(kind: kinds.Kind, document: Mapping[str, Any]) -> list[status.Cause]:
-    """The lists of a document that are longer than lists of that name may be (3.)."""
+    """The lists of a document that are longer than lists of that name may be (3)."""
     metadata = document.get("metadata")
     causes = []
     if isinstance(metadata, dict):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kubelet may ask of the API: its own objects, and those its Pods need. The Node authoriser of Kubernetes.
+"""What a kubelet may ask of the API: its own objects, and those its Pods need. The Node authorizer of Kubernetes.
 
 It decides by names only and never sees the object: what a node may write *into* an object it may write to is decided
 at admission (`nodes.restriction`). It denies nothing: whatever it does not allow, another authorizer may. Where none does,

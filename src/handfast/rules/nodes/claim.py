@@ -42,7 +42,7 @@ _READY: Final = "Ready"
 
 
 def concerns(facts: kubelet.Facts) -> bool:
-    """Whether somebody else than the node asks for its client certificate (1.)."""
+    """Whether somebody else than the node asks for its client certificate (1)."""
     node = facts.node_name
     return (
         facts.signer_name == signer_names.KUBELET_CLIENT
@@ -55,7 +55,7 @@ def concerns(facts: kubelet.Facts) -> bool:
 def check(
     facts: kubelet.Facts, pulse: liveness.Pulse | None, now: datetime.datetime, monotonic: float
 ) -> kubelet.Check:
-    """Whether the Lease of that name has ended (2.), for a request that this `concerns`."""
+    """Whether the Lease of that name has ended (2), for a request that this `concerns`."""
     left = 0.0 if pulse is None else pulse.left(now, monotonic)
     node = facts.node_name
     if pulse is None or left <= 0:

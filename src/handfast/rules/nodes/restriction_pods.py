@@ -4,7 +4,7 @@
 The authorizer decides what nodes may read.
 
 1. Creating: only mirror Pods that are bound to the node itself. Their one owner is the node's own Node, under its present
-   UID, as a controller that blocks nothing. The spec names no other API object, because the authoriser lets a node read
+   UID, as a controller that blocks nothing. The spec names no other API object, because the authorizer lets a node read
    whatever its Pods name.
 2. Deleting and evicting: only Pods bound to the node.
 3. Status: only of Pods bound to the node, without a change of labels (they select Services' backends) or of what the

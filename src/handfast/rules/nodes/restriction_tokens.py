@@ -7,7 +7,7 @@ The authorizer decides whether the ServiceAccount is one that the node's Pods us
 2. That Pod exists, under that UID, and is bound to the node.
 3. At most one audience is asked for, and it is one that the Pod's volumes ask for: a projected token with exactly this
    audience, or a CSI driver that wants one. A volume whose driver cannot be found out is an error, not a yes.
-4. Or else the authoriser allows the node `request-serviceaccounts-token-audience` for this audience and account.
+4. Or else the authorizer allows the node `request-serviceaccounts-token-audience` for this audience and account.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _audience(
         return restricted_write.refuse(
             "Audience", f"error validating audience {restricted_write.quoted(audience)}: {text}"
         )
-    # 4. or one that the authoriser allows
+    # 4. or one that the authorizer allows
     verdict = known.decide(
         access.Attributes(
             user=write.user,
