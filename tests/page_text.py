@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written in a page of documentation: words in backticks, blocks, and the command lines in both.
+"""What is written in a page of documentation: words in backticks, blocks, and the commands in both.
 
-It judges none of it: `test_page_claims` does, with what `page_facts` says there is.
+It judges none of it. `test_page_claims` does so for the words, with what `page_facts` says there is; `scenarios.test_pages` and
+`scenarios.test_readme` type the commands.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_CONSOLE = re.compile(r"^(?:<!-- tested: (\w+) terminal -->\n)?```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
+# A command goes on in the next line after a backslash.
+_TYPED = re.compile(r"(?:[^\n]*\\\n)*[^\n]*")
 _HEREDOC = re.compile(r"<<'?EOF'?$")
 # What ends one command of a line of shell, beside the end of the line.
 _ENDS = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "2>", "2>&1", "<", "<<<", "<<"})
@@ -26,6 +30,11 @@ class Step:
 
     command: str
     printed: str
+
+    @property
+    def line(self) -> str:
+        """In one line, without the text of a here-document: that is no command."""
+        return self.command.replace("\\\n", " ").partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +60,29 @@ def blocks(content: str) -> list[tuple[str, str]]:
     return _FENCE.findall(content)
 
 
-def steps(content: str) -> Iterator[Step]:
-    """The commands of all console blocks, in order. What a here-document holds is not typed by a person, and left out."""
-    for language, block in blocks(content):
-        if language == "console":
-            for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-                command, _, rest = part.replace("\\\n", " ").partition("\n")
-                if _HEREDOC.search(command):
-                    rest = rest.partition("\nEOF\n")[2]
-                yield Step(command, rest)
+def steps(content: str, terminal: str | None = None) -> Iterator[Step]:
+    """The commands of all console blocks, in order; or of those blocks that a comment gives to this terminal."""
+    for name, block in _CONSOLE.findall(content):
+        if terminal is None or name == terminal:
+            first, *parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
+            assert not first, f"a block starts with a command: {first}"
+            yield from map(_step, parts)
+
+
+def _step(part: str) -> Step:
+    found = _TYPED.match(part)
+    assert found is not None
+    command, printed = found[0], part[found.end() + 1 :]
+    if _HEREDOC.search(command):
+        document, end, printed = printed.partition("\nEOF\n")
+        command += f"\n{document}{end}"
+    return Step(command, printed)
 
 
 def command_lines(content: str, commands: frozenset[str]) -> Iterator[CommandLine]:
     """Every command line of this program: of console blocks, and in backticks with or without its name."""
     for step in steps(content):
-        yield from (CommandLine(words, whole=True) for words in _typed(step.command))
+        yield from (CommandLine(words, whole=True) for words in _typed(step.line))
     for code in inline(content):
         words = _split(code)
         if words[:1] == ("handfast",) and len(words) > 1:

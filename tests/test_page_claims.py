@@ -3,7 +3,7 @@
 
 Every command line of a page is read by the grammar of the real commands; nothing is run. Every word in backticks that has
 the form of a flag, setting, reason, metric, limit, file, path, variable, controller or name of ours is looked up in what the
-code has (`page_facts`). What pages show as output is `test_page_output`'s. The pages of decisions tell what was decided then, and
+code has (`page_facts`). `scenarios.test_pages` and `scenarios.test_readme` run the commands, and compare what pages show as output. The pages of decisions tell what was decided then, and
 are not looked at, nor is the changelog.
 """
 
@@ -139,7 +139,7 @@ FORMS = (
         r"\$?([A-Z]+(?:_[A-Z]+)+)(?:=.*)?",
         lambda word: bool({word, f"HANDFAST_{word}"} & page_facts.variables()),
     ),
-    form("metric", r"((?:handfast|apiserver|kubelet|process)_[a-z_]+)", page_facts.is_metric),
+    form("metric", r"((?:handfast|apiserver|kubelet|mapi|process)_[a-z_]+)", page_facts.is_metric),
     form(
         "limit, function or module",
         r"([a-z]+(?:_[a-z]+)+)",

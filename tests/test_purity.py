@@ -39,12 +39,14 @@ ALLOWED: Mapping[str, Allowed] = {
     "collections": Allowed(EVERYWHERE, "types of containers"),
     "copy": Allowed(("api",), "documents are copied before they are changed"),
     "cryptography": Allowed(("pki",), "keys and certificates; no other room touches it"),
+    "csv": Allowed(("rules.machines.inventory_file",), "the grammar of a line of cells"),
     "dataclasses": Allowed(EVERYWHERE, "facts are frozen dataclasses"),
     "datetime": Allowed(EVERYWHERE, "instants as values; asking for the present is refused below"),
     "decimal": Allowed(("api",), "quantities are exact"),
     "enum": Allowed(EVERYWHERE, "names for a few values"),
     "functools": Allowed(EVERYWHERE, "caches of pure functions"),
     "hashlib": Allowed(EVERYWHERE, "digests"),
+    "heapq": Allowed(("rules.machines.pressure",), "what counts next, in order"),
     "hmac": Allowed(EVERYWHERE, "comparison in constant time"),
     "importlib.resources": Allowed(
         ("api.schema.schema",), "reads the packaged schema, once: data of the program itself"

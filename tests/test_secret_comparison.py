@@ -25,6 +25,7 @@ COMPARING = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 _POINTER = "a part of a JSON pointer"
 _NAME = "the name of a Secret"
+_UID = "the UID of a Secret or of an account"
 _ID = "the id of a token, which is no secret: it is in the names of Secrets and of signatures"
 _USAGE = "the word for a usage"
 _STDIN = "the word for standard input, which is no secret and no part of one"
@@ -39,12 +40,13 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("api/merging/patch.py", "token == '-'"): _POINTER,
     ("api/merging/patch.py", "tokens != source"): _POINTER,
     ("api/merging/patch.py", "tokens[:len(source)] == source"): _POINTER,
-    ("apiserver/access/bonds.py", "before.namespace != tokens.NAMESPACE"): "the namespace of a module's constant",
+    ("apiserver/access/bonds.py", "before.namespace == tokens.NAMESPACE"): "the namespace of a module's constant",
     (
         "apiserver/access/service_account_tokens.py",
         "hashlib.sha256(token.encode()).digest() in self._verified",
     ): "a table found by the digest of the whole token: what is learnt of a digest tells nothing of the token",
     ("apiserver/access/service_account_tokens.py", "token_claims.LEGACY_ISSUER in issuers"): "the name of an issuer",
+    ("apiserver/access/bootstrap_cas.py", "bundle.digest == self.bundle.digest"): "of certificates, which are public",
     ("apiserver/access/client_cas.py", "bundle.digest == self.bundle.digest"): "of certificates, which are public",
     ("apiserver/verbs/reads.py", "token.rv == options.INCONSISTENT"): "the version in a continue token",
     (
@@ -64,6 +66,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "objects.metadata(document).get('namespace') != tokens.NAMESPACE",
     ): "the namespace of a module's constant",
     ("bootstrap/token_secrets.py", "tokens.AUTHENTICATION in secret.usages"): _USAGE,
+    ("rules/machines/doors.py", "tokens.AUTHENTICATION not in view.usages"): _USAGE,
     ("apiserver/access/bootstrap_tokens.py", "tokens.SIGNING in tokens.read(document).usages"): _USAGE,
     (
         "bootstrap/token_explanation.py",
@@ -98,11 +101,19 @@ ALLOWED: Mapping[tuple[str, str], str] = {
         "controllers/cluster/service_account_tokens.py",
         "secret['metadata'].get('resourceVersion') != seen.metadata.resource_version",
     ): "the version of a Secret",
+    ("rules/machines/bootstrap_token.py", "secret.account != bootstrapper.ACCOUNT"): "the name of an account",
+    ("rules/machines/bootstrap_token.py", "secret.account_uid != account.uid"): _UID,
+    ("rules/machines/bootstrap_token.py", "secret.type != service_accounts.LEGACY_TYPE"): "the type of a Secret",
+    ("rules/machines/bootstrap_token.py", "secret.uid in account.tokens.values()"): _UID,
+    ("rules/machines/bootstrap_token.py", "where == secret.uid"): _UID,
     ("rules/flow.py", "tokens.DEFAULT_GROUP in groups"): "the name of a group",
     (
         "rules/nodes/recovery.py",
         "(entry.requester, entry.token_id) == asked_by",
     ): "who asked, by name, and by the id of a token or the fingerprint of a key, as the ledger shows them",
+    ("rules/machines/settings.py", "self.credential == PER_MACHINE"): "a word of the settings",
+    ("rules/machines/proofs.py", "credential.machine_uid != machine.uid"): "the UID of a Machine",
+    ("rules/machines/proofs.py", "shown[0] != credential.id"): _ID,
     ("pki/pins.py", "len(value) // 2 != hashlib.sha256().digest_size"): "a size",
     ("rules/pod_service_account.py", "secret not in secrets"): _NAME,
     ("rules/pod_service_account.py", "(secret := jsonpath.text(reference, 'name')) not in pull"): _NAME,

@@ -8,6 +8,7 @@ refused. Where there is no kube-apiserver its half is not proven: see `clusters`
 
 from __future__ import annotations
 
+import datetime
 import json
 import pathlib
 import re
@@ -21,8 +22,9 @@ import yaml
 
 from handfast import errors
 from handfast.bootstrap import cluster_info, jws, kubeconfig, tokens
-from handfast.pki import pairs
+from handfast.pki import authority, keys, names, pairs
 from handfast.rules import controller_rights
+from handfast.rules.machines import bootstrapper
 from tests.interop import clusters, running, tools
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -72,12 +74,20 @@ def controllers(cluster: clusters.Cluster, kubectl: running.Kubectl) -> Iterator
         "--cluster-signing-key-file",
         cluster.pki / "ca.key",
     ]
+    client_cas = client_ca_file(cluster)
+    client_cas.write_bytes((cluster.pki / "ca.crt").read_bytes())
+    words += ["--client-ca-file-out", client_cas]
     with running.process(words, log) as started:
         running.eventually(lambda: "controllers started" in log.read_text(), f"controllers: {log}")
         yield log
         assert started.poll() is None, log.read_text()
     # Whatever the tests had them do, the manifest was enough for it, but for what they do without.
     assert [line for line in cluster.refused() if not line.startswith("list /api/v1/secrets?")] == []
+
+
+def client_ca_file(cluster: clusters.Cluster) -> pathlib.Path:
+    """The file that a kube-apiserver would read its client CAs from."""
+    return cluster.directory.parent / "client-ca.crt"
 
 
 def account_kubeconfig(cluster: clusters.Cluster, place: pathlib.Path, token: str) -> pathlib.Path:
@@ -192,6 +202,59 @@ class TestTokens:
     def test_limits_that_this_server_does_not_know(self, cluster: clusters.Cluster) -> None:
         done = cluster.handfast("token", "create", "--max-uses", "1")
         assert ("does not enforce" in done.stderr) is cluster.stock
+
+
+@pytest.mark.usefixtures("controllers")
+class TestWorkerCredential:
+    """Nobody keeps tokens in Secrets there, so that the tests fill them in: as kube-controller-manager with an RSA key, the same again."""
+
+    THERE = ("--namespace", bootstrapper.NAMESPACE)
+    SECRET = ("secret", bootstrapper.TOKEN_SECRET, *THERE)
+    ACCOUNT = ("serviceaccount", bootstrapper.ACCOUNT, *THERE)
+
+    def _uid(self, kubectl: running.Kubectl, *what: str) -> str:
+        return kubectl("get", *what, "--output", "jsonpath={.metadata.uid}", code=None).out
+
+    def _other(self, kubectl: running.Kubectl, what: tuple[str, ...], before: str = "") -> str:
+        """The UID of an object, once it is another."""
+        running.eventually(lambda: self._uid(kubectl, *what) not in {"", before}, f"another {what}")
+        return self._uid(kubectl, *what)
+
+    def _fill(self, kubectl: running.Kubectl, token: str) -> None:
+        kubectl("patch", *self.SECRET, "--patch", json.dumps({"stringData": {"token": token}}))
+
+    def test_a_revoked_token_that_returns_ends_with_its_account(self, kubectl: running.Kubectl) -> None:
+        secret, account = self._other(kubectl, self.SECRET), self._other(kubectl, self.ACCOUNT)
+        self._fill(kubectl, "not.a.secret")
+        running.eventually(lambda: secret in kubectl("get", *self.ACCOUNT, "--output", "yaml").out, "its memory")
+        kubectl("delete", *self.SECRET)
+        again = self._other(kubectl, self.SECRET, secret)
+        assert self._uid(kubectl, *self.ACCOUNT) == account
+        self._fill(kubectl, "not.a.secret")
+        self._other(kubectl, self.ACCOUNT, account)
+        self._other(kubectl, self.SECRET, again)
+        assert "RevokedTokenReturned" in kubectl("get", "events", *self.THERE).out
+
+
+@pytest.mark.usefixtures("controllers")
+class TestClientCAs:
+    NAMES = ("configmap", bootstrapper.CONFIG_MAP)
+
+    def test_the_file_follows_the_config_map(
+        self, cluster: clusters.Cluster, kubectl: running.Kubectl, tmp_path: pathlib.Path
+    ) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        subject = names.Subject(common_name=bootstrapper.SIGNER)
+        signer = authority.self_signed_ca(subject, keys.generate(), now).pem
+        (tmp_path / "ca-bundle.crt").write_bytes(signer)
+        path, own = client_ca_file(cluster), (cluster.pki / "ca.crt").read_bytes()
+        there = ("--namespace", bootstrapper.CONFIG_NAMESPACE)
+        kubectl("create", *self.NAMES, "--from-file", str(tmp_path / "ca-bundle.crt"), *there)
+        running.eventually(lambda: path.read_bytes().endswith(own + signer), "the CA in the file")
+        kubectl("create", *self.NAMES, "--from-file", str(tmp_path / "ca-bundle.crt"), "--namespace", "default")
+        kubectl("delete", *self.NAMES, *there)
+        running.eventually(lambda: path.read_bytes().endswith(own), "the file without it")
+        assert signer not in path.read_bytes()
 
 
 @pytest.mark.usefixtures("controllers")

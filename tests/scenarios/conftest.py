@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One served world per test, and the promise that hostile input leaves no traceback behind."""
+"""One served world per test, the promise that hostile input leaves no traceback behind, and a checkout to follow pages in."""
 
 from __future__ import annotations
 
 import pathlib
+import shutil
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.scenarios import refusals, up_world
+from tests.page_facts import ROOT
+from tests.scenarios import page_reader, refusals, up_world
 from tests.world import world as worlds
 
 
@@ -29,3 +31,19 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[up_world.Up]:
 def quiet(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
     yield
     refusals.require_quiet(caplog, capfd)
+
+
+@pytest.fixture
+def checkout(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A directory that looks like the repository, so that neither data nor virtual environment are the developer's own.
+
+    Its .venv holds the one command that `make up` runs, and a stamp that says all is installed. There is no Python in
+    it: should make install nevertheless, it would do so in here, and never into the environment that runs this test.
+    """
+    place = tmp_path / "checkout"
+    page_reader.install(place / ".venv" / "bin")
+    for name in ("Makefile", "pyproject.toml", "requirements.lock", "requirements-build.lock"):
+        shutil.copy(ROOT / name, place)
+    # Last, so that it is newer than what it depends upon.
+    (place / ".venv" / ".runtime").touch()
+    return place

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import ssl
 from typing import Any
@@ -107,3 +108,18 @@ async def test_deleting_it_starts_over(world: worlds.World) -> None:
     assert (await world.get(PATH, context=following)).status == 200
     assert (await world.request("DELETE", PATH)).status == 200
     assert (await world.get(PATH, context=following)).status == 401
+
+
+async def test_a_watch_that_ends_with_the_change_misses_nothing(world: worlds.World) -> None:
+    """The change that ends all watches is one that some of them are about."""
+    listed = (await world.get(f"{PATH.rsplit('/', 1)[0]}?fieldSelector=metadata.name={PATH.rsplit('/', 1)[1]}")).json()
+    name = f"fieldSelector=metadata.name={PATH.rsplit('/', 1)[1]}"
+    version = listed["metadata"]["resourceVersion"]
+    watched = f"{PATH.rsplit('/', 1)[0]}?watch=1&allowWatchBookmarks=true&{name}"
+    async with world.session().get(f"{watched}&resourceVersion={version}") as response:
+        bundle = world.place.ca_certificate.read_text() + new_ca(world).pem.decode()
+        changed = (await choose(world, bundle)).json()["metadata"]["resourceVersion"]
+        events = [json.loads(line) for line in (await response.read()).splitlines()]
+    if not any(event["type"] == "MODIFIED" for event in events):
+        # It was not told: then it must not be led to believe that it was.
+        assert all(int(event["object"]["metadata"]["resourceVersion"]) < int(changed) for event in events)

@@ -17,7 +17,7 @@ from handfast.controllers.certificates import ledger as ledger_module
 from handfast.controllers.certificates import ledger_retention
 from handfast.rules.ledger import entries, verification
 from handfast.rules.ledger import segments as ledger
-from tests.scenarios import controlled
+from tests.scenarios import certified, controlled
 from tests.unit.rules import ledger_cases
 from tests.world import world as worlds
 
@@ -129,3 +129,29 @@ async def test_old_segments_go_and_the_chain_stays(tmp_path: pathlib.Path) -> No
         assert left.previous == second.hash
         await ledger_.append(entry(world, 4))
         assert verification.verify(await segments(world), left.last_link) == ()
+
+
+@pytest.mark.slow
+async def test_the_running_cleaner_deletes_old_segments_when_they_are_due(tmp_path: pathlib.Path) -> None:
+    async with certified.told(tmp_path) as story, signer(story.world) as ledger_:
+        for number in range(3):
+            await ledger_.append(entry(story.world, number))
+            await story.clock.advance(3600)
+        first, second, third = await segments(story.world)
+        async with certified.running(story.world, ledger_retention.NAME, ledger_days=KEEP):
+            # The first certificate was issued three hours ago, and lives for a day.
+            await story.clock.advance((KEEP + 1) * 86400 - 3 * 3600 - 60)
+            await story.quiet()
+            assert await segments(story.world) == [first, second, third]
+            await story.clock.advance(120)
+
+            async def first_is_gone() -> bool:
+                return await segments(story.world) == [second, third]
+
+            await story.eventually(first_is_gone, "the oldest segment gone")
+            await story.clock.advance(30 * 86400)
+
+            async def newest_is_left() -> bool:
+                return await segments(story.world) == [third]
+
+            await story.eventually(newest_is_left, "the newest is never deleted")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from handfast.api import objects
+from handfast.assembly import controllers
 from handfast.client import api
 from handfast.client import requests as requesting
 from handfast.controllers.certificates import approver, signer
@@ -164,7 +165,10 @@ async def test_an_administrator_overrides(tmp_path: pathlib.Path) -> None:
 
 
 async def test_a_setting_turns_it_off(tmp_path: pathlib.Path) -> None:
-    async with c.told(tmp_path) as story, c.running(story.world, protect_living_nodes=False):
+    async with (
+        c.told(tmp_path) as story,
+        c.running(story.world, selection=controllers.Selection(protect_living_nodes=False)),
+    ):
         await story.bind("nodeclient", c.JOINERS)
         await renew(story)
         begun = story.clock.monotonic()

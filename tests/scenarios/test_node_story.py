@@ -24,6 +24,8 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 SECRETS = "/api/v1/namespaces/default/secrets"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 TOKENS = "/api/v1/namespaces/default/serviceaccounts/default/token"
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -165,6 +167,68 @@ async def test_what_its_pods_need_comes_and_goes(nodes: Nodes) -> None:
     await nodes.asks(nodes.n1, ("GET", f"{SECRETS}/s", 200), ("GET", f"{CONFIG_MAPS}/m", 403))
     await nodes.delete(f"{PODS}/q")
     await nodes.asks(nodes.n1, *closed)
+
+
+async def furnished(nodes: Nodes, node: str) -> dict[str, str]:
+    """A Pod on that node with all that it needs; the paths of what it needs, by kind."""
+    world, here = nodes.world, {"secrets": f"{SECRETS}/s-{node}", "configmaps": f"{CONFIG_MAPS}/m-{node}"}
+    await made(world, SECRETS, {"metadata": {"name": f"s-{node}"}})
+    await made(world, SECRETS, {"metadata": {"name": f"disk-{node}"}})
+    await made(world, CONFIG_MAPS, {"metadata": {"name": f"m-{node}"}})
+    size = {"storage": "1Gi"}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}, "volumeName": f"v-{node}"}
+    await made(world, CLAIMS, {"metadata": {"name": f"c-{node}"}, "spec": claim})
+    opened_with = {"name": f"disk-{node}", "namespace": "default"}
+    volume = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": size,
+        "claimRef": {"namespace": "default", "name": f"c-{node}"},
+        "csi": {"driver": "example.com", "volumeHandle": node, "nodePublishSecretRef": opened_with},
+    }
+    await made(world, VOLUMES, {"metadata": {"name": f"v-{node}"}, "spec": volume})
+    claimed = {"name": "disk", "persistentVolumeClaim": {"claimName": f"c-{node}"}}
+    await nodes.pod(f"p-{node}", node, volumes=[*volumes(secret=f"s-{node}", configMap=f"m-{node}"), claimed])
+    return {
+        **here,
+        "secrets of volumes": f"{SECRETS}/disk-{node}",
+        "persistentvolumeclaims": f"{CLAIMS}/c-{node}",
+        "persistentvolumes": f"{VOLUMES}/v-{node}",
+    }
+
+
+async def test_each_node_reads_and_updates_its_own_and_no_others(nodes: Nodes) -> None:
+    """Seed 003, "How Kubelets Are Authorized": its three examples, and what is beside them."""
+    world = nodes.world
+    own = {node: await furnished(nodes, node) for node in ("n1", "n2")}
+    running = {"status": {"phase": "Running"}}
+    grown = {"status": {"capacity": {"storage": "1Gi"}}}
+    for (node, context), other in ((("n1", nodes.n1), "n2"), (("n2", nodes.n2), "n1")):
+        unrelated = f"no relationship found between node '{node}' and this object"
+        await nodes.asks(context, *(("GET", path, 200) for path in own[node].values()))
+        for path in own[other].values():
+            await refused(world, context, "GET", path, None, 403, unrelated)
+        # 1. pods/status of its own Pods alone
+        answer = await world.request("PATCH", f"{PODS}/p-{node}/status", running, context=context, headers=dict(MERGE))
+        assert answer.status == 200, answer.body
+        says = f'node "{node}" can only update pod status for pods with spec.nodeName set to itself'
+        path = f"{PODS}/p-{other}/status"
+        await refused(world, context, "PATCH", path, running, 403, says, headers=dict(MERGE))
+        # 2. ConfigMaps and Secrets are read, one by one, and never written
+        await refused(world, context, "GET", CONFIG_MAPS, None, 403, "No Object name found")
+        only_read = "can only read resources of this type"
+        body = {"metadata": {"name": f"m-{node}"}}
+        await refused(world, context, "PUT", own[node]["configmaps"], body, 403, only_read)
+        # 3. volumes through the claims of its Pods, and the state of such a claim
+        await refused(world, context, "GET", VOLUMES, None, 403, "can only get individual resources of this type")
+        claim = f"{own[node]['persistentvolumeclaims']}/status"
+        answer = await world.request("PATCH", claim, grown, context=context, headers=dict(MERGE))
+        assert answer.status == 200, answer.body
+        claim = f"{own[other]['persistentvolumeclaims']}/status"
+        await refused(world, context, "PATCH", claim, grown, 403, unrelated, headers=dict(MERGE))
+    # Only what is needed to run its Pods: with the Pod all of it goes.
+    await nodes.delete(f"{PODS}/p-n1")
+    await nodes.asks(nodes.n1, *(("GET", path, 403) for path in own["n1"].values()))
+    await nodes.asks(nodes.n2, *(("GET", path, 200) for path in own["n2"].values()))
 
 
 async def test_watching_one_secret(nodes: Nodes) -> None:

@@ -39,9 +39,14 @@ NODES = "/api/v1/nodes"
 ROBOT = f"{callers.ACCOUNTS}/robot"
 CONFIGURATION, KEYS = "/.well-known/openid-configuration", "/openid/v1/jwks"
 AT_ONCE = {"gracePeriodSeconds": "0"}
-LEGACY = {
+LEGACY: dict[str, Any] = {
     "metadata": {"name": "legacy", "annotations": {"kubernetes.io/service-account.name": "robot"}},
     "type": "kubernetes.io/service-account-token",
+}
+# What ends a token in a Secret that stays.
+CHANGES = {
+    "emptied": {"data": {"token": None}},
+    "marked": {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-31"}}},
 }
 
 
@@ -72,6 +77,14 @@ class Robot:
 async def robot(world: worlds.World, token: str) -> AsyncIterator[Robot]:
     async with wire.line(world.server.address[1], world.anonymous_context()) as line:
         yield Robot(line, token)
+
+
+def watching(
+    world: worlds.World, token: str, **headers: str
+) -> contextlib.AbstractAsyncContextManager[callers.Watching]:
+    """A watch by the bearer of a token."""
+    said = {**callers.bearer(token), **headers}
+    return callers.watching(world, world.anonymous_context(), headers=said)
 
 
 def pod(**spec: Any) -> Any:
@@ -125,10 +138,19 @@ class TestBoundTokens:
         reference = {"apiVersion": "v1", "kind": kind, "name": "p", "uid": made["metadata"]["uid"]}
         token = await callers.account_token(world, exists=True, boundObjectRef=reference)
         free = await callers.account_token(world, exists=True)
-        async with robot(world, token) as it, robot(world, free) as other:
+        await callers.bind(world, "cluster-admin", "ServiceAccount", "robot", namespace="default")
+        async with (
+            robot(world, token) as it,
+            robot(world, free) as other,
+            watching(world, token) as watch,
+            watching(world, free) as unharmed,
+        ):
             assert (await it.ask()).status == 200
             await delete(world, f"{collection}/p", **AT_ONCE)
             await it.refused("BoundObjectGone")
+            await watch.ended()
+            await callers.make(world, callers.CONFIG_MAPS, {"metadata": {"name": "seen"}})
+            assert await unharmed.name() == "seen"
             assert (await callers.review(world, token))["error"] == (
                 "[invalid bearer token, service account token has been invalidated]"
             )
@@ -284,8 +306,7 @@ class TestLegacyTokens:
 
                 await story.eventually(labelled, "the day of its last use is written down")
                 # Refilled: only what the Secret holds counts.
-                emptied = {"data": {"token": None}}
-                answer = await world.request("PATCH", self.PATH, emptied, headers=dict(callers.MERGE))
+                answer = await world.request("PATCH", self.PATH, CHANGES["emptied"], headers=dict(callers.MERGE))
                 assert answer.status == 200
                 fresh = await self._token(world, story, other_than=token)
                 await it.refused("TokenReplaced")
@@ -297,15 +318,53 @@ class TestLegacyTokens:
                     "[invalid bearer token, Token has been invalidated]"
                 )
 
+    @pytest.mark.parametrize("way", ["deleted", "kept by a finalizer", "emptied", "marked"])
+    async def test_watches_end_with_the_secret(self, world: worlds.World, way: str) -> None:
+        await callers.make(world, callers.ACCOUNTS, {"metadata": {"name": "robot"}})
+        await callers.bind(world, "cluster-admin", "ServiceAccount", "robot", namespace="default")
+        kept = {"finalizers": ["example.com/keep"]} if way == "kept by a finalizer" else {}
+        async with filled_by_its_controller(world) as story:
+            await callers.make(world, SECRETS, {**LEGACY, "metadata": LEGACY["metadata"] | kept})
+            token = await self._token(world, story)
+            other = await callers.account_token(world, exists=True)
+            async with (
+                robot(world, token) as it,
+                watching(world, token) as watch,
+                watching(world, other) as unharmed,
+            ):
+                # That it was used is written down in the Secret, and ends nothing.
+                assert (await it.ask()).status == 200
+                await callers.make(world, callers.CONFIG_MAPS, {"metadata": {"name": "before"}})
+                assert [await each.name() for each in (watch, unharmed)] == ["before"] * 2
+                if way in CHANGES:
+                    answer = await world.request("PATCH", self.PATH, CHANGES[way], headers=dict(callers.MERGE))
+                    assert answer.status == 200
+                else:
+                    await delete(world, self.PATH)
+                assert await watch.ended() == []
+                assert (await it.ask()).status == 401
+                await callers.make(world, callers.CONFIG_MAPS, {"metadata": {"name": "after"}})
+                assert await unharmed.name() == "after"
+
+    async def test_a_watch_as_somebody_else_ends_with_the_callers_secret(self, world: worlds.World) -> None:
+        await callers.make(world, callers.ACCOUNTS, {"metadata": {"name": "robot"}})
+        await callers.bind(world, "cluster-admin", "ServiceAccount", "robot", namespace="default")
+        await callers.bind(world, "view", "User", "jane")
+        async with filled_by_its_controller(world) as story:
+            await callers.make(world, SECRETS, LEGACY)
+            token = await self._token(world, story)
+            async with watching(world, token, **{"Impersonate-User": "jane"}) as watch:
+                await delete(world, self.PATH)
+                assert await watch.ended() == []
+
     async def test_marked_as_invalid(self, world: worlds.World) -> None:
         await callers.make(world, callers.ACCOUNTS, {"metadata": {"name": "robot"}})
         async with filled_by_its_controller(world) as story:
             await callers.make(world, SECRETS, LEGACY)
             token = await self._token(world, story)
-            label = {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-31"}}}
             async with robot(world, token) as it:
                 assert (await it.ask()).status == 200
-                answer = await world.request("PATCH", self.PATH, label, headers=dict(callers.MERGE))
+                answer = await world.request("PATCH", self.PATH, CHANGES["marked"], headers=dict(callers.MERGE))
                 assert answer.status == 200
                 await it.refused("MarkedInvalid")
 

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
+from handfast.api import kind_schemas as parts
 from handfast.api import kinds
 
 GROUP: Final = "handfast.dev"
@@ -28,10 +29,6 @@ _SERIAL: Final = r"^((0[xX])?[0-9a-fA-F]{1,42}|[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){1
 _INSTANT: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$"
 
 
-def _text(about: str, **more: Any) -> dict[str, Any]:
-    return {"type": "string", "description": about, **more}
-
-
 _SPEC: Final[Mapping[str, Any]] = {
     "type": "object",
     "description": (
@@ -40,35 +37,35 @@ _SPEC: Final[Mapping[str, Any]] = {
     ),
     "anyOf": [{"required": [target]} for target in TARGETS],
     "properties": {
-        "node": _text(
+        "node": parts.text(
             "Name of a node. Refuses the user system:node:NAME, whichever certificate it shows, also one issued "
             "later, and the tokens of service accounts that are bound to Pods of the node.",
             minLength=1,
             maxLength=253,
             pattern=_SUBDOMAIN,
         ),
-        "user": _text(
+        "user": parts.text(
             "Name of a user, compared whole. A service account is system:serviceaccount:NAMESPACE:NAME.",
             minLength=1,
             maxLength=1024,
         ),
-        "serialNumber": _text(
+        "serialNumber": parts.text(
             "Serial number of a client certificate in hex, in any case, with 0x in front or with colons between the "
             "octets. CAs count for themselves: a certificate of another CA with this number is refused too.",
             pattern=_SERIAL,
         ),
-        "keyFingerprint": _text(
+        "keyFingerprint": parts.text(
             "Public key of client certificates, sha256: and the hex of the SHA-256 of its SubjectPublicKeyInfo. "
             "Refuses every certificate of that key.",
             pattern="^sha256:[0-9a-fA-F]{64}$",
         ),
-        "reason": _text(
+        "reason": parts.text(
             "Why, for people; it is in the server's log and, of a node, on its Node. It is not told to who is refused.",
             default=UNSPECIFIED,
             minLength=1,
             maxLength=1024,
         ),
-        "expires": _text(
+        "expires": parts.text(
             "When this ends, as in 2030-01-31T12:00:00Z. Absent: it holds until it is deleted.",
             format="date-time",
             pattern=_INSTANT,
@@ -83,8 +80,8 @@ _SCHEMA: Final[Mapping[str, Any]] = {
     ),
     "required": ["spec"],
     "properties": {
-        "apiVersion": _text("Version of this form of the object."),
-        "kind": _text("Revocation."),
+        "apiVersion": parts.text("Version of this form of the object."),
+        "kind": parts.text("Revocation."),
         "metadata": {"type": "object"},
         "spec": _SPEC,
     },
@@ -99,8 +96,8 @@ _LOG_SCHEMA: Final[Mapping[str, Any]] = {
     ),
     "required": ["spec"],
     "properties": {
-        "apiVersion": _text("Version of this form of the object."),
-        "kind": _text("IssuanceLog."),
+        "apiVersion": parts.text("Version of this form of the object."),
+        "kind": parts.text("IssuanceLog."),
         "metadata": {"type": "object"},
         "spec": {
             "type": "object",
@@ -113,7 +110,7 @@ _LOG_SCHEMA: Final[Mapping[str, Any]] = {
                     "description": "Which segment this is, counted from 1.",
                     "minimum": 1,
                 },
-                "previous": _text("The hash of the segment before; zeros where there was none.", pattern=_HASH),
+                "previous": parts.text("The hash of the segment before; zeros where there was none.", pattern=_HASH),
                 "entries": {
                     "type": "array",
                     "description": (
@@ -124,32 +121,27 @@ _LOG_SCHEMA: Final[Mapping[str, Any]] = {
                     "items": {"type": "string"},
                 },
                 "sealed": {"type": "boolean", "description": "Whether it is closed for good."},
-                "hash": _text("Of a sealed segment, the SHA-256 of its last line.", pattern=_HASH),
+                "hash": parts.text("Of a sealed segment, the SHA-256 of its last line.", pattern=_HASH),
             },
         },
     },
 }
 
 
-def _column(name: str, path: str, about: str, *, kind: str = "string", priority: int = 0) -> dict[str, Any]:
-    more = {"priority": priority} if priority else {}
-    return {"name": name, "type": kind, "description": about, "jsonPath": path, **more}
-
-
 _COLUMNS: Final = (
-    _column("Node", ".spec.node", "Node that is refused."),
-    _column("User", ".spec.user", "User that is refused."),
-    _column("Serial", ".spec.serialNumber", "Serial number of the certificate that is refused."),
-    _column("Key", ".spec.keyFingerprint", "Public key that is refused.", priority=1),
-    _column("Reason", ".spec.reason", "Why."),
-    _column("Expires", ".spec.expires", "When it ends."),
-    _column("Age", ".metadata.creationTimestamp", "Time since it was created.", kind="date"),
+    parts.column("Node", ".spec.node", "Node that is refused."),
+    parts.column("User", ".spec.user", "User that is refused."),
+    parts.column("Serial", ".spec.serialNumber", "Serial number of the certificate that is refused."),
+    parts.column("Key", ".spec.keyFingerprint", "Public key that is refused.", priority=1),
+    parts.column("Reason", ".spec.reason", "Why."),
+    parts.column("Expires", ".spec.expires", "When it ends."),
+    parts.column("Age", ".metadata.creationTimestamp", "Time since it was created.", kind="date"),
 )
 
 _LOG_COLUMNS: Final = (
-    _column("Sealed", ".spec.sealed", "Whether it is closed for good.", kind="boolean"),
-    _column("Hash", ".spec.hash", "What the next segment is chained to."),
-    _column("Age", ".metadata.creationTimestamp", "Time since it was begun.", kind="date"),
+    parts.column("Sealed", ".spec.sealed", "Whether it is closed for good.", kind="boolean"),
+    parts.column("Hash", ".spec.hash", "What the next segment is chained to."),
+    parts.column("Age", ".metadata.creationTimestamp", "Time since it was begun.", kind="date"),
 )
 
 
@@ -193,19 +185,20 @@ def rows() -> tuple[kinds.Kind, ...]:
 
 def definition(kind: kinds.Kind) -> dict[str, Any]:
     """The CustomResourceDefinition that makes another API server serve this kind."""
+    more = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
     names = {
         "plural": kind.plural,
         "singular": kind.singular,
         "kind": kind.kind,
         "listKind": kind.list_kind,
-        "shortNames": list(kind.short_names),
-        "categories": list(kind.categories),
+        **{key: words for key, words in more.items() if words},
     }
     version = {
         "name": kind.version,
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": copy.deepcopy(kind.schema)},
+        **({"subresources": {row.name: {} for row in kind.subresources}} if kind.subresources else {}),
         "additionalPrinterColumns": [dict(column) for column in kind.columns],
     }
     return {

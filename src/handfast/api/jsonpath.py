@@ -126,14 +126,19 @@ def _step(match: re.Match[str]) -> Step:
     if parts["index"] is not None:
         return Step(index=int(parts["index"]))
     if parts["key"] is not None:
-        return Step(key=re.sub(r"\\(.)", r"\1", parts["key"]))
+        return Step(key=_unescaped(parts["key"]))
     if parts["path"] is not None:
         path = parse(parts["path"])
         if parts["op"] is None:
             return Step(where=Filter(path))
         return Step(where=Filter(path, parts["op"], _literal(parts["literal"])))
     quoted = parts["quoted"]
-    return Step(key=parts["double"] if quoted is None else quoted)
+    # kubectl takes a backslash between quotes as it does outside them, and real definitions have it in both places.
+    return Step(key=_unescaped(parts["double"] if quoted is None else quoted))
+
+
+def _unescaped(key: str) -> str:
+    return re.sub(r"\\(.)", r"\1", key)
 
 
 def _literal(source: str) -> Any:

@@ -21,6 +21,7 @@ SECRETS: Final = kinds.row("secrets")
 SERVICE_ACCOUNTS: Final = kinds.row("serviceaccounts")
 SERVICES: Final = kinds.row("services")
 
+CLUSTER_ROLE_BINDINGS: Final = kinds.row("clusterrolebindings", "rbac.authorization.k8s.io")
 CLUSTER_ROLES: Final = kinds.row("clusterroles", "rbac.authorization.k8s.io")
 CUSTOM_RESOURCE_DEFINITIONS: Final = kinds.row("customresourcedefinitions", "apiextensions.k8s.io")
 ENDPOINT_SLICES: Final = kinds.row("endpointslices", "discovery.k8s.io")

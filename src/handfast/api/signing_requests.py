@@ -8,6 +8,7 @@ says which requests a signer honours, and `rules.certificates.admission` who may
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -92,10 +93,17 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         document: objects.Document = msgspec.to_builtins(self)
         return document
 
-    def updated(self, *, added: Condition | None = None, certificate: str = "", without: str = "") -> Update:
-        """As it is sent back: with one more condition, or with its certificate, and without conditions of one type."""
+    def updated(
+        self,
+        *,
+        added: Condition | None = None,
+        certificate: str = "",
+        without: str = "",
+        more: Sequence[Condition] = (),
+    ) -> Update:
+        """As it is sent back: with one more condition, or several, or its certificate, and without conditions of one type."""
         kept = (row for row in self.status.conditions or () if row.type != without or not without)
-        conditions = [*kept, *([added] if added is not None else ())]
+        conditions = [*kept, *([added] if added is not None else ()), *more]
         return Update(self.metadata, self.spec, Status(conditions, certificate or self.status.certificate))
 
 

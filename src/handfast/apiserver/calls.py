@@ -50,6 +50,11 @@ class Call(msgspec.Struct):
         """In whose name it is, and who really asks, where that is somebody else."""
         return (self.user,) if self.impersonator is None else (self.user, self.impersonator)
 
+    @property
+    def own_source(self) -> str:
+        """Where the user is; empty where somebody else asks in that name, whose connection it is."""
+        return self.source if self.impersonator is None else ""
+
     def header(self, name: str) -> str:
         return self.http.headers.get(name, "")
 

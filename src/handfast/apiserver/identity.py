@@ -34,6 +34,8 @@ class User(msgspec.Struct, frozen=True):
     key_fingerprint: str = ""
     # Of a bearer token: the address that presented it.
     source: str = ""
+    # What the credential rests on that neither uid nor extra tells: see `access.bonds`.
+    bonds: tuple[str, ...] = ()
 
     def authenticated(self, source: str = "") -> User:
         """The same, in the group of everybody who is known, from `source`."""

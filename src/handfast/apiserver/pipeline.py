@@ -45,10 +45,11 @@ from handfast.api import kinds, status
 from handfast.apiserver import audit, calls, flows, identity, loop_holds, request
 from handfast.apiserver import limits as limits_module
 from handfast.apiserver import nonresources as nonresources_module
-from handfast.apiserver.access import authn, authz, impersonation
+from handfast.apiserver.access import authn, authz, bootstrap_presence, impersonation
 from handfast.apiserver.access import standing as standing_module
 from handfast.apiserver.verbs import resources as resources_module
 from handfast.rules import access
+from handfast.rules.machines import bootstrapper
 from handfast.runtime import clock as clock_module
 from handfast.runtime import loop_time
 from handfast.serving import answers
@@ -90,6 +91,7 @@ class Pipeline:
         self._limits = limits
         self._clock = clock
         self._flows = flows.Flows(limits)
+        self.presence = bootstrap_presence.BootstrapPresence()
         self._ids = itertools.count(1)
         self._boot = secrets.token_hex(4)
 
@@ -196,6 +198,8 @@ class Pipeline:
         if connection.on_proved is not None and call.user is not identity.ANONYMOUS:
             # The connections of those who are known are not what a source's rate is for: see `gate`.
             connection.proved(call.user.name)
+        if call.user.name == bootstrapper.USER:
+            self.presence.note(connection, call.user)
         if question:
             call.info = request.parse(http.method, http.raw_path)
 

@@ -7,6 +7,7 @@ Files that change while it runs are taken up within seconds, without a connectio
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.metadata
 import math
 import pathlib
@@ -29,7 +30,7 @@ from handfast.apiserver import (
     pipeline,
 )
 from handfast.apiserver import limits as limits_module
-from handfast.apiserver.access import bonds
+from handfast.apiserver.access import bonds, bootstrap_presence
 from handfast.apiserver.state import compaction, envelope, replica, storage
 from handfast.apiserver.verbs import (
     actions,
@@ -137,6 +138,8 @@ class ApiServer:
         )
         # Whoever watches with a certificate of a CA that is gone, or was revoked, must not go on watching.
         self.guard.authenticator.changed.append(self.hub.end_all)
+        judges = self.guard.authenticator
+        judges.scoped_changed.append(lambda: self.hub.judge(judges.require_unscoped))
         self.guard.revocations.changed.append(lambda: self.hub.judge(self.guard.require_not_denied))
         self.bonds = bonds.Bonds(self.replica, self.hub.end_bound_to)
         self.metrics = metrics_module.ApiServerMetrics()
@@ -206,7 +209,25 @@ class ApiServer:
             )
         return health
 
+    def _bootstrap_watches(self, kind: str) -> int:
+        return self.hub.count(lambda user: bootstrap_presence.kind_of(user) == kind)
+
+    def _bootstrap_gauges(self) -> None:
+        self.metrics.gauges(
+            "handfast_bootstrap_connections",
+            "Open connections on which a machine's bootstrap credential was shown, by kind of credential.",
+            "kind",
+            {kind: functools.partial(self.pipeline.presence.connections, kind) for kind in bootstrap_presence.KINDS},
+        )
+        self.metrics.gauges(
+            "handfast_bootstrap_watches",
+            "Open watches of machines' bootstrap credentials, by kind of credential.",
+            "kind",
+            {kind: functools.partial(self._bootstrap_watches, kind) for kind in bootstrap_presence.KINDS},
+        )
+
     def _gauges(self) -> None:
+        self._bootstrap_gauges()
         self.metrics.gauge("apiserver_current_connections", "Open connections.", lambda: self.listener.connections)
         self.metrics.gauge("apiserver_longrunning_requests", "Open watches.", lambda: len(self.hub))
         self.metrics.gauge("handfast_watchers_dropped", "Watchers dropped for being slow.", lambda: self.hub.dropped)
@@ -245,7 +266,7 @@ class ApiServer:
         self.metrics.gauge(
             "handfast_client_ca_unreadable",
             "1 while the client-CA bundle in its ConfigMap cannot be read.",
-            lambda: float(self.guard.client_cas.trouble is not None),
+            lambda: float(any(each.trouble for each in (self.guard.client_cas, self.guard.bootstrap_cas))),
         )
         self.metrics.gauge("handfast_resource_version", "The newest applied version.", lambda: self.replica.version)
 

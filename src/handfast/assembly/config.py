@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import signer_names
+from handfast.api import durations, signer_names
 from handfast.assembly import setting_values
 from handfast.rules import decision, networks
+from handfast.rules.machines import join_window
 from handfast.runtime import addresses
 
 API_VERSION: Final = "handfast.dev/v1alpha1"
@@ -55,6 +56,8 @@ class Configuration:
     node_recovery_window: datetime.timedelta
     ledger_retention_days: int
     protect_living_nodes: bool
+    machines: bool
+    join_within: datetime.timedelta
     cluster_signing_duration: datetime.timedelta
     cluster_signing_cert_file: str | None
     cluster_signing_key_file: str | None
@@ -177,7 +180,7 @@ SETTINGS: Final = (
         setting_values.controllers,
         ["*"],
         'a list of controller names; "*" is all but bootstrapsigner, tokencleaner and nodelifecycle, which `up` adds unless said '
-        'otherwise; "-name" leaves one out',
+        'otherwise, and machineapprover; "-name" leaves one out',
         "which controllers run",
     ),
     Setting(
@@ -248,6 +251,20 @@ SETTINGS: Final = (
         True,
         "true or false",
         "let nobody but the node itself have a certificate in the name of a node that renews its Lease, until that has ended",
+    ),
+    Setting(
+        "machines",
+        setting_values.boolean,
+        False,
+        "true or false",
+        "admit machines by inventory: bootstrap credentials that can be revoked, and requests approved for known Machines only",
+    ),
+    Setting(
+        "joinWithin",
+        setting_values.join_within,
+        durations.text(join_window.DEFAULT),
+        join_window.ALLOWED,
+        "how long after its Machine a machine may ask for its first certificate, where the machine-approver's settings do not say",
     ),
     Setting(
         "auditLogPath",

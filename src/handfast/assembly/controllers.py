@@ -14,6 +14,7 @@ import datetime
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import prometheus_client
 import structlog
@@ -46,8 +47,13 @@ from handfast.controllers.cluster import (
 )
 from handfast.controllers.cluster import endpoints as classic_endpoints
 from handfast.controllers.joining import bootstrap_signer, cluster_info, token_cleaner
+from handfast.controllers.machines import approver as machine_approver
+from handfast.controllers.machines import bootstrap_token, client_ca, management, node_link
+from handfast.controllers.machines import inventory as machine_inventory
+from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import jwt, keys
 from handfast.rules import networks
+from handfast.rules.machines import group_versions, join_window
 from handfast.runtime import addresses, collector, files, loop_time, proxied, tasks
 from handfast.runtime import clock as clocks
 from handfast.serving import admin
@@ -68,11 +74,38 @@ class Signing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSource:
+    """Which Machines count; and the kubeconfig of the cluster that they are on, where it is another than the nodes' own."""
+
+    groups: tuple[group_versions.GroupVersions, ...] = group_versions.DEFAULT
+    namespace: str = ""
+    kubeconfig: str = ""
+
+    @property
+    def options(self) -> machine_inventory.Options:
+        return machine_inventory.Options(groups=self.groups, namespace=self.namespace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which controllers run; and whether names of nodes that are alive are kept from everybody else."""
+    """Which controllers run; whether names of nodes that are alive are kept from everybody else; how long machines may take to join.
+
+    `client_ca_file` is where another API server reads its client CAs from.
+    """
 
     names: Sequence[str] = ("*",)
     protect_living_nodes: bool = True
+    join_within: datetime.timedelta = join_window.DEFAULT
+    machines: MachineSource = MachineSource()
+    client_ca_file: str = ""
+
+    @property
+    def approves_machines(self) -> bool:
+        """Whether the machine-approver runs here, so that csrapproving leaves its requests alone."""
+        return machine_approver.NAME in names.chosen(self.names)
+
+
+ORDINARY: Final = Selection()
 
 
 def known(
@@ -83,7 +116,8 @@ def known(
     authorities: signing_authorities.SigningAuthorities | None = None,
     longest: datetime.timedelta = csr_signer.DURATION,
     ledger_days: int = ledger_retention.DAYS,
-    protect_living_nodes: bool = True,
+    selection: Selection = ORDINARY,
+    machines: machine_inventory.Options = machine_inventory.DEFAULT,
 ) -> Mapping[str, role_module.Build]:
     """Every controller by the name that `--controllers` takes; all names are in `controllers.names`.
 
@@ -92,6 +126,7 @@ def known(
     """
     able: dict[str, role_module.Build] = {}
     feed = requests.Feed()
+    followed = functools.partial(machine_settings.follow, join_within=selection.join_within)
     if authorities is not None:
         able[csr_signer.NAME] = functools.partial(csr_signer.build, feed=feed, authorities=authorities, longest=longest)
         # Whoever signs writes the ledger, and sees to it that it does not grow for ever.
@@ -111,12 +146,28 @@ def known(
         classic_endpoints.NAME: classic_endpoints.build,
         event_ttl.NAME: event_ttl.build,
         role_aggregation.NAME: role_aggregation.build,
-        approver.NAME: functools.partial(approver.build, feed=feed, protect=protect_living_nodes),
+        approver.NAME: functools.partial(
+            approver.build,
+            feed=feed,
+            protect=selection.protect_living_nodes,
+            others=followed if selection.approves_machines else None,
+        ),
         cleaner.NAME: functools.partial(cleaner.build, feed=feed),
         **able,
         bootstrap_signer.NAME: bootstrap_signer.build,
         token_cleaner.NAME: token_cleaner.build,
         node_lifecycle.NAME: node_lifecycle.build,
+        client_ca.NAME: functools.partial(client_ca.build, own_cas=root_ca_pem, file_out=selection.client_ca_file),
+        bootstrap_token.NAME: bootstrap_token.build,
+        node_link.NAME: functools.partial(node_link.build, options=machines),
+        machine_approver.NAME: functools.partial(
+            machine_approver.build,
+            feed=feed,
+            protect=selection.protect_living_nodes,
+            join_within=selection.join_within,
+            machines=machines,
+            kubelet_ca=root_ca_pem,
+        ),
     }
 
 
@@ -126,6 +177,13 @@ class AdminOptions:
 
     listen: tuple[str, int]
     proxy_protocol_from: str = "none"
+
+
+def _doors(link: transport.Transport, role: role_module.Role, options: AdminOptions) -> admin.Admin:
+    return admin.Admin(
+        health.Health(ready={"apiserver": lambda: role_module.unheard(link), "controllers": role.not_ready}),
+        proxied.Proxied(networks.Networks.parse(options.proxy_protocol_from)),
+    )
 
 
 async def run(
@@ -145,11 +203,11 @@ async def run(
     `servers` are the URLs that newcomers are told; without any, the ConfigMap that tells them is left to others. Without
     `signing` nothing is signed. Credentials and files that change are taken up while it runs.
     """
-    selected = selection or Selection()
+    selected = selection or ORDINARY
     credentials = followed_files.Credentials(kubeconfig_path, clock)
     with files.otherwise("name another kubeconfig with --kubeconfig"):
         place = connection.load(kubeconfig_path)
-    sources = (root_ca_pem, service_account_key)
+    fleet = management.Management(selected.machines.kubeconfig, selected.machines.options, clock)
     # It follows its files itself, so that a new CA counts from the next certificate on.
     signed_by = None if signing is None else signing_authorities.SigningAuthorities(signing.files, clock)
 
@@ -163,7 +221,8 @@ async def run(
             authorities=signed_by,
             longest=csr_signer.DURATION if signing is None else signing.longest,
             ledger_days=ledger_retention.DAYS if signing is None else signing.ledger_days,
-            protect_living_nodes=selected.protect_living_nodes,
+            selection=selected,
+            machines=fleet.options,
         )
 
     wanted = names.chosen(selected.names, tuple(builds()))
@@ -173,25 +232,20 @@ async def run(
     link = transport.Transport(place, clock=clock)
     client = api.Client(link)
     role = role_module.Role(client, clock, lambda: [build for name, build in builds().items() if name in wanted])
-    doors = admin.Admin(
-        health.Health(ready={"apiserver": lambda: role_module.unheard(link), "controllers": role.not_ready}),
-        proxied.Proxied(networks.Networks.parse(admin_options.proxy_protocol_from)),
-    )
+    doors = _doors(link, role, admin_options)
     try:
         with addresses.listen(addresses.Address(*admin_options.listen), "--admin-listen") as listener:
             await doors.start(listener)
             collector.calm()
             async with (
                 tasks.Group("role") as beside,
-                followed_files.followed(credentials, link, sources, role.remake, clock),
+                followed_files.followed(credentials, link, (root_ca_pem, service_account_key), role.remake, clock),
+                fleet.followed(),
             ):
                 # By the machine's own clock, whichever the controllers have: it is about this process.
                 beside.start(loop_time.lateness(clocks.SystemClock(), _LATENESS.observe), name="loop-lateness")
                 beside.start(role_module.keep_asking(link, clock), name="apiserver")
-                if leader_elect:
-                    await role.take_turns()
-                else:
-                    await role.work()
+                await (role.take_turns() if leader_elect else role.work())
     finally:
         await doors.stop()
         await link.close()

@@ -14,6 +14,7 @@ from handfast.api import kinds
 from handfast.apiserver import default_policy, identity
 from handfast.apiserver.access import (
     authn,
+    bootstrap_cas,
     bootstrap_tokens,
     client_cas,
     legacy_token_use,
@@ -47,6 +48,7 @@ from handfast.rules import access, networks
 from handfast.rules.nodes import authorizer
 from handfast.rules.nodes import recovery as recovering
 from handfast.rules.rbac import policy as rbac_policy
+from handfast.rules.rbac import scopes
 from handfast.runtime import clock as clock_module
 
 
@@ -132,17 +134,13 @@ class Guard:
             recovery=_recovery(copy, self.revocations, options.node_recovery_window),
         )
         self.client_cas = client_cas.ClientCAs(store, clock, initial, self.authenticator.trust, admit_cas)
+        self.bootstrap_cas = bootstrap_cas.BootstrapCAs(copy, self.authenticator.trust_scoped, self.client_cas.remember)
         self.policy = policy.PolicyFeed(copy)
         self._nodes = node_feed.NodeFeed(copy)
-        self.authorizers = access.Authorizers(
-            (
-                recovering.Authorizer(node_recovery.owner_of(copy)),
-                authorizer.NodeAuthorizer(self._nodes.graph),
-                self.policy.policy,
-            )
-        )
+        self.authorizers = self._authorizers(copy)
         self.standing = standing.Standing(self.authenticator, self.authorizers, clock)
         self.authenticator.changed.append(self.standing.lost)
+        self.authenticator.scoped_changed.append(self.standing.lost)
         self.revocations.changed.append(self.standing.lost)
         self.webhooks = webhooks.Webhooks(copy, clock, table=table, count=count)
         self.tokens = token_requests.TokenRequests(
@@ -156,6 +154,17 @@ class Guard:
         )
         self.openid = openid.OpenId(options.issuer, key_set)
         self.admitter = self._admission(plugin.Context(copy, self.authorizers.decide, clock.now))
+
+    def _authorizers(self, copy: replica.Replica) -> access.Authorizers:
+        rules_of = self.policy.policy.role_rules
+        return access.Authorizers(
+            (
+                recovering.Authorizer(node_recovery.owner_of(copy)),
+                authorizer.NodeAuthorizer(self._nodes.graph),
+                self.policy.policy,
+            ),
+            scopes.Scopes(lambda role: rules_of(rbac_policy.CLUSTER_ROLE, "", role)),
+        )
 
     def _admission(self, context: plugin.Context) -> station.Admitter:
         return station.Admitter(
@@ -171,6 +180,7 @@ class Guard:
         self._nodes.load()
         self.webhooks.load()
         self.client_cas.load()
+        self.bootstrap_cas.load()
         self.standing.load(self._storage.replica)
 
     async def ensure(self) -> None:

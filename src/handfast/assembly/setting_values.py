@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from handfast import errors
+from handfast.api import durations
 from handfast.controllers import names as controller_names
 from handfast.rules import networks
+from handfast.rules.machines import join_window
 from handfast.runtime import addresses as address_module
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -123,14 +125,15 @@ def file(value: Any) -> str | None:
 
 def lifetime(value: Any) -> datetime.timedelta:
     """How long certificates live at most."""
-    if re.fullmatch(r"(?:[0-9]{1,6}[dhms])+", str(value), re.ASCII) is None:
-        raise ValueError("is no duration")
-    units = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-    seconds = sum(int(count) * units[unit] for count, unit in re.findall(r"([0-9]+)([dhms])", str(value)))
-    found = datetime.timedelta(seconds=seconds)
+    found = durations.parse(str(value))
     if not SHORTEST_LIFE <= found <= LONGEST_LIFE:
         raise ValueError("is too short" if found < SHORTEST_LIFE else "is too long")
     return found
+
+
+def join_within(value: Any) -> datetime.timedelta:
+    """How long after its Machine a machine may ask for its certificate."""
+    return join_window.parse(str(value))
 
 
 def whole(least: int, most: int) -> Callable[[Any], int]:

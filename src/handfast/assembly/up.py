@@ -23,7 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from handfast import errors
+from handfast.api import durations
 from handfast.assembly import config
+from handfast.controllers import names as controller_names
 from handfast.datadir import endpoints, layout
 from handfast.runtime import addresses, children, files, supervisor, tls, watchdog
 
@@ -61,6 +63,7 @@ class RoleFlags:
 
     apiserver: Sequence[str] = ()
     controllers: Sequence[str] = ()
+    first_objects: Sequence[str] = ()
     unnamed: Collection[str] = ()
 
 
@@ -148,9 +151,12 @@ class _Introduction:
 
 
 @contextlib.contextmanager
-def _introduction(place: layout.Layout, servers: Sequence[str], token: FirstToken) -> Iterator[children.Role]:
+def _introduction(
+    place: layout.Layout, servers: Sequence[str], token: FirstToken, flags: Sequence[str]
+) -> Iterator[children.Role]:
     """The child that makes the first objects; a token goes through a pipe, since everyone can read arguments."""
-    words = ["init", "--first-start", "--kubeconfig", str(place.admin_kubeconfig), *servers, "--token-ttl", token.ttl]
+    words = ["init", "--first-start", "--kubeconfig", str(place.admin_kubeconfig), *servers, *flags]
+    words += ["--token-ttl", token.ttl]
     if not token.text:
         none = () if token.text is None else ("--token", "")
         yield children.Role(name="first objects", argv=children.command(*words, *none, "-o", "json"))
@@ -183,13 +189,15 @@ def _flag(name: str, value: bool) -> str:
 def _controllers(
     place: layout.Layout, chosen: config.Configuration, admin: addresses.Address, words: Sequence[str]
 ) -> children.Role:
+    selection = (*chosen.controllers, *(controller_names.MACHINES if chosen.machines else ()))
     return children.Role(
         name="controllers",
         argv=children.command(
             *("serve", "controllers", "--dir", str(place.root), "--kubeconfig", str(place.controllers_kubeconfig)),
-            *("--admin-listen", str(admin), "--controllers", ",".join(chosen.controllers)),
+            *("--admin-listen", str(admin), "--controllers", ",".join(selection)),
             *("--ledger-retention-days", str(chosen.ledger_retention_days)),
             *("--proxy-protocol-from", chosen.proxy_protocol_from),
+            *("--join-within", durations.text(chosen.join_within)),
             *(_flag("leader-elect", chosen.leader_elect), _flag("protect-living-nodes", chosen.protect_living_nodes)),
             *words,
         ),
@@ -248,7 +256,9 @@ async def run(
             ready=_Readiness(api, place.ca_certificate, held),
             livez=functools.partial(watchdog.Livez, api, tls.unsafe_unverified_context()),
         )
-        introduction = stack.enter_context(_introduction(place, published, token or FirstToken()))
+        introduction = stack.enter_context(
+            _introduction(place, published, token or FirstToken(), role_flags.first_objects)
+        )
         controllers = dataclasses.replace(
             _controllers(place, chosen, admin, (*published, *level, *role_flags.controllers)),
             descriptors=shared,

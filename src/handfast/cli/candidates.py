@@ -42,6 +42,11 @@ def nodes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> li
     return _offered(ctx, parameter, incomplete, _node_names)
 
 
+def machines(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of Machines."""
+    return _offered(ctx, parameter, incomplete, _machine_names)
+
+
 def _offered(ctx: click.Context, parameter: click.Parameter, incomplete: str, ask: _Ask) -> list[str]:
     import asyncio
 
@@ -78,6 +83,12 @@ async def _request_names(client: api.Client) -> Iterable[str]:
     from handfast.api import resources
 
     return [each["metadata"]["name"] for each in await client.list(resources.SIGNING_REQUESTS, metadata=True)]
+
+
+async def _machine_names(client: api.Client) -> Iterable[str]:
+    from handfast.client import machines as over_api
+
+    return [machine.name for machine in (await over_api.read(client)).index]
 
 
 async def _node_names(client: api.Client) -> Iterable[str]:

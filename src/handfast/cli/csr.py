@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from handfast.pki import certificates
     from handfast.rules import request_explanation
     from handfast.rules.certificates import kubelet
+    from handfast.rules.machines import approval
 
 _TRIES: Final = 10
 # When it was last so, its reason and its message.
@@ -221,6 +222,8 @@ def _explained(
     """An explanation for machines."""
     rows = [{"check": row.name, "ok": row.passed, "compared": row.compared} for row in explanation.checks]
     facts: dict[str, Any] = {"verdict": explanation.verdict, "checks": rows, "change": explanation.flip}
+    if explanation.judge:
+        facts["judge"] = explanation.judge
     if explanation.due.at is not None:
         facts["deleted"] = {"at": _instant(explanation.due.at), "rule": explanation.due.rule}
     if issued:
@@ -237,6 +240,8 @@ def _show(explanation: request_explanation.Explanation, events: Sequence[_Event]
         output.result(tables.table(("CHECK", "RESULT", "COMPARED"), lines) + "\n")
     # Whoever sent the request chose much of both: a line break in them must not begin a line.
     output.result(f"{output.printable(explanation.sentence)}\nto change that: {output.printable(explanation.flip)}")
+    if explanation.judge:
+        output.result(f"judged by: {explanation.judge}")
     if issued:
         output.result("\n" + "\n".join(f"{key:<15} {output.printable(text)}" for key, text in issued.items()) + "\n")
     if events:
@@ -266,6 +271,7 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
         addresses: tuple[str, ...] | None = None
         reserved = kubelet.NONE
         more: list[kubelet.Check] = []
+        machine: approval.Verdict | None = None
         now = clock.SystemClock().now()
         try:
             facts = kubelet.read(request.document())
@@ -273,14 +279,39 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
             # The explanation says why it cannot be read.
             facts = None
         if facts is not None:
-            answers, addresses, reserved = await _reviewed(reached.client, facts)
+            machine = await _machine(reached.client, request, facts, now)
+            if machine is None:
+                answers, addresses, reserved = await _reviewed(reached.client, facts)
             more = await _further(reached.client, facts, now)
         events = await _events(reached.client, request.metadata.uid)
         issued = await _issued(reached.client, request)
     explanation = request_explanation.explain(
-        request, now, answers=answers, node_addresses=addresses, reserved=reserved, more=more
+        request, now, answers=answers, node_addresses=addresses, reserved=reserved, more=more, machine=machine
     )
     return explanation, events, issued
+
+
+async def _machine(
+    client: api.Client, request: signing_requests.Request, facts: kubelet.Facts, now: datetime.datetime
+) -> approval.Verdict | None:
+    """What the machine-approver says of it, where one runs and the request is its own, as far as the caller may ask."""
+    from handfast.api import status
+    from handfast.client import machine_reviews
+
+    try:
+        known = await machine_reviews.settings(client)
+        if known is None:
+            return None
+        if known.trouble:
+            output.note(
+                f"the machine-approver's settings cannot be read, and the defaults are assumed: {known.trouble}"
+            )
+        return await machine_reviews.verdict(client, request, facts, known.settings, now)
+    except status.StatusError as error:
+        if error.reason != "Forbidden":
+            raise
+        output.note(f"some checks are missing: {error.message}")
+        return None
 
 
 async def _issued(client: api.Client, request: signing_requests.Request) -> dict[str, str]:

@@ -4,27 +4,20 @@
 from __future__ import annotations
 
 import datetime
-import re
-from typing import Final
 
+from handfast.api import durations
 from handfast.cli import output
-
-_FORM: Final = re.compile(r"(?:[0-9]{1,6}[dhms])+", re.ASCII)
-_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 def parse(text: str, flag: str, longest: str) -> datetime.timedelta:
     """More than nothing, and at most `longest`; `flag` is what gave it."""
-    if _FORM.fullmatch(text) is not None:
-        found = _sum(text)
-        if datetime.timedelta() < found <= _sum(longest):
-            return found
+    try:
+        duration = durations.parse(text)
+    except ValueError:
+        duration = datetime.timedelta()
+    if datetime.timedelta() < duration <= durations.parse(longest):
+        return duration
     raise output.Usage(
         f'{flag}: "{text}" is no duration',
         hint=f"give numbers with d, h, m or s, as in 7d or 1h30m, of at most {longest}",
     )
-
-
-def _sum(text: str) -> datetime.timedelta:
-    parts = re.findall(r"([0-9]+)([dhms])", text)
-    return sum((datetime.timedelta(**{_UNITS[unit]: int(count)}) for count, unit in parts), datetime.timedelta())

@@ -45,6 +45,33 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "handfast node revoke worker-1 --for 12h --reason 'under repair'",
         "handfast node revoke worker-1 --undo",
     ),
+    "machine": ("handfast machine import machines.csv --dry-run", "handfast machine explain worker-1"),
+    "machine create": (
+        "handfast machine create worker-1 --dns worker-1.example --ip 10.0.0.11",
+        "handfast machine create master-1 --dns master-1 --ip 10.0.0.1 --mac 52:54:00:12:34:56 --role master",
+    ),
+    "machine import": (
+        "handfast machine import machines.csv --dry-run",
+        "handfast machine import machines.yaml --prune",
+        "handfast machine import - --set rack-4 < machines.csv",
+    ),
+    "machine list": ("handfast machine list", "handfast machine list -o wide"),
+    "machine delete": ("handfast machine delete worker-1 worker-2",),
+    "machine explain": ("handfast machine explain worker-1", "handfast machine explain worker-1 -o json"),
+    "machine readmit": ("handfast machine readmit worker-1",),
+    "machine credentials": (
+        "handfast machine credentials show",
+        "handfast machine credentials revoke --kind worker --dry-run",
+    ),
+    "machine credentials create": (
+        "handfast machine credentials create --kind master --server https://api-int.example:6443 --out ./bootstrap",
+        "handfast machine credentials create --kind worker --machine worker-1 --out ./bootstrap",
+    ),
+    "machine credentials show": ("handfast machine credentials show", "handfast machine credentials show -o json"),
+    "machine credentials revoke": (
+        "handfast machine credentials revoke --kind master --dry-run",
+        "handfast machine credentials revoke --kind worker",
+    ),
     "ca": ("handfast ca show", "handfast ca rotate"),
     "ca show": ("handfast ca show", "handfast ca show --dir /var/lib/handfast -o json"),
     "ca rotate": ("handfast ca rotate", "handfast ca rotate --all", "handfast ca rotate --service-account-key"),

@@ -17,14 +17,15 @@ import click
 
 from handfast import errors
 from handfast.assembly import config
-from handfast.cli import connecting, invocation, output, settings, supervised, token_input
+from handfast.cli import connecting, init_machines, invocation, output, settings, supervised, token_input
 from handfast.datadir import layout
 from handfast.runtime import addresses, files
 
 if TYPE_CHECKING:
-    from handfast.client import introduction
+    from handfast.client import api, introduction
+    from handfast.runtime import clock as clocks
 
-_SETTINGS: Final = ("listen", "advertise", "store")
+_SETTINGS: Final = ("listen", "advertise", "store", "machines")
 # Seconds that a first start waits for an API server that was ready a moment ago.
 _PATIENCE: Final = 30.0
 
@@ -46,6 +47,15 @@ class _First:
         return cls(token, ttl, flags.pop("first_start"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What a directory begins with: a token, a CA of the operator's, a fleet."""
+
+    token: _First
+    authority: tuple[bytes, bytes] | None = field(repr=False)
+    fleet: init_machines.Fleet | None
+
+
 @click.command(name="init", short_help="Prepare a control plane to be joined, without starting it.")
 @settings.directory_option("./handfast-data")
 @settings.config_option
@@ -58,12 +68,25 @@ class _First:
 @click.option("--ca-cert", type=click.Path(), default=None, help="Sign with this CA of your own instead of a new one.")
 @click.option("--ca-key", type=click.Path(), default=None, help="The private key of --ca-cert.")
 @settings.setting_options(*_SETTINGS)
+@init_machines.options
+@click.option(
+    "--machines-out",
+    type=click.Path(),
+    default=None,
+    help="With --machines: where the masters' bootstrap credential goes.  [default: machines in the data directory]",
+)
 @token_input.first_token_options
 @click.option("--first-start", is_flag=True, hidden=True, help="Only where nothing was prepared yet.")
 @supervised.option
 @output.format_option
 def command(
-    directory: str, config_file: str | None, kubeconfig: str | None, tie: int | None, form: str, **flags: Any
+    directory: str,
+    config_file: str | None,
+    kubeconfig: str | None,
+    machines_out: str | None,
+    tie: int | None,
+    form: str,
+    **flags: Any,
 ) -> None:
     """Prepare a control plane to be joined, without starting it.
 
@@ -73,18 +96,27 @@ def command(
     With --kubeconfig the same objects are created in that cluster instead.
 
     --ca-cert and --ca-key name a CA of your own. It may be an intermediate CA: then that CA is trusted, not its root.
+
+    With --machines it also gets what a fleet of machines begins with: the masters' bootstrap credential, the account of
+    the workers', the kinds and pools of machines, and the Machines of --inventory. A credential that was revoked since is
+    not made again.
     """
     with supervised.tied(tie):
         first = _First.of(flags)
         authority = _own_authority(flags.pop("ca_cert"), flags.pop("ca_key"), kubeconfig)
+        out = None if machines_out is None else pathlib.Path(machines_out).absolute()
+        fleet_flags = init_machines.taken(flags)
         if kubeconfig is not None:
             # The settings of a data directory are not those of that cluster.
-            outcome = _in_cluster(kubeconfig, settings.from_flags(flags).advertise, first)
+            typed = settings.from_flags(flags)
+            fleet = init_machines.typed(fleet_flags, machines=typed.machines, out=out)
+            outcome = _in_cluster(kubeconfig, typed.advertise, first, fleet)
             _show(None, outcome, (), form, ("--kubeconfig", kubeconfig))
             return
         place = layout.Layout.at(directory)
         chosen = settings.load(place, flags, config_file)
-        outcome, done = _in_directory(place, chosen, config_file, first, authority)
+        fleet = init_machines.typed(fleet_flags, machines=chosen.configuration.machines, out=out or place.machines)
+        outcome, done = _in_directory(place, chosen, config_file, _Start(first, authority, fleet))
         _show(place, outcome, done, form, ("--dir", str(place.root)))
 
 
@@ -125,10 +157,23 @@ def _wanted(servers: tuple[str, ...], ca: bytes | None, first: _First) -> introd
     )
 
 
-def _in_cluster(kubeconfig: str, advertise: Sequence[addresses.Address], first: _First) -> introduction.Outcome:
+async def _apply(
+    client: api.Client, wanted: introduction.Wanted, fleet: init_machines.Fleet | None, clock: clocks.Clock
+) -> introduction.Outcome:
+    """Make a cluster joinable, and ready for machines where that was asked for."""
+    from handfast.client import introduction
+
+    outcome = await introduction.ensure(client, wanted, clock.now())
+    if fleet is not None:
+        outcome.objects += await init_machines.install(client, fleet, wanted.servers[0], wanted.ca, clock)
+    return outcome
+
+
+def _in_cluster(
+    kubeconfig: str, advertise: Sequence[addresses.Address], first: _First, fleet: init_machines.Fleet | None
+) -> introduction.Outcome:
     import asyncio
 
-    from handfast.client import introduction
     from handfast.runtime import clock as clocks
 
     clock = clocks.SystemClock()
@@ -141,7 +186,7 @@ def _in_cluster(kubeconfig: str, advertise: Sequence[addresses.Address], first: 
             end = clock.monotonic() + (_PATIENCE if first.start_only else 0.0)
             while True:
                 try:
-                    return await introduction.ensure(reached.client, wanted, clock.now())
+                    return await _apply(reached.client, wanted, fleet, clock)
                 except errors.Unavailable:
                     if clock.monotonic() >= end:
                         raise
@@ -154,13 +199,11 @@ def _in_directory(
     place: layout.Layout,
     chosen: config.Resolved,
     config_file: str | None,
-    first: _First,
-    own: tuple[bytes, bytes] | None,
+    start: _Start,
 ) -> tuple[introduction.Outcome, list[tuple[str, str]]]:
     import asyncio
 
     from handfast.assembly import init
-    from handfast.client import introduction
     from handfast.datadir import preparation
     from handfast.runtime import clock as clocks
     from handfast.telemetry import log
@@ -177,10 +220,10 @@ def _in_directory(
     async def work() -> introduction.Outcome:
         ca = files.read(place.ca_certificate, limit=1 << 20)
         async with init.served(place, configuration, clock) as client:
-            return await introduction.ensure(
-                client, _wanted(init.servers(configuration.listen, configuration.advertise), ca, first), clock.now()
-            )
+            servers = init.servers(configuration.listen, configuration.advertise)
+            return await _apply(client, _wanted(servers, ca, start.token), start.fleet, clock)
 
+    own = start.authority
     taken = None if own is None else preparation.OwnAuthority.of(*own, clock.now())
     with files.otherwise(layout.ELSEWHERE):
         files.create_directory(place.root)

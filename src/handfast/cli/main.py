@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "serve": ("handfast.cli.serve", "Run one role in the foreground."),
     "token": ("handfast.cli.token", "Create, list, delete and explain bootstrap tokens."),
     "node": ("handfast.cli.node", "Run this machine's node agent, show its state, or refuse a node."),
+    "machine": ("handfast.cli.machine", "Know machines, let them in, and see how far each has come."),
     "ca": ("handfast.cli.ca", "Show or replace the CA and the key of service account tokens."),
     "ledger": ("handfast.cli.ledger", "List, show and verify the certificates that were issued."),
     "csr": ("handfast.cli.csr", "List, approve, deny and explain certificate requests."),

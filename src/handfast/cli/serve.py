@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handfast.assembly import config
-from handfast.cli import output, settings, signing_flags, supervised
+from handfast.cli import machine_flags, output, settings, signing_flags, supervised
 from handfast.datadir import endpoints, layout
 from handfast.runtime import addresses, clock, files
 
@@ -134,10 +134,17 @@ def apiserver_command(
 @click.option("--kubeconfig", type=click.Path(), help="How to reach the API.  [default: controllers.conf of --dir]")
 @settings.setting_options(
     *("advertise", "adminListen", "controllers", "leaderElect", "logLevel", "ledgerRetentionDays", "proxyProtocolFrom"),
-    "protectLivingNodes",
+    *("protectLivingNodes", "joinWithin"),
     *config.SIGNING,
 )
 @signing_flags.options
+@machine_flags.options
+@click.option(
+    "--client-ca-file-out",
+    type=click.Path(),
+    default="",
+    help="For another API server: the controller clientca keeps the client CAs in this file, which is there already.",
+)
 @click.option(
     "--print-manifest",
     is_flag=True,
@@ -148,6 +155,7 @@ def controllers_command(
     directory: str,
     config_file: str | None,
     kubeconfig: str | None,
+    client_ca_file_out: str,
     print_manifest: bool,
     tie: int | None,
     **flags: Any,
@@ -158,6 +166,7 @@ def controllers_command(
     the CA of --dir, or with the files that are named. Without either, no certificate is signed.
     """
     signing_flags.take_older_name(flags)
+    machines = machine_flags.taken(flags)
     with _tied(tie, directory):
         place = layout.Layout.at(directory)
         chosen = _configuration(place, flags, config_file, tie)
@@ -169,7 +178,13 @@ def controllers_command(
 
         work = controllers.run(
             kubeconfig_path=kubeconfig or str(place.controllers_kubeconfig),
-            selection=controllers.Selection(names=chosen.controllers, protect_living_nodes=chosen.protect_living_nodes),
+            selection=controllers.Selection(
+                names=chosen.controllers,
+                protect_living_nodes=chosen.protect_living_nodes,
+                client_ca_file=client_ca_file_out,
+                join_within=chosen.join_within,
+                machines=controllers.MachineSource(**machines),
+            ),
             admin_options=controllers.AdminOptions(
                 (chosen.admin_listen.host, chosen.admin_listen.port), chosen.proxy_protocol_from
             ),
@@ -201,7 +216,7 @@ def _print_manifest(selection: Sequence[str]) -> None:
         output.note(
             f"nothing is printed for {', '.join(others)}, since every cluster has its own: "
             f"start with --controllers {','.join(name for name in names if name not in others)}; "
-            "bootstrapsigner, tokencleaner and nodelifecycle run only where they are named"
+            f"{', '.join(controller_names.opt_in_aliases())} run only where they are named"
         )
 
 

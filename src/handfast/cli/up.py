@@ -23,7 +23,7 @@ import click
 
 from handfast import errors
 from handfast.assembly import config, up
-from handfast.cli import invocation, output, settings, signing_flags, token_input
+from handfast.cli import init_machines, invocation, output, settings, signing_flags, token_input
 from handfast.datadir import endpoints, layout
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
@@ -191,11 +191,14 @@ class _Console:
         "watchdogSeconds",
         "ledgerRetentionDays",
         "protectLivingNodes",
+        "machines",
+        "joinWithin",
     ),
     *config.SIGNING,
     *settings.APISERVER,
     defaults=config.UP_DEFAULTS,
 )
+@init_machines.options
 @token_input.first_token_options
 @output.format_option
 def command(directory: str, config_file: str | None, form: str, **flags: Any) -> None:
@@ -207,6 +210,9 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     which only its owner can read, until it expires or the next start. Later starts go on from there, and make no token.
     Ctrl-C or SIGTERM stops it.
 
+    With --machines it admits machines by inventory: see `handfast machine`. The first start with it makes the masters'
+    bootstrap credential, in machines of the data directory, and the Machines of --inventory.
+
     Where a default port is taken, the next free one is used, and a warning says which. A port that you name is never
     replaced.
     """
@@ -214,8 +220,10 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
     ttl = flags.pop("token_ttl")
     token_input.parse_ttl(ttl, "--token-ttl")
     token = up.FirstToken(token_input.first_token(flags.pop("token"), flags.pop("token_file")), ttl)
+    fleet_flags = init_machines.taken(flags)
     # Flags first: a typing mistake should not leave a directory behind.
     settled = settings.load(place, flags, config_file, config.UP_DEFAULTS).configuration
+    init_machines.typed(fleet_flags, machines=settled.machines, out=place.machines)
     config.require_own_way_in(settled)
     signing_flags.require_pairs(settled)
     with files.otherwise(layout.ELSEWHERE):
@@ -226,6 +234,7 @@ def command(directory: str, config_file: str | None, form: str, **flags: Any) ->
         role_flags = up.RoleFlags(
             apiserver=config.as_flags(chosen.values, settings.APISERVER),
             controllers=config.as_flags(chosen.values, config.SIGNING),
+            first_objects=init_machines.as_flags(fleet_flags, place) if chosen.configuration.machines else (),
             unnamed=_unnamed(chosen),
         )
         console = _Console(place, form, own_token=bool(token.text))

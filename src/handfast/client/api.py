@@ -135,7 +135,19 @@ class _Resources(msgspec.Struct):
     resources: list[_Named] = []
 
 
+class _Version(msgspec.Struct):
+    version: str = ""
+
+
+class _Group(msgspec.Struct, rename="camel"):
+    """An APIGroup, as far as it is read."""
+
+    versions: list[_Version] = []
+    preferred_version: _Version = msgspec.field(default_factory=_Version)
+
+
 _resources = msgspec.json.Decoder(_Resources)
+_groups = msgspec.json.Decoder(_Group)
 
 
 class Client:
@@ -169,6 +181,29 @@ class Client:
             return error.code != 404
         except (errors.Refused, errors.Unavailable, *partial.UNREADABLE):
             return True
+
+    async def preferred(self, resource: Addressable, versions: Sequence[str]) -> Addressable | None:
+        """The resource in the one of these versions that the server prefers; None where it serves it in none of them.
+
+        Where the server does not say what it has, it is the first of them.
+        """
+        for version in await self._by_preference(resource.group, versions):
+            row = Resource(resource.group, version, resource.plural, resource.namespaced)
+            if await self.serves(row):
+                return row
+        return None
+
+    async def _by_preference(self, group: str, versions: Sequence[str]) -> Sequence[str]:
+        """Those of the versions that the server has of a group, its preferred one first."""
+        try:
+            there = _groups.decode(await self.transport.request("GET", f"/apis/{group}"))
+        except status.StatusError as error:
+            return () if error.code == 404 else versions
+        except (errors.Refused, errors.Unavailable, *partial.UNREADABLE):
+            return versions
+        served = {row.version for row in there.versions}
+        have = [version for version in versions if version in served]
+        return sorted(have, key=lambda version: version != there.preferred_version.version)
 
     async def view(
         self,

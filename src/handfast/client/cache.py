@@ -8,7 +8,7 @@ uses preconditions. It does not fetch anything itself: a `watch.Reflector` feeds
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +17,7 @@ from handfast.client import api, partial, watch
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
+T = TypeVar("T")
 V = TypeVar("V", bound=partial.Viewed)
 
 Handler = Callable[[V | None, V | None], None]
@@ -143,6 +144,11 @@ class Following:
         """Why the server forbids it now; empty while it does not."""
         return self._reflector.refusal
 
+    @property
+    def resource(self) -> api.Addressable:
+        """As it is followed now: of several versions, the one that the server prefers."""
+        return self._reflector.resource
+
     def start(self, group: tasks.Group) -> None:
         if self._task is None and not self.stopped:
             self._task = group.start(self._reflector.run(), name=f"watch-{self._name}")
@@ -161,6 +167,8 @@ class Informers:
         self._client = client
         self._clock = clock
         self._shared: dict[tuple[str, str, api.Scope, bool], Informer[Any]] = {}
+        self._built: dict[Hashable, Any] = {}
+        self._beside: dict[api.Client, Informers] = {}
         self._waiting: list[Following] = []
         self._all: list[Following] = []
         self._group: tasks.Group | None = None
@@ -176,9 +184,25 @@ class Informers:
             raise errors.Misuse(f"{source.resource.plural} is already followed with another view or other indexes")
         return found
 
+    def shared(self, key: Hashable, build: Callable[[], T]) -> T:
+        """What is built on informers and shared as they are: built at the first request for this key."""
+        if key not in self._built:
+            self._built[key] = build()
+        built: T = self._built[key]
+        return built
+
+    def beside(self, client: api.Client) -> Informers:
+        """The watches of this process on another server; they start with these."""
+        if client not in self._beside:
+            self._beside[client] = Informers(client, self._clock)
+            if self._group is not None:
+                self._beside[client].start(self._group)
+        return self._beside[client]
+
     def refusals(self) -> tuple[str, ...]:
-        """What the server forbids to follow, in its words: rights that this process lacks."""
-        return tuple(dict.fromkeys(following.refusal for following in self._all if following.refusal))
+        """What a server forbids to follow, in its words: rights that this process lacks."""
+        ours = [following.refusal for following in self._all if following.refusal]
+        return tuple(dict.fromkeys([*ours, *(text for other in self._beside.values() for text in other.refusals())]))
 
     def follow(
         self, source: watch.Source[V], sink: watch.Sink[V], refused: Callable[[str], None] = lambda _: None
@@ -199,3 +223,5 @@ class Informers:
         for following in self._waiting:
             following.start(group)
         self._waiting.clear()
+        for other in self._beside.values():
+            other.start(group)

@@ -75,14 +75,14 @@ async def ensure(client: api.Client, wanted: Wanted, now: datetime.datetime) -> 
         first_objects.kubelet_config(),
         first_objects.cluster_info_map(cluster_info.build(info)),
     ):
-        outcome.objects.append((await _create(client, each), each.title))
+        outcome.objects.append((await create(client, each), each.title))
     await _token(client, wanted, now, outcome)
     last = first_objects.kubeadm_config(where, version)
-    outcome.objects.append((await _create(client, last), last.title))
+    outcome.objects.append((await create(client, last), last.title))
     return outcome
 
 
-async def _create(client: api.Client, each: first_objects.FirstObject) -> str:
+async def create(client: api.Client, each: first_objects.FirstObject) -> str:
     """What was done with one object (1.)."""
     try:
         await client.create(each, each.document, namespace=each.namespace)

@@ -11,11 +11,13 @@ It survives what watches meet every day:
 6. a bookmark with an object that could not exist, as kube-apiserver sends it (null where the kind requires something):
    nothing counts but its version;
 7. 403 for what is optional, and 404 for a kind that the server does not have: it is told of once, the sink learns that
-   nothing is known, and it is asked for again every ten minutes;
+   nothing is known, and it is asked for again every ten minutes, or as often as the source says;
 8. 403 for anything else, also for a kind that is followed only where the server has it: it is told of, what was known stays, and it
    is asked for again as after other errors. Whoever follows
    is told as long as it lasts (`refused`), and can do what needs no look at it. A server that asks for rights first says 403 of
-   a kind that it does not have, and a proxy may say 404 of one that it has: discovery, which everybody may read, tells them apart.
+   a kind that it does not have, and a proxy may say 404 of one that it has: discovery, which everybody may read, tells them apart;
+9. a kind in several versions: before each list the server is asked which of those that can be read here it prefers. One that it
+   no longer serves is left for another, with a new list.
 
 It keeps no objects; that is the sink's (`cache`). What arrives in one read is handed over without a task, a
 suspension or a log line per event.
@@ -45,7 +47,7 @@ _log = structlog.get_logger("handfast.watch")
 
 RETRY = backoff.Schedule(initial=0.2, cap=30.0)
 # How long what is optional is done without, until it is asked for again.
-_FORBIDDEN_SECONDS = 600.0
+WITHOUT_SECONDS = 600.0
 _WITHOUT = frozenset({403, 404})
 # A watch is asked to end after this long, so that clients spread again over several servers; and a stream that is
 # silent for longer than that is dead.
@@ -77,7 +79,8 @@ class Source(Generic[V]):
     """What to follow and how to see it; `metadata` asks the server for nothing but metadata.
 
     What is `optional` is done without where the server forbids it, or does not have it. What is followed `if_served` is done
-    without where the server does not have it, and not where it is forbidden.
+    without where the server does not have it, and not where it is forbidden. After `without_seconds` it is asked for again.
+    `versions` are those that the view can read, where there are several; `resource` then names any of them.
     """
 
     resource: api.Addressable
@@ -86,6 +89,8 @@ class Source(Generic[V]):
     metadata: bool = False
     optional: bool = False
     if_served: bool = False
+    without_seconds: float = WITHOUT_SECONDS
+    versions: tuple[str, ...] = ()
 
 
 class _Event(msgspec.Struct, Generic[V], gc=False):
@@ -119,6 +124,8 @@ class Reflector(Generic[V]):
         self._refused = refused
         self._client = client
         self._source = source
+        # As it is followed now: in which version is the server's to say (9.).
+        self.resource = source.resource
         self._sink = sink
         self._clock = clock
         self._random = random
@@ -146,11 +153,14 @@ class Reflector(Generic[V]):
 
     async def _told_apart(self, error: errors.HandfastError) -> errors.HandfastError:
         """The error, by what discovery says of the kind (8.): neither a 403 nor a 404 alone is believed."""
-        resource = self._source.resource
+        resource = self.resource
         code = error.code if isinstance(error, status.StatusError) else 0
         if not self._source.if_served or code not in _WITHOUT:
             return error
         if not await self._client.serves(resource):
+            other = await self._chosen()
+            if other is not None and other.version != resource.version:
+                return status.expired(f"{resource.plural} of {resource.group}/{resource.version} are served no longer")
             return status.not_found(resource.plural, resource.group, "")
         if code == 403:
             return error
@@ -197,14 +207,21 @@ class Reflector(Generic[V]):
             self._sink.begin()
             self._sink.end()
             self._note("")
-        return _FORBIDDEN_SECONDS
+        return self._source.without_seconds
+
+    async def _chosen(self) -> api.Addressable | None:
+        """The resource in the version that the server prefers of those that can be read (9.); None: in no such version."""
+        source = self._source
+        return await self._client.preferred(source.resource, source.versions) if source.versions else source.resource
 
     async def _list(self) -> None:
         source, sink = self._source, self._sink
+        # 9. in which version
+        self.resource = await self._chosen() or source.resource
         version = ""
         sink.begin()
         try:
-            async for page in self._client.pages(source.resource, source.scope, self._lists, metadata=source.metadata):
+            async for page in self._client.pages(self.resource, source.scope, self._lists, metadata=source.metadata):
                 version = page.metadata.resource_version
                 for item in page.items:
                     sink.put(item)
@@ -226,7 +243,7 @@ class Reflector(Generic[V]):
             "timeoutSeconds": str(life),
         }
         accept = api.METADATA if source.metadata else api.JSON
-        at = api.path(source.resource, namespace=source.scope.namespace)
+        at = api.path(self.resource, namespace=source.scope.namespace)
         self._healthy = False
         async with self._client.transport.stream(
             at, params=params, accept=accept, idle_seconds=life + _GRACE_SECONDS

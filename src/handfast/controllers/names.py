@@ -30,14 +30,22 @@ NAMES: Final = (
     "bootstrap-signer-controller",
     "token-cleaner-controller",
     "node-lifecycle-controller",
+    "client-ca-controller",
+    "node-bootstrapper-token-controller",
+    "node-link-controller",
+    "machine-approver-controller",
 )
 # Names from before controllers were called controllers, which kubeadm still uses.
 ALIASES: Final[Mapping[str, str]] = {
     "bootstrapsigner": "bootstrap-signer-controller",
+    "clientca": "client-ca-controller",
     "clusterinfo": "cluster-info-publisher-controller",
     "csrapproving": "certificatesigningrequest-approving-controller",
     "csrcleaner": "certificatesigningrequest-cleaner-controller",
     "csrsigning": "certificatesigningrequest-signing-controller",
+    "machineapprover": "machine-approver-controller",
+    "nodebootstrappertoken": "node-bootstrapper-token-controller",
+    "nodelink": "node-link-controller",
     "nodelifecycle": "node-lifecycle-controller",
     "tokencleaner": "token-cleaner-controller",
 }
@@ -50,8 +58,17 @@ NEEDS: Final[Mapping[str, str]] = {
     "cluster-info-publisher-controller": "--advertise, and a CA in the kubeconfig or in --dir",
 }
 # `*` does not include these. A cluster that is not joined with tokens does not want them, and another may have its own. Two
-# controllers that judge nodes would undo one another's taints, so that the second has to be named.
-OPT_IN: Final = frozenset({"bootstrap-signer-controller", "token-cleaner-controller", "node-lifecycle-controller"})
+# controllers that judge nodes would undo one another's taints, so that the second has to be named. Those of machine fleets are
+# for clusters that have one.
+MACHINES: Final = (
+    "client-ca-controller",
+    "node-bootstrapper-token-controller",
+    "node-link-controller",
+    "machine-approver-controller",
+)
+OPT_IN: Final = frozenset(
+    {"bootstrap-signer-controller", "token-cleaner-controller", "node-lifecycle-controller", *MACHINES}
+)
 
 
 def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[str]:
@@ -87,6 +104,11 @@ def chosen(selection: Sequence[str], able: Sequence[str] = NAMES) -> Sequence[st
             hint="write * before -NAME to run all but that one",
         )
     return left
+
+
+def opt_in_aliases() -> list[str]:
+    """The short names of those that `*` does not include, in their order."""
+    return [short for name in NAMES for short, named in ALIASES.items() if named == name and name in OPT_IN]
 
 
 def _shown(name: str) -> str:

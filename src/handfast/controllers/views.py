@@ -6,6 +6,8 @@ What a single controller needs to see of a kind is declared in its own module.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from handfast.api import resources, status
@@ -34,6 +36,32 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
 
 
 ALL_NAMESPACES = watch.Source(resource=resources.NAMESPACES, view=Namespace)
+
+
+class _NodeMeta(partial.LabelledMeta, frozen=True, gc=False):
+    creation_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _NodeSpec(msgspec.Struct, frozen=True, gc=False):
+    taints: list[dict[str, Any]] | None = None
+    provider_id: str | None = msgspec.field(name="providerID", default=None)
+
+
+class _NodeStatus(msgspec.Struct, frozen=True, gc=False):
+    conditions: list[dict[str, Any]] | None = None
+    addresses: list[dict[str, Any]] | None = None
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """A Node: which machine it is, whether it is ready, and what is said of it. Its images and volumes are not kept."""
+
+    metadata: _NodeMeta = _NodeMeta()
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
+
+
+ALL_NODES = watch.Source(resource=resources.NODES, view=Node)
 
 
 class ConfigMap(msgspec.Struct, rename="camel", frozen=True, gc=False):

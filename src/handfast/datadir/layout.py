@@ -72,6 +72,11 @@ class Layout:
         return self.root / "first-token"
 
     @property
+    def machines(self) -> pathlib.Path:
+        """Of a control plane that admits machines by inventory: the masters' bootstrap credential."""
+        return self.root / "machines"
+
+    @property
     def encryption_key(self) -> pathlib.Path:
         return self.root / "encryption.key"
 

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """May this caller do this: the authorisers in order, and the words of a refusal. It does not authenticate.
 
-1. Members of `system:masters` may do everything: the holder of admin.conf. No rule can take that away.
-2. Anyone may ask whether the server is well: probes must work whatever the policy says.
-3. Each authoriser is asked in order (recovering nodes, Node, then RBAC); the first that says yes or no decides.
-4. When none has an opinion, the answer is no, with every reason that was given.
+1. What a credential's scopes leave out is refused, whoever has it (`rbac.scopes`). Where nobody can judge scopes, it is refused
+   that there are any.
+2. Members of `system:masters` may do everything: the holder of admin.conf. No rule can take that away.
+3. Anyone may ask whether the server is well: probes must work whatever the policy says.
+4. Each authoriser is asked in order (recovering nodes, Node, then RBAC); the first that says yes or no decides.
+5. When none has an opinion, the answer is no, with every reason that was given.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/test_access.py |
 |---|---|---|---|---|
-| anyone on the network | nothing | read or write an object, discovery, metrics | 4 | test_anonymous_is_refused |
-| a holder of a certificate of this CA | CN and O of their own | act as an administrator | 1 compares whole group names | test_unknown_user_is_refused |
-| a caller | a path like /healthz/../metrics | read more than health | 2 compares whole segments | test_only_health_is_open |
+| anyone on the network | nothing | read or write an object, discovery, metrics | 5 | test_anonymous_is_refused |
+| a holder of a certificate of this CA | CN and O of their own | act as an administrator | 2 compares whole group names | test_unknown_user_is_refused |
+| a caller | a path like /healthz/../metrics | read more than health | 3 compares whole segments | test_only_health_is_open |
+| an administrator's script | a credential with scopes | do what an administrator may | 1 comes first | test_scopes_limit_administrators |
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ import msgspec
 
 from handfast.rules import decision
 
+# The key of a user's extra that limits what it may do.
+SCOPES = "scopes.authorization.openshift.io"
 ANONYMOUS = "system:anonymous"
 MASTERS = "system:masters"
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
@@ -44,6 +49,8 @@ class Attributes(msgspec.Struct, frozen=True):
     name: str = ""
     # The exact equalities of a list's or watch's field selector, as in `spec.nodeName=node-1`.
     fields: tuple[tuple[str, str], ...] = ()
+    # Of the user's extra, what is decided by: the rest differs with each credential, and answers are remembered by this.
+    scopes: tuple[str, ...] = ()
 
 
 # An authoriser, for those who only ask it.
@@ -57,6 +64,9 @@ class Authorizer(Protocol):
 
 
 _MASTERS = decision.Approve("SystemMasters", "member of system:masters", "access")
+_NO_SCOPES = decision.Deny(
+    "ScopeLimited", "scopes are not judged here, so that a credential with any may do nothing", "access"
+)
 _HEALTH = decision.Approve("OpenPath", "health is open to everyone", "access")
 
 
@@ -70,18 +80,24 @@ def is_health(path: str) -> bool:
 class Authorizers:
     """The authorisers of a server, in order."""
 
-    def __init__(self, rows: Sequence[Authorizer]) -> None:
+    def __init__(self, rows: Sequence[Authorizer], scopes: Authorizer | None = None) -> None:
         self._rows = tuple(rows)
+        self._scopes = scopes
 
     def decide(self, attributes: Attributes) -> decision.Decision:
         """The first opinion. Where nobody has one: no opinion, with all that the authorisers said."""
-        # 1. administrators
+        # 1. scopes, before anybody is an administrator
+        if attributes.scopes:
+            limit = _NO_SCOPES if self._scopes is None else self._scopes.decide(attributes)
+            if isinstance(limit, decision.Deny):
+                return limit
+        # 2. administrators
         if MASTERS in attributes.groups:
             return _MASTERS
-        # 2. health is open to everyone
+        # 3. health is open to everyone
         if not attributes.is_resource and attributes.verb in {"get", "head"} and is_health(attributes.path):
             return _HEALTH
-        # 3. the first authoriser with an opinion
+        # 4. the first authoriser with an opinion
         said = []
         for row in self._rows:
             verdict = row.decide(attributes)
@@ -89,7 +105,7 @@ class Authorizers:
                 return verdict
             if verdict.sentence:
                 said.append(verdict)
-        # 4. none has one: no, with every reason that was given
+        # 5. none has one: no, with every reason that was given
         reason = said[0].reason if said else "NoRuleAllows"
         return decision.NotMine(reason, "\n".join(verdict.sentence for verdict in said), "access")
 

@@ -6,15 +6,17 @@ server has all of it from the start (`rules.rbac.default_roles`, `api.handfast_k
 
 1. Each controller has a list of its own, of what it calls and nothing else: those that are not chosen add nothing.
 2. Objects with a known name are named, also where they are followed: such a watch asks for that one name.
-3. Secrets are read in `kube-system` alone. RBAC cannot tell the metadata of Secrets from their content, so that tokens in
-   wrong namespaces are not looked for there; the signer does without.
+3. Secrets are read in `kube-system`, and where the credentials of a fleet's workers are kept. RBAC cannot tell the metadata of
+   Secrets from their content, so that tokens in wrong namespaces are not looked for there; the signer does without.
 4. A controller without a list does what a cluster's own controller manager does already.
+5. Namespaces that not every cluster has come with the rights in them.
 
 Whoever gets hold of a token of the account can do what the chosen controllers do. With all of them that is nearly what the
-CA's key can. They can read every Secret of `kube-system`. With a bootstrap token from there they can file requests and approve
+CA's key can. They can read every Secret of `kube-system`, and every bootstrap credential of machines. With a bootstrap token from there they can file requests and approve
 them, also one for a serving certificate with the API server's names, which a running signer then signs. They can sign a
-`cluster-info` of their own, and delete entries of the ledger. Kubernetes' own controller manager can do no less. To limit it,
-run fewer controllers.
+`cluster-info` of their own, and delete entries of the ledger. Whoever may create Secrets in a namespace gets a token of every
+account there: the keeper of the bootstrap token can, in the namespace of the machine-config-operator. Kubernetes' own controller
+manager can do no less. To limit it, run fewer controllers.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ import msgspec
 from handfast.api import handfast_kinds, objects, signer_names
 from handfast.bootstrap import cluster_info, tokens
 from handfast.rules.certificates import signers
+from handfast.rules.machines import bootstrapper, client_ca_sources, inventory, serving
+from handfast.rules.machines import settings as machine_settings
 from handfast.rules.nodes import liveness
 from handfast.rules.rbac import default_roles as roles
 from handfast.rules.rbac import policy_rules
@@ -38,6 +42,7 @@ NAMESPACE: Final = "kube-system"
 LEASE: Final = "handfast-controllers"
 _NAME: Final = "handfast:controllers"
 _EVERYWHERE: Final = ""
+_EVERY_CLUSTERS: Final = frozenset({_EVERYWHERE, "default", "kube-node-lease", "kube-public", NAMESPACE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,63 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
         *_within("default", _EVENTS),
     ),
+    "client-ca-controller": (
+        # By its name everywhere: one in a wrong namespace is told of.
+        *_everywhere(roles.on("", "configmaps", "get list watch", bootstrapper.CONFIG_MAP)),
+        *(
+            right
+            for namespace, name in client_ca_sources.UNSCOPED
+            for right in _within(namespace, roles.on("", "configmaps", "get list watch", name), _EVENTS)
+        ),
+    ),
+    "node-bootstrapper-token-controller": (
+        *_everywhere(roles.on("", "namespaces", "list watch", bootstrapper.NAMESPACE)),
+        *_within(
+            bootstrapper.NAMESPACE,
+            roles.on("", "secrets serviceaccounts", "create"),
+            roles.on("", "secrets", "delete get list watch", bootstrapper.TOKEN_SECRET),
+            roles.on("", "serviceaccounts", "delete get list patch watch", bootstrapper.ACCOUNT),
+            _EVENTS,
+        ),
+    ),
+    "node-link-controller": (
+        *_everywhere(
+            roles.on("", "nodes", "list patch watch"),
+            *(roles.on(group, "machines", "list watch") for group in inventory.GROUPS),
+            # Cluster API links its own.
+            roles.on(inventory.OPENSHIFT, "machines/status", "patch"),
+        ),
+        *_within("default", _EVENTS),
+    ),
+    "machine-approver-controller": (
+        *_everywhere(
+            roles.on(roles.CERTIFICATES, _REQUESTS, "list watch"),
+            roles.on(roles.CERTIFICATES, f"{_REQUESTS}/approval", "update"),
+            roles.on(
+                roles.CERTIFICATES,
+                "signers",
+                "approve",
+                signer_names.KUBELET_CLIENT,
+                signer_names.KUBELET_SERVING,
+            ),
+            *(roles.on(group, "machines", "list patch watch") for group in inventory.GROUPS),
+            roles.on("", "nodes", "get list watch"),
+            roles.on(policy_rules.GROUP, "clusterrolebindings clusterroles", "list watch"),
+            roles.on(serving.EGRESS_GROUP, serving.EGRESS_PLURAL, "list watch"),
+            _REVOCATIONS,
+        ),
+        *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
+        # The kubelets' CA, and the Secrets that tokens of machines are bound to, which hold none.
+        *_within(bootstrapper.MANAGED_NAMESPACE, roles.on("", "configmaps", "list watch", serving.CA_CONFIG_MAP)),
+        *_within(bootstrapper.NAMESPACE, roles.on("", "secrets", "get")),
+        *_within(
+            machine_settings.NAMESPACE,
+            roles.on("", "configmaps", "create"),
+            roles.on("", "configmaps", "list watch", machine_settings.NAME),
+            _EVENTS,
+        ),
+        *_within("default", _EVENTS),
+    ),
     "issuance-log-cleaner-controller": _everywhere(roles.on(roles.HANDFAST, _LOGS, "delete get list")),
 }
 
@@ -145,7 +207,10 @@ def documents(names: Sequence[str]) -> list[objects.Document]:
     granted = [
         each for namespace, rules in sorted(by_namespace.items()) for each in _granted(namespace, _merged(rules))
     ]
-    return [*ledger, account, *granted]
+    # 5. namespaces that not every cluster has
+    added = sorted(set(by_namespace) - _EVERY_CLUSTERS)
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in added]
+    return [*ledger, account, *namespaces, *granted]
 
 
 def _merged(rules: Iterable[policy_rules.PolicyRule]) -> list[policy_rules.PolicyRule]:

@@ -13,6 +13,9 @@ It decides nothing: it runs the rules of the approver, the signer and the cleane
    the request has other faults, nobody is told to grant what may long be granted.
 5. What other rules say of it, as of a living node's name or of a revoked one, is given as checks, and counts as the others do.
    A living node's name is no matter once somebody has approved.
+6. Each request has one judge. One of the machine-approver's is explained by its verdict, and not by permissions.
+7. Nobody is ever told to grant `nodeclient` to a bootstrap identity: that would let in everybody who has the credential, without any
+   Machine. The advice is a Machine, and a machine-approver that knows it.
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ import datetime
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from handfast import errors
 from handfast.api import signing_requests
 from handfast.rules import decision, revocation, user_names
 from handfast.rules.certificates import kubelet, request_age, signers
+from handfast.rules.machines import approval, bootstrapper, ownership
 from handfast.rules.nodes import claim
 
 ISSUED = "Issued"
@@ -46,12 +51,16 @@ Answer = decision.Decision | bool
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The verdict, the checks behind it in order, what would turn it, and when the request is deleted as it is."""
+    """The verdict, the checks behind it in order, what would turn it, and when the request is deleted as it is.
+
+    `judge` is whose the request is; empty where no approver judges it.
+    """
 
     verdict: str
     checks: tuple[kubelet.Check, ...]
     flip: str
     due: request_age.Due
+    judge: str = ""
 
     @property
     def sentence(self) -> str:
@@ -68,16 +77,18 @@ def explain(
     node_addresses: Sequence[str] | None,
     reserved: frozenset[str] = kubelet.NONE,
     more: Sequence[kubelet.Check] = (),
+    machine: approval.Verdict | None = None,
 ) -> Explanation:
     """Explain one request; `answers` has what the authorisers said of each permission that they were asked for.
 
-    `more` are checks by `nodes.claim` and `revocation`.
+    `more` are checks by `nodes.claim` and `revocation`, `machine` is the machine-approver's verdict where the request is its own.
     """
     due = request_age.due(item, now)
-    verdict, checks, flip = _settled(item) or _open(item, answers, node_addresses, reserved, more)
+    verdict, checks, flip = _settled(item) or _open(item, answers, node_addresses, reserved, more, machine)
     if verdict == ISSUED:
-        checks = _as_pending(item, answers, node_addresses, reserved, more)
-    return Explanation(verdict, checks, flip, due)
+        checks = _as_pending(item, answers, node_addresses, reserved, more) if machine is None else machine.checks
+    own = ownership.MACHINE_APPROVER if machine is not None else ownership.CSRAPPROVING
+    return Explanation(verdict, checks, flip, due, own if item.spec.signer_name in ownership.SIGNERS else "")
 
 
 def _as_pending(
@@ -119,6 +130,7 @@ def _open(
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
     more: Sequence[kubelet.Check],
+    machine: approval.Verdict | None,
 ) -> _Answer:
     try:
         facts = kubelet.read(item.document())
@@ -127,6 +139,8 @@ def _open(
         return PENDING, (check,), "create a new request that can be read"
     if item.condition(signing_requests.APPROVED) is not None:
         return _approved(facts, more)
+    if machine is not None:
+        return _machines(facts, machine, more)
     closest = _closest(facts, answers, addresses, reserved, more)
     if closest is None:
         compared = f"no approver decides requests for the signer {facts.signer_name}"
@@ -141,6 +155,16 @@ def _open(
     if permission not in answers and len(failed) > 1:
         failed.remove(PERMISSION)
     return PENDING, checks, "; and ".join(_change(name, facts, permission) for name in failed)
+
+
+def _machines(facts: kubelet.Facts, machine: approval.Verdict, more: Sequence[kubelet.Check]) -> _Answer:
+    # 6. the machine-approver's own checks, and what other rules say
+    checks = (*machine.checks, *more)
+    if all(check.passed for check in checks):
+        hint = "if it stays so, see whether the machine-approver runs, and whether it follows this Machine's API group"
+        return APPROVING, checks, f"nothing is missing; {hint}"
+    others = [_change(check.name, facts, kubelet.NODE_CLIENT) for check in more if not check.passed]
+    return PENDING, checks, "; and ".join([*([machine.change] if machine.change else []), *others])
 
 
 def _closest(
@@ -190,6 +214,9 @@ def _words(permission: str) -> str:
 
 
 def _change(check: str, facts: kubelet.Facts, permission: str) -> str:
+    # 7. never a grant to a bootstrap identity
+    if check == PERMISSION and bootstrapper.named(facts.username):
+        return _MACHINE.format(node=facts.node_name, by_hand=approval.by_hand(facts))
     subject, sans = facts.request.subject, facts.request.sans
     wanted = kubelet.SERVING_USAGES if permission == kubelet.SELF_NODE_SERVER else kubelet.CLIENT_USAGES
     return _CHANGES[check].format(
@@ -205,6 +232,7 @@ def _change(check: str, facts: kubelet.Facts, permission: str) -> str:
     )
 
 
+_MACHINE: Final = "run the machine-approver (the controller machineapprover) and make a Machine with the InternalDNS name {node}; or {by_hand}"
 # What would make a failed check pass. The signer's is not here: the kinds compared are those of the request's signer.
 _CHANGES: Mapping[str, str] = {
     kubelet.ORGANIZATION: (

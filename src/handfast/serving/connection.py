@@ -35,31 +35,17 @@ from typing import Any, cast
 import structlog
 from aiohttp import web
 
+from handfast.runtime import tls
 from handfast.serving import aiohttp_parts, answers
 from handfast.serving import limits as limits_module
 from handfast.serving import peer as peer_module
 from handfast.serving import unread as unread_module
 
-# _ssl.ENCODING_DER
-_DER = 2
 # So much of an answer is written at once: uvloop notices a peer that does not read only between two writes.
 PIECE = 256 << 10
 _log = structlog.get_logger("handfast.connection")
 Handler = Callable[[web.BaseRequest], Awaitable[answers.Response]]
 ErrorHandler = Callable[[int, str], answers.Answer]
-
-
-def _chain(transport: asyncio.BaseTransport) -> tuple[bytes, ...]:
-    ssl_object = transport.get_extra_info("ssl_object")
-    if ssl_object is None:
-        return ()
-    # Public from Python 3.13 on (as DER bytes); before that only the inner object has it.
-    public = getattr(ssl_object, "get_unverified_chain", None)
-    if public is not None:
-        return tuple(certificate for certificate in public() or () if certificate)
-    # Without a certificate it is a list that holds one None.
-    chain = ssl_object._sslobj.get_unverified_chain() or ()
-    return tuple(certificate.public_bytes(_DER) for certificate in chain if certificate is not None)
 
 
 class Connection(aiohttp_parts.RequestLoop):
@@ -106,7 +92,7 @@ class Connection(aiohttp_parts.RequestLoop):
             transport.abort()  # type: ignore[attr-defined]  # TLS transports have it
 
     def _made(self, transport: asyncio.BaseTransport) -> None:
-        self.peer = peer_module.Peer.of(_chain(transport), self.address, self.via)
+        self.peer = peer_module.Peer.of(tls.presented_chain(transport), self.address, self.via)
         self.establish(cast("asyncio.Transport", transport), stranger=not self.peer.chain)
 
     def source(self) -> str:

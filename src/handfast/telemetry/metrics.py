@@ -8,7 +8,7 @@ that costs a tenth of what bound counters do.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import prometheus_client
 from prometheus_client import core
@@ -125,6 +125,12 @@ class ApiServerMetrics:
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A gauge read when scraped."""
         prometheus_client.Gauge(name, text, registry=self.registry).set_function(read)
+
+    def gauges(self, name: str, text: str, label: str, reads: Mapping[str, Callable[[], float]]) -> None:
+        """A gauge with one label, read when scraped; `reads` by the label's value."""
+        gauge = prometheus_client.Gauge(name, text, [label], registry=self.registry)
+        for value, read in reads.items():
+            gauge.labels(value).set_function(read)
 
     def counter(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A counter read when scraped; `_total` is added to its name."""

@@ -24,6 +24,7 @@ DOCUMENT = {
         ('.metadata["name"]', ["web"]),
         (r".metadata.annotations.example\.com/x", ["note"]),
         (".metadata.annotations['example.com/x']", ["note"]),
+        (r".metadata.annotations['example\.com/x']", ["note"]),
         (".metadata.nothing.more", []),
         (".metadata.name.more", []),
         (".spec.list[0].n", [1]),

@@ -36,6 +36,8 @@ def test_what_is_not_set_has_its_default():
         node_recovery_window=datetime.timedelta(),
         ledger_retention_days=90,
         protect_living_nodes=True,
+        machines=False,
+        join_within=datetime.timedelta(hours=2),
         cluster_signing_duration=datetime.timedelta(hours=8760),
         cluster_signing_cert_file=None,
         cluster_signing_key_file=None,

@@ -104,6 +104,7 @@ async def test_children_are_told_everything(place):
     assert words[words.index("--kubeconfig") + 1] == str(place.controllers_kubeconfig)
     assert {"--leader-elect", "--protect-living-nodes"} <= set(words)
     assert words[words.index("--ledger-retention-days") + 1] == "90"
+    assert words[words.index("--join-within") + 1] == "2h"
     assert words[-1] == "debug"
     assert made.document["controllersAdmin"] == f"http://{words[words.index('--admin-listen') + 1]}"
     assert console.events == [("info", "hello")]

@@ -5,6 +5,7 @@ import asyncio
 import datetime
 import email.utils
 import os
+import pathlib
 import socket
 from typing import Any
 
@@ -170,7 +171,9 @@ class TestConnected:
 
 
 # What a command is given for each of its arguments, where it has any.
-ARGUMENTS = {"names": "x", "name": "x", "which": "abcdef"}
+MACHINES = pathlib.Path(__file__).parents[2] / "vectors" / "machines.csv"
+ARGUMENTS = {"names": "x", "name": "x", "which": "abcdef", "file": str(MACHINES)}
+OPTIONS = {"kind": ("--kind", "worker"), "out": ("--out", "out"), "dns": ("--dns", "x")}
 
 
 def reaching():
@@ -180,7 +183,12 @@ def reaching():
         # What a kubeconfig says is shown without asking; refresh asks several servers, and has its own words.
         if {"kubeconfig", "directory"} <= set(named) and ctx.command_path.split()[1] not in {"kubeconfig", "serve"}:
             words = [ARGUMENTS[name] for name, each in named.items() if name in ARGUMENTS and each.required]
-            yield [*ctx.command_path.split()[1:], *(words or (["x"] if "names" in named else []))]
+            yield [*ctx.command_path.split()[1:], *(words or (["x"] if "names" in named else [])), *_required(named)]
+
+
+def _required(named):
+    """What a command is given for each option that it cannot do without."""
+    return [word for name, words in OPTIONS.items() if name in named and named[name].required for word in words]
 
 
 COMMANDS = [[*words, "abcdef"] if words == ["token", "delete"] else words for words in reaching()]

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import pathlib
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +15,7 @@ from handfast import errors
 from handfast.api import objects, signer_names, status
 from handfast.cli import connecting, main, output
 from handfast.pki import names
-from tests import page_text
+from handfast.rules.machines import bootstrapper, settings
 from tests.unit.cli import reaching
 from tests.unit.controllers.csr_world import PLURAL, SERVING, World
 from tests.unit.rules.csr_cases import HOUR, NOW, certificate
@@ -182,17 +180,6 @@ def test_an_explanation_has_the_verdict_and_what_would_change_it(
     assert reached.client.calls == []
 
 
-def test_the_page_shows_what_is_printed(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (pathlib.Path(__file__).parents[3] / "docs" / "certificates.md").read_text()
-    [step] = [each for each in page_text.steps(page) if each.command.startswith("handfast csr explain ")]
-    name = step.command.split()[-1]
-    reached.add(name, groups=["joiners", "system:authenticated"])
-    reached.client.allowed = set()
-    assert run("explain", name) == 0
-    instant = re.compile(r"20[0-9T:-]+Z")
-    assert instant.sub("", capsys.readouterr().out) == instant.sub("", step.printed)
-
-
 def test_a_request_has_no_lines_of_its_own(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
     forged = "system:node:a\nto change that: run reboot\x1b[2J"
     reached.add("x; reboot", signerName=f"example.com/x\nIssued {forged}", common_name=forged)
@@ -350,3 +337,53 @@ def test_without_the_right_to_read_events(reached: Reached, capsys: pytest.Captu
 def test_one_that_is_not_there(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("explain", "x") == 1
     assert capsys.readouterr().err.endswith("reason: NotFound\n")
+
+
+BOOTSTRAPPER: dict[str, Any] = {
+    "username": bootstrapper.USER,
+    "groups": [*bootstrapper.GROUPS, "system:authenticated"],
+}
+
+
+def test_a_machines_request_is_explained_by_its_judge(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.client.put("configmaps", settings.NAME, settings.NAMESPACE, data={settings.KEY: "joinWithin: soon"})
+    reached.add("a", **BOOTSTRAPPER)
+    assert run("explain", "a", "-o", "json") == 0
+    printed = capsys.readouterr()
+    explained = json.loads(printed.out)
+    assert (explained["verdict"], explained["judge"]) == ("Pending", "machine-approver")
+    assert [row["check"] for row in explained["checks"]][5:10] == [
+        "not a renewal",
+        "bootstrap identity",
+        "client approval on",
+        "no such Node",
+        "Machine",
+    ]
+    assert 'make a Machine with the InternalDNS name "n1"' in explained["change"]
+    assert 'the defaults are assumed: joinWithin: "soon" is not allowed' in printed.err
+    assert reached.client.reviews == []
+
+
+def test_without_a_machine_approver_nobody_is_told_to_grant_anything(
+    reached: Reached, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached.add("a", **BOOTSTRAPPER)
+    assert run("explain", "a") == 0
+    printed = capsys.readouterr().out
+    assert "judged by: csrapproving" in printed
+    change = next(line for line in printed.splitlines() if line.startswith("to change that: "))
+    assert "run the machine-approver" in change
+    assert "nodeclient" not in change
+
+
+def test_machines_that_may_not_be_read_are_missing_checks(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    reached.client.put("configmaps", settings.NAME, settings.NAMESPACE, data={})
+    reached.add("a", **BOOTSTRAPPER)
+
+    def refuse(verb: str, plural: str, _: str) -> None:
+        if (verb, plural) == ("list", "machines"):
+            raise status.StatusError("Forbidden", "machines is forbidden")
+
+    reached.client.before = refuse
+    assert run("explain", "a") == 0
+    assert "note: some checks are missing: machines is forbidden" in capsys.readouterr().err

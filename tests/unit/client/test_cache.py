@@ -157,3 +157,34 @@ async def test_following_can_start_late_and_stop_early():
         following.stop()
         await asyncio.wait_for(group.wait(), 5)
         assert len(server.requests) == 2
+
+
+async def test_what_is_built_on_informers_is_built_once_for_each_key():
+    async with scripted.serving() as server, scripted.client_of(server) as client:
+        informers = cache.Informers(client, MovableClock())
+        built = informers.shared("key", lambda: ["one"])
+        assert informers.shared("key", lambda: ["two"]) is built
+        assert informers.shared("other", lambda: ["two"]) == ["two"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_another_server_is_followed_beside_and_what_it_forbids_is_told_of(late):
+    clock = MovableClock()
+    async with (
+        scripted.serving() as ours,
+        scripted.serving(scripted.status(403, "Forbidden")) as theirs,
+        scripted.client_of(ours, clock) as client,
+        scripted.client_of(theirs, clock) as other,
+        tasks.Group("test") as group,
+    ):
+        informers = cache.Informers(client, clock)
+        if late:
+            informers.start(group)
+        copy = informers.beside(other).get(SOURCE)
+        assert informers.beside(other).get(SOURCE) is copy
+        if not late:
+            informers.start(group)
+        await asyncio.wait_for(copy.wait_answered(), 5)
+        assert informers.refusals() == ("because Forbidden",)
+        assert ours.requests == []
+        group.end()

@@ -409,6 +409,78 @@ async def test_a_kind_that_is_there_and_forbidden_is_not_done_without(discovered
         assert follower.changes == ["+a"]
 
 
+VERSIONED = watch.Source(
+    resource=THINGS, view=partial.Partial, if_served=True, versions=("v2", "v1"), without_seconds=30
+)
+
+
+def group(preferred: str, *versions: str) -> scripted.Step:
+    document = {"versions": [{"version": one} for one in versions], "preferredVersion": {"version": preferred}}
+    return scripted.answer(200, document)
+
+
+@pytest.mark.parametrize(
+    ("discovered", "version"),
+    [
+        pytest.param([group("v2", "v2", "v1"), scripted.answer(200, RESOURCES)], "v2", id="the preferred one"),
+        pytest.param([group("v1", "v2", "v1"), scripted.answer(200, RESOURCES)], "v1", id="preferred, though older"),
+        pytest.param([group("v3", "v3", "v1"), scripted.answer(200, RESOURCES)], "v1", id="of those that can be read"),
+        pytest.param(
+            [group("v2", "v2", "v1"), scripted.answer(200, {"resources": []}), scripted.answer(200, RESOURCES)],
+            "v1",
+            id="in which the kind is",
+        ),
+        pytest.param([scripted.status(403, "Forbidden"), scripted.answer(200, RESOURCES)], "v2", id="the first"),
+        pytest.param([scripted.answer(200, {"versions": 5}), scripted.answer(200, RESOURCES)], "v2", id="unreadable"),
+    ],
+)
+async def test_of_several_versions_the_one_that_the_server_prefers_is_followed(discovered, version):
+    async with (
+        scripted.serving(*discovered, scripted.listing("10"), scripted.stream(then="hold")) as server,
+        following(server, VERSIONED),
+    ):
+        await server.saw(len(discovered) + 2)
+        assert server.requests[0].path == "/apis/example.dev"
+        assert {request.path for request in server.requests[-2:]} == {f"/apis/example.dev/{version}/things"}
+
+
+async def test_a_version_that_is_served_no_longer_is_left_for_another():
+    async with (
+        scripted.serving(
+            group("v1", "v1"),
+            scripted.answer(200, RESOURCES),
+            scripted.listing("10", scripted.thing("a", 9)),
+            scripted.status(404, "NotFound"),
+            scripted.status(404, "NotFound"),
+            group("v2", "v2"),
+            scripted.answer(200, RESOURCES),
+            group("v2", "v2"),
+            scripted.answer(200, RESOURCES),
+            scripted.listing("20", scripted.thing("a", 9)),
+            scripted.stream(then="hold"),
+        ) as server,
+        following(server, VERSIONED) as follower,
+    ):
+        assert await advance_until(server, follower.clock, 11) < 1
+        assert server.requests[-1].path == "/apis/example.dev/v2/things"
+        assert follower.changes == ["+a"]
+
+
+async def test_a_group_that_is_not_there_is_asked_for_as_often_as_the_source_says():
+    absent = scripted.status(404, "NotFound")
+    async with (
+        scripted.serving(
+            *(absent, absent, absent, absent),
+            group("v1", "v1"),
+            scripted.answer(200, RESOURCES),
+            scripted.listing("10", scripted.thing("a", 9)),
+        ) as server,
+        following(server, VERSIONED) as follower,
+    ):
+        assert await advance_until(server, follower.clock, 7) == pytest.approx(30)
+        assert follower.refusals == []
+
+
 async def test_what_becomes_forbidden_stays_known_and_is_told_of():
     """First the watch is forbidden, then the list, then nothing any more."""
     async with (

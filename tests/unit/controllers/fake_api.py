@@ -32,6 +32,8 @@ class FakeClient(api.Client):
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.calls: list[tuple[str, str, str]] = []
+        # Which API groups of Machines there are.
+        self.groups = {"machine.openshift.io"}
         self.before: Callable[[str, str, str], None] = lambda *_: None
         self._version = 0
 
@@ -74,6 +76,12 @@ class FakeClient(api.Client):
             if plural == resource.plural and scope.namespace in {"", namespace}
         ]
         yield decoder.decode(msgspec.json.encode({"metadata": {}, "items": items}))
+
+    async def preferred(self, resource: Any, versions: Any) -> Any:
+        """The first version of the groups in `groups`."""
+        if resource.group not in self.groups:
+            return None
+        return api.Resource(resource.group, versions[0], resource.plural, resource.namespaced)
 
     async def create(self, resource: Any, document: Any, *, namespace: str = "", **_: Any) -> dict[str, Any]:
         document = copy.deepcopy(document)

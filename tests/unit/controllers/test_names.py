@@ -50,7 +50,7 @@ def test_nothing_is_left(selection):
 
 def test_an_unknown_name_is_refused_with_the_names_there_are():
     with pytest.raises(
-        errors.Refused, match=r"no controller 'd', '-e'; there are: namespace-controller, .* \(nodelifecycle\)$"
+        errors.Refused, match=r"no controller 'd', '-e'; there are: namespace-controller, .* \(nodelifecycle\), "
     ) as caught:
         controller_names.chosen(["*", "d", "-e"], ABLE)
     assert caught.value.reason == "UnknownController"

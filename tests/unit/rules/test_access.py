@@ -163,6 +163,32 @@ class TestOrder:
         assert row.asked == 0
 
 
+class TestScopes:
+    LIMITED = resource("get", "secrets", scopes=("user:info",), **ADMIN)
+
+    def test_scopes_limit_administrators(self) -> None:
+        row = Said(YES)
+        assert access.Authorizers([row], Said(NO)).decide(self.LIMITED) is NO
+        assert row.asked == 0
+
+    @pytest.mark.parametrize("verdict", [SILENT, YES])
+    def test_scopes_never_give_a_right(self, verdict: decision.Decision) -> None:
+        scopes = Said(verdict)
+        asked = resource("get", "secrets", user="jane", groups=(), scopes=("user:full",))
+        assert isinstance(access.Authorizers([], scopes).decide(asked), decision.NotMine)
+        assert scopes.asked == 1
+
+    def test_without_scopes_they_are_not_asked_about(self) -> None:
+        scopes = Said(NO)
+        assert isinstance(access.Authorizers([], scopes).decide(resource("get", "pods", **ADMIN)), decision.Approve)
+        assert scopes.asked == 0
+
+    def test_where_nobody_judges_scopes_they_are_refused(self) -> None:
+        verdict = NOBODY_DECIDES.decide(self.LIMITED)
+        assert isinstance(verdict, decision.Deny)
+        assert verdict.reason == "ScopeLimited"
+
+
 class TestRefusal:
     @pytest.mark.parametrize(
         ("attributes", "sentence"),

@@ -27,3 +27,41 @@ def test_a_document_without_the_key_is_refused(document):
 def test_broken_pem_is_refused():
     with pytest.raises(errors.Refused):
         client_ca_bundle.read({"data": {client_ca_bundle.KEY: "-----BEGIN CERTIFICATE-----\nxx"}})
+
+
+class TestRecord:
+    FINGERPRINT = "ab" * 32
+
+    def document(self, text):
+        return {"data": {client_ca_bundle.KEY: CA.pem.decode(), client_ca_bundle.SOURCES_KEY: text}}
+
+    def test_without_one_nothing_was_given(self):
+        assert client_ca_bundle.record({"data": {}}) == client_ca_bundle.Record()
+        assert client_ca_bundle.record(self.document("{}")).certificates == {}
+
+    def test_it_is_read_as_it_is_written(self):
+        condition = client_ca_bundle.Condition("SourcesReadable", "True", "AsExpected", "", "2026-01-01T00:00:00Z")
+        record = client_ca_bundle.Record({self.FINGERPRINT: ("openshift-config/a", "b/c")}, (condition,))
+        assert client_ca_bundle.record(self.document(record.text())) == record
+        assert '"lastTransitionTime":"2026-01-01T00:00:00Z"' in record.text()
+        left = record.without(self.FINGERPRINT, "another")
+        assert (left.certificates, left.conditions) == ({}, (condition,))
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "[]",
+            "broken",
+            '{"certificates":{"x":["a/b"]}}',
+            '{"certificates":{"' + FINGERPRINT + '":[]}}',
+            '{"certificates":{"' + FINGERPRINT + '":["a"]}}',
+            '{"certificates":{"' + FINGERPRINT + '":"a/b"}}',
+            '{"conditions":[{"type":"x"}]}',
+            "\ud800",
+        ],
+    )
+    def test_what_cannot_be_read_is_refused(self, text):
+        with pytest.raises(errors.Refused) as caught:
+            client_ca_bundle.record(self.document(text))
+        assert caught.value.reason == "UnreadableRecord"

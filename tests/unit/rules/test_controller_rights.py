@@ -15,9 +15,16 @@ from handfast.api.defaulting import defaults
 from handfast.api.validation import validation
 from handfast.controllers import names as controller_names
 from handfast.rules import controller_rights
+from handfast.rules.machines import client_ca_sources
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"
 EVERY = tuple(controller_rights.RIGHTS)
+MACHINES = set(controller_names.MACHINES)
+NAMESPACES = {
+    *(namespace for namespace, _ in client_ca_sources.ALL),
+    "openshift-machine-config-operator",
+    "openshift-cluster-machine-approver",
+}
 SIGNING = "certificatesigningrequest-signing-controller"
 
 
@@ -41,14 +48,18 @@ def test_no_rule_says_everything(name: str):
 
 def test_secrets_are_read_where_tokens_are():
     where = {
-        namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "secrets" in rule["resources"]
+        (namespace, *rule.get("resourceNames", ()))
+        for namespace, rules in roles(*EVERY).items()
+        for rule in rules
+        if "secrets" in rule["resources"] and {*rule["verbs"]} & {"get", "list", "watch"}
     }
-    assert where == {"kube-system"}
+    there = "openshift-machine-config-operator"
+    assert where == {("kube-system",), (there,), (there, "node-bootstrapper-token")}
 
 
 def test_events_are_written_where_there_is_something_to_tell_of():
     where = {namespace for namespace, rules in roles(*EVERY).items() for rule in rules if "events" in rule["resources"]}
-    assert where == {"default", "kube-public", "kube-system"}
+    assert where == {"default", "kube-public", "kube-system", *NAMESPACES}
 
 
 def test_each_controller_adds_its_own():
@@ -75,8 +86,20 @@ def test_the_ledger_comes_with_those_who_write_it(names: tuple[str, ...], kinds_
 
 def test_nothing_for_what_a_cluster_has_of_its_own():
     assert controller_rights.documents(("namespace-controller",)) == []
-    # The kind, the account, and roles with their bindings in the cluster and four namespaces.
-    assert len(controller_rights.documents(EVERY)) == 2 + 2 * 5
+    # The kind and the account; then namespaces that not every cluster has, and roles with their bindings in each.
+    added = len({*NAMESPACES})
+    assert len(controller_rights.documents(EVERY)) == 2 + added + 2 * (5 + added)
+
+
+def test_namespaces_that_not_every_cluster_has_come_first():
+    kinds_in_order = [each["kind"] for each in controller_rights.documents(("node-bootstrapper-token-controller",))]
+    assert kinds_in_order[:3] == ["ServiceAccount", "Namespace", "ClusterRole"]
+    assert "Namespace" not in [each["kind"] for each in controller_rights.documents((SIGNING,))]
+
+
+def test_client_cas_come_with_the_namespaces_of_their_sources():
+    kinds_in_order = [each["kind"] for each in controller_rights.documents(("client-ca-controller",))]
+    assert kinds_in_order[:6] == ["ServiceAccount", *["Namespace"] * 4, "ClusterRole"]
 
 
 # The definition comes first, and has its own tests: here it would be one of a kind that this server has.
@@ -90,8 +113,16 @@ def test_the_documents_are_good(document: dict[str, Any]):
     assert validation.create(row, whole) == []
 
 
+def test_client_cas_are_read_by_name_and_written_nowhere():
+    """Another API server reads a file: its ConfigMap is its own."""
+    found = roles("client-ca-controller")
+    maps = [rule for rules in found.values() for rule in rules if "configmaps" in rule["resources"]]
+    assert all(rule["resourceNames"] and rule["verbs"] == ["get", "list", "watch"] for rule in maps)
+    assert {name for rule in maps for name in rule["resourceNames"]} == client_ca_sources.NAMES
+
+
 def test_the_page_names_them_all():
-    """But for the one that judges nodes, which the page says a cluster has already."""
+    """But for the one that judges nodes, which the page says a cluster has already, and those of machine fleets."""
     found = re.search(r"export CONTROLLERS=(\S+)", PAGE.read_text())
     assert found is not None
-    assert set(controller_names.chosen(found[1].split(","))) == {*EVERY} - {"node-lifecycle-controller"}
+    assert set(controller_names.chosen(found[1].split(","))) == {*EVERY} - {"node-lifecycle-controller", *MACHINES}

@@ -11,6 +11,7 @@ import pytest
 from handfast.api import signing_requests
 from handfast.rules import decision, request_explanation
 from handfast.rules.certificates import kubelet
+from handfast.rules.machines import approval, bootstrapper, inventory, settings
 from tests.unit.rules.csr_cases import HOUR, NOW, SERVING, certificate, condition, csr, serving
 
 ADDRESSES = ("a.example", "192.0.2.1", "another.example")
@@ -240,3 +241,70 @@ def test_when_it_is_deleted():
     assert explanation.due.rule == "pending"
     assert explanation.due.at is not None
     assert NOW + 24 * HOUR < explanation.due.at < NOW + 25 * HOUR
+
+
+GROUPS = [*bootstrapper.GROUPS, "system:authenticated"]
+
+
+def machines_verdict(document: dict[str, Any], *machines: inventory.Machine) -> approval.Verdict:
+    index = inventory.Index()
+    for machine in machines:
+        index.put(machine)
+    return approval.judge(kubelet.read(document), NOW, settings=settings.DEFAULT, machines=index, node_exists=False)
+
+
+KNOWN = inventory.Machine(
+    group=inventory.OPENSHIFT,
+    namespace="fleet",
+    name="m1",
+    created=NOW,
+    addresses=(inventory.Address(inventory.INTERNAL_DNS, "a"),),
+)
+
+
+def of_machine(
+    document: dict[str, Any], *machines: inventory.Machine, more: tuple[kubelet.Check, ...] = ()
+) -> request_explanation.Explanation:
+    return request_explanation.explain(
+        typed(document),
+        NOW,
+        answers={},
+        node_addresses=None,
+        more=more,
+        machine=machines_verdict(document, *machines),
+    )
+
+
+def test_a_machines_request_is_explained_by_the_machine_approver():
+    joining = csr(user=bootstrapper.USER, groups=GROUPS)
+    waiting = of_machine(joining)
+    assert (waiting.verdict, waiting.judge) == ("Pending", "machine-approver")
+    assert waiting.sentence == 'Pending: Machine: no Machine has the InternalDNS name "a"'
+    assert 'make a Machine with the InternalDNS name "a"' in waiting.flip
+    assert "permission" not in [check.name for check in waiting.checks]
+    approving = of_machine(joining, KNOWN)
+    assert (approving.verdict, "see whether the machine-approver runs" in approving.flip) == ("WillBeApproved", True)
+    # What other rules say counts, too.
+    refused = of_machine(joining, KNOWN, more=(REVOKED,))
+    assert (refused.verdict, refused.flip) == ("Pending", "delete the Revocation, and create a new request")
+    both = of_machine(joining, more=(LIVING,))
+    assert both.flip.startswith("make a Machine")
+    assert both.flip.endswith("handfast csr approve csr-1")
+    # Once somebody has decided, that stands.
+    assert of_machine({**joining, "status": APPROVED}).verdict == "WaitingForSigner"
+    issued = of_machine({**joining, "status": {**APPROVED, "certificate": certificate(NOW + HOUR)}}, KNOWN)
+    assert (issued.verdict, issued.checks[-1].name) == ("Issued", approval.IS_FIRST_KEY)
+
+
+@pytest.mark.parametrize("answers", [{}, {"nodeclient": NO}, {"nodeclient": False}])
+def test_nobody_is_told_to_grant_nodeclient_to_a_bootstrap_identity(answers):
+    waiting = explain(csr(user=bootstrapper.USER, groups=GROUPS), answers)
+    assert (waiting.verdict, waiting.judge) == ("Pending", "csrapproving")
+    assert "nodeclient" not in waiting.flip
+    assert "ClusterRole" not in waiting.flip
+    assert "run the machine-approver (the controller machineapprover)" in waiting.flip
+    assert "make a Machine with the InternalDNS name a; or approve it by hand" in waiting.flip
+
+
+def test_a_signer_that_nobody_approves_for_has_no_judge():
+    assert explain(csr(signer="example.com/own")).judge == ""

@@ -117,3 +117,10 @@ def test_without_memory_files_a_private_temporary_one_is_used_and_removed(
     assert "client" in str(seen["peer"])
     assert set(modes) == {0o600}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_library_cannot_read_is_no_ca_for_it():
+    first, second = make("a").der, make("b").der
+    assert tls.useless([]) == []
+    assert tls.useless([first, second, first]) == []
+    assert tls.useless([first, b"garbage", second, b""]) == [b"garbage", b""]

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from handfast.serving import connection, limits
+from handfast.runtime import tls
+from handfast.serving import limits
 from tests.scenarios import wire
 from tests.unit.pki.making import CLIENT, SERVER, leaf
 from tests.unit.serving.doors import (
@@ -356,7 +357,7 @@ class TestCounts:
 
         async with door() as opened:
             with monkeypatch.context() as patch:
-                patch.setattr(connection, "_chain", broken)
+                patch.setattr(tls, "presented_chain", broken)
                 with pytest.raises((ConnectionError, ssl.SSLError, asyncio.IncompleteReadError)):
                     await seen_by(opened, client())
             await nobody_is_counted(opened)

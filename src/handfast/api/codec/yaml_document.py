@@ -66,13 +66,19 @@ class _Builder:
     stack: list[_Open] = field(default_factory=list)
     duplicates: dict[str, None] = field(default_factory=dict)
     root: Any = None
+    # The line that each value begins in, by its path; None: nobody asks.
+    lines: dict[str, int] | None = None
 
     def path(self) -> str:
         """Where the next value goes."""
         return field_path.render(len(top.value) if isinstance(top.value, list) else top.key for top in self.stack)
 
+    @property
+    def awaits_key(self) -> bool:
+        return bool(self.stack) and isinstance(self.stack[-1].value, dict) and self.stack[-1].key is _ABSENT
+
     def open(self, value: Any) -> None:
-        if self.stack and isinstance(self.stack[-1].value, dict) and self.stack[-1].key is _ABSENT:
+        if self.awaits_key:
             raise errors.Refused("a key must be a string, not a mapping or a sequence")
         if len(self.stack) == nesting.MAX_DEPTH:
             raise errors.Refused(nesting.TOO_DEEP, reason=nesting.REASON)
@@ -101,25 +107,39 @@ class _Builder:
 
 def load(body: bytes) -> tuple[Any, list[str]]:
     """The only document of a YAML stream, and the paths of the keys it repeats; the last of them wins."""
+    builder = _read(body, _Builder(), MAX_NODES)
+    return builder.root, list(builder.duplicates)
+
+
+def load_with_lines(body: bytes, max_nodes: int) -> tuple[Any, list[str], dict[str, int]]:
+    """The same of a file of the caller's own, which may be longer; and the line that each value begins in, by its path."""
+    lines: dict[str, int] = {}
+    builder = _read(body, _Builder(lines=lines), max_nodes)
+    return builder.root, list(builder.duplicates), lines
+
+
+def _read(body: bytes, builder: _Builder, max_nodes: int) -> _Builder:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         raise errors.Refused("the text is not valid UTF-8") from None
-    builder = _Builder()
     documents = nodes = 0
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             nodes += isinstance(event, yaml.NodeEvent)
-            if nodes > MAX_NODES:
-                raise errors.Refused(f"the document has more than {MAX_NODES} keys and values: send it as JSON")
+            if nodes > max_nodes:
+                raise errors.Refused(f"the document has more than {max_nodes} keys and values: send it as JSON")
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     raise errors.Refused("there must be one document, there are several")
+            if builder.lines is not None and isinstance(event, yaml.NodeEvent) and not builder.awaits_key:
+                mark: Any = event.start_mark
+                builder.lines[builder.path()] = mark.line + 1
             _apply(builder, event)
     except yaml.YAMLError as error:
         raise errors.Refused(_problem(error)) from None
-    return builder.root, list(builder.duplicates)
+    return builder
 
 
 def _problem(error: yaml.YAMLError) -> str:

@@ -12,9 +12,12 @@
 4. Nothing presented: `system:anonymous`, in the group `system:unauthenticated`, from the networks where that is allowed.
    This machine (loopback) always counts as one of them.
 5. `system:authenticated` is added to the groups; then the deny list is asked, on every request.
+6. Only a chain that is not good under that bundle is judged by the CAs of bootstrap credentials, and then it is good for that
+   identity alone (`rules.machines.client_cas`). So such a CA never gives more than it was made for, also where it shares a name
+   or a key with another; and never less, where the same chain has another path. Nothing else here looks at these CAs.
 
-The verdict on a chain is kept by (chain, bundle); validity times are compared on every request, so that neither an
-expiry nor a removed CA waits for a connection to close. What the caller may do is not asked here.
+The verdict on a chain is kept until a bundle that it was judged by changes; validity times are compared on every request, so
+that neither an expiry nor a removed CA waits for a connection to close. What the caller may do is not asked here.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_authn.py |
 |---|---|---|---|---|
@@ -26,6 +29,12 @@ expiry nor a removed CA waits for a connection to close. What the caller may do 
 | a certificate's holder | O = system:unauthenticated | pass for nobody, or the reverse | 1: such groups are dropped | test_groups_of_the_server_are_not_taken |
 | a revoked node | a certificate still in force | go on over an open connection | 5 | test_revoked_on_an_open_connection |
 | anyone far away | nothing | read what anonymous may | 4 | test_anonymous_only_from_its_networks |
+| a holder of a bootstrap CA's key | a certificate with O=system:masters | be an administrator | 6 | test_a_bootstrap_ca_vouches_for_nobody_else |
+| … | … for a node, of this CA | be that node, without any Machine | 6 | test_a_bootstrap_ca_vouches_for_nobody_else |
+| … | a further CA signed by it | … | 6 | test_an_intermediate_of_a_bootstrap_ca_has_its_limit |
+| … | a CA with the subject of the administrators' | have the path go through that one | 6 | test_a_bootstrap_ca_of_the_same_name |
+| … | a node's expired certificate of it | recover as that node | 6 | test_a_bootstrap_ca_recovers_nobody |
+| … | the bootstrap identity on an open connection | go on after it was revoked | 6: the bundle is part of the verdict | test_a_revoked_bootstrap_ca |
 """
 
 from __future__ import annotations
@@ -35,16 +44,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from handfast import errors
 from handfast.apiserver import identity, request
 from handfast.apiserver.access import bootstrap_tokens, node_recovery
 from handfast.pki import bundles, chains
 from handfast.rules import decision, networks, user_names
+from handfast.rules.machines import bootstrapper, client_cas
 from handfast.serving import peer as peer_module
 
 _REMEMBERED = 4096
 # Bounds what is looked at, before anything is hashed or parsed.
 TOKEN_BYTES = 16 << 10
 _LOOPBACK = networks.Networks.parse("127.0.0.0/8,::1/128")
+_CERTIFICATE = "x509"
+_UNKNOWN = "UnknownAuthority"
 # Only the server itself puts callers into these.
 _SERVERS_OWN = frozenset({identity.AUTHENTICATED, identity.UNAUTHENTICATED, user_names.NODE_RECOVERY})
 
@@ -69,7 +82,7 @@ class Authenticator:
 
     def __init__(
         self,
-        client_cas: bundles.TrustBundle,
+        bundle: bundles.TrustBundle,
         tokens: Sequence[TokenRow] = (),
         *,
         audiences: tuple[str, ...] = (),
@@ -77,7 +90,8 @@ class Authenticator:
         anonymous_from: networks.Networks | None = None,
         recovery: node_recovery.NodeRecovery | None = None,
     ) -> None:
-        self._bundle = client_cas
+        self._bundle = bundle
+        self._scoped = bundles.TrustBundle.of(())
         self._tokens = tuple(tokens)
         self.audiences = audiences
         self._deny_list = deny_list
@@ -86,13 +100,28 @@ class Authenticator:
         self._verified: dict[bytes, tuple[chains.Verified, identity.User]] = {}
         # Called when the bundle has changed.
         self.changed: list[Callable[[], None]] = []
+        # Called when the CAs of bootstrap credentials have.
+        self.scoped_changed: list[Callable[[], None]] = []
 
-    def trust(self, client_cas: bundles.TrustBundle) -> None:
+    def trust(self, bundle: bundles.TrustBundle) -> None:
         """Judge by another bundle from the next request on."""
-        self._bundle = client_cas
+        self._bundle = bundle
         self._verified = {}
         for hook in self.changed:
             hook()
+
+    def trust_scoped(self, bundle: bundles.TrustBundle) -> None:
+        """Judge bootstrap credentials by these CAs from the next request on."""
+        gone = {anchor.fingerprint for anchor in self._scoped.anchors}
+        self._scoped = bundle
+        self._verified = {key: known for key, known in self._verified.items() if known[0].anchor not in gone}
+        for hook in self.scoped_changed:
+            hook()
+
+    def require_unscoped(self, user: identity.User) -> None:
+        """What an open watch is asked when these CAs have changed: it is no bootstrap credential's, else it is judged anew."""
+        if user.method == _CERTIFICATE and user.name == bootstrapper.USER:
+            raise identity.Unauthorized("CredentialsChanged", "the CAs of bootstrap credentials have changed")
 
     def remembers(self, peer: peer_module.Peer, authorization: str | None) -> bool:
         """Whether judging these costs little: they were good before, or nothing was presented."""
@@ -200,10 +229,27 @@ class Authenticator:
             # Its traceback holds this frame, and so the request: a cycle that only the garbage collector frees.
             refusal = None
 
+    def _verify(self, peer: peer_module.Peer, now: datetime.datetime) -> chains.Verified:
+        try:
+            return chains.verify(peer.chain, self._bundle, chains.Client(), now)
+        except chains.ChainRefused as refused:
+            if not self._scoped.anchors:
+                raise
+            reason, message = refused.reason, refused.message
+        # 6. not good under the bundle: it may be a bootstrap credential, and nothing else
+        try:
+            verified = chains.verify(peer.chain, self._scoped, chains.Client(), now)
+        except chains.ChainRefused:
+            if reason == _UNKNOWN:
+                raise
+            raise chains.ChainRefused(message, reason=reason) from None
+        client_cas.require_in_scope(verified.subject)
+        return verified
+
     def _certificate(self, peer: peer_module.Peer, now: datetime.datetime) -> identity.User:
         try:
-            verified = chains.verify(peer.chain, self._bundle, chains.Client(), now)
-        except chains.ChainRefused as refused:
+            verified = self._verify(peer, now)
+        except errors.Refused as refused:
             raise identity.Unauthorized(refused.reason, refused.message) from None
         name = verified.subject.common_name
         if not name:
@@ -213,7 +259,7 @@ class Authenticator:
             name,
             (*groups, identity.AUTHENTICATED),
             extra={identity.EXTRA + "credential-id": (f"X509SHA256={verified.fingerprint}",)},
-            method="x509",
+            method=_CERTIFICATE,
             until=verified.valid_until,
             serial=verified.serial,
             key_fingerprint=verified.key_fingerprint,

@@ -27,6 +27,7 @@ def attributes(user: identity.User, info: request.RequestInfo) -> access.Attribu
         info.namespace,
         info.authorised_name if info.fields else info.name,
         info.fields,
+        user.extra.get(access.SCOPES, ()),
     )
 
 

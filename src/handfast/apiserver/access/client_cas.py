@@ -15,7 +15,8 @@
    start; the oldest are dropped when there are too many. That ConfigMap lets nobody in.
 5. A certificate that the TLS library cannot use is as bad as none: it would end the server where it is handed over.
 
-Who may write the bundle is `admission.client_ca`; what a chain is worth under it is `authn`.
+Who may write the bundle is `admission.client_ca`; what a chain is worth under it is `authn`. CAs that are good for bootstrap
+credentials alone have a key of their own in the same ConfigMap: see `bootstrap_cas`.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_client_cas.py |
 |---|---|---|---|---|
@@ -31,7 +32,6 @@ Who may write the bundle is `admission.client_ca`; what a chain is worth under i
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -45,7 +45,9 @@ from handfast.apiserver.state import items, storage
 from handfast.apiserver.strategy import strategies
 from handfast.pki import bundles, certificates
 from handfast.rules import access, client_ca_bundle
+from handfast.rules.machines import client_ca_sources
 from handfast.runtime import clock as clock_module
+from handfast.runtime import tls
 from handfast.store import protocol
 
 _log = structlog.get_logger("handfast.client_cas")
@@ -55,15 +57,38 @@ MAX_REMEMBERED_BYTES: Final = 512 << 10
 _PREFIX: Final = "core/configmaps/"
 _PLACE: Final = f"ConfigMap {client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}, {client_ca_bundle.KEY}"
 _KEPT: Final = ("namespace", "uid", "creationTimestamp")
+_USELESS: Final = "it cannot be used for TLS"
 _RETRY_SECONDS: Final = 1.0
 _SYSTEM: Final = identity.User("system:apiserver", (access.MASTERS,))
 
 
 def read(document: Mapping[str, Any]) -> bundles.TrustBundle:
     """The bundle in the ConfigMap; Refused, with the position of what is wrong, if it is not good in every part."""
-    bundle = client_ca_bundle.read(document)
-    for number, der in enumerate(client_ca_bundle.certificates(document, client_ca_bundle.KEY), start=1):
-        _require_usable(number, der)
+    return _read(document, client_ca_bundle.KEY)
+
+
+def read_scoped(document: Mapping[str, Any]) -> bundles.TrustBundle:
+    """The CAs of bootstrap credentials in the ConfigMap; Refused as in `read`."""
+    return _read(document, client_ca_bundle.SCOPED_KEY)
+
+
+def read_source(document: Mapping[str, Any]) -> bundles.TrustBundle:
+    """The CAs that a source of them holds; Refused as in `read`."""
+    return _read(document, client_ca_sources.KEY)
+
+
+def read_bootstrap(document: Mapping[str, Any]) -> bundles.TrustBundle:
+    """The CAs of bootstrap credentials that a source of them holds; Refused as in `read`."""
+    bundle = read_source(document)
+    if not all(client_ca_sources.is_signer(anchor) for anchor in bundle.anchors):
+        raise errors.Refused(client_ca_sources.MISNAMED_SAID, reason=client_ca_sources.MISNAMED)
+    return bundle
+
+
+def _read(document: Mapping[str, Any], key: str) -> bundles.TrustBundle:
+    ders = client_ca_bundle.certificates(document, key)
+    bundle = bundles.TrustBundle.of(ders)
+    _require_all_usable(ders)
     return bundle
 
 
@@ -71,13 +96,13 @@ def _stored(document: Mapping[str, Any], key: str) -> tuple[bundles.TrustBundle,
     """What can be used of a bundle that is stored (3.), and what cannot; Refused if nothing can."""
     ders = client_ca_bundle.certificates(document, key)
     bundle, left = bundles.TrustBundle.readable(ders)
-    unusable = list(left)
-    for number, der in enumerate(ders, start=1):
-        if der in bundle.ders:
-            try:
-                _require_usable(number, der)
-            except errors.Refused as refused:
-                unusable.append(bundles.LeftOut(number, certificates.fingerprint(der), refused.message))
+    unusable = [
+        *left,
+        *(
+            bundles.LeftOut(ders.index(der) + 1, certificates.fingerprint(der), _USELESS)
+            for der in tls.useless(bundle.ders)
+        ),
+    ]
     gone = {each.fingerprint for each in unusable}
     kept = [anchor.der for anchor in bundle.anchors if anchor.fingerprint not in gone]
     if not kept:
@@ -85,13 +110,11 @@ def _stored(document: Mapping[str, Any], key: str) -> tuple[bundles.TrustBundle,
     return bundles.TrustBundle.of(kept), unusable
 
 
-def _require_usable(number: int, der: bytes) -> None:
+def _require_all_usable(ders: Sequence[bytes]) -> None:
     """Refuse what our parser reads and the TLS library does not: it must never get as far as the handshake."""
-    # 5. a certificate that the TLS library can use
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
-    except (ssl.SSLError, ValueError):
-        raise errors.Refused(f"certificate {number}: it cannot be used for TLS", reason="Malformed") from None
+    # 5. certificates that the TLS library can use
+    for der in tls.useless(ders):
+        raise errors.Refused(f"certificate {ders.index(der) + 1}: {_USELESS}", reason="Malformed")
 
 
 class ClientCAs:
@@ -131,12 +154,17 @@ class ClientCAs:
 
     def begin_with(self, initial: bundles.TrustBundle) -> None:
         """The CA file says something else now (2.)."""
-        for number, der in enumerate(initial.ders, start=1):
-            _require_usable(number, der)
+        _require_all_usable(initial.ders)
         self._initial = initial
         self._remember(initial)
         if self._replica.collection(_PREFIX).get(client_ca_bundle.NAMESPACE, client_ca_bundle.NAME) is None:
             self._take(None)
+        self._work.set()
+
+    def remember(self, bundle: bundles.TrustBundle) -> None:
+        """Let these pass the handshake from now on (4.); Refused, and none of them, if one cannot be used (5.)."""
+        _require_all_usable(bundle.ders)
+        self._remember(bundle)
         self._work.set()
 
     async def ensure(self) -> None:

@@ -18,6 +18,7 @@ The credential's end stays the caller's. What the new user may do is asked after
 | anyone | nothing | act as an administrator | 3 | test_without_permission |
 | a user | `impersonate` on one name | act as another | 3: the name is part of the question | test_only_the_named_user |
 | anyone | a request with groups and no user | be the caller with more groups | 2 | test_groups_without_a_user |
+| a script | `impersonate`, and scopes that leave it out | become somebody without scopes | 3: the caller's scopes count | test_a_caller_with_scopes_cannot_leave_them |
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def _questions(
             subresource=sub,
             namespace=namespace,
             name=value,
+            scopes=caller.extra.get(access.SCOPES, ()),
         )
 
     account = user_names.service_account(name)

@@ -36,6 +36,7 @@ import msgspec
 
 from handfast import errors
 from handfast.apiserver import identity
+from handfast.apiserver.access import bonds
 from handfast.apiserver.state import replica as replica_module
 from handfast.pki import jwt
 from handfast.rules import user_names
@@ -244,13 +245,22 @@ def _user(bound: token_claims.Bound) -> identity.User:
         extra=extra,
         method=METHOD,
         until=datetime.datetime.fromtimestamp(bound.expires, datetime.UTC),
+        bonds=_bonds(bound),
     )
 
 
+def _bonds(bound: token_claims.Bound) -> tuple[str, ...]:
+    """The Secret or the Node. A Pod is told by extra, and its Node ends no token."""
+    node = bound.node if bound.pod is None else None
+    return tuple(reference.uid for reference in (bound.secret, node) if reference is not None)
+
+
 def _legacy_user(legacy: token_claims.Legacy) -> identity.User:
+    # No credential-id, although newer tokens have one to give: in Kubernetes such a user has none.
     return identity.User(
         user_names.service_account_user(legacy.namespace, legacy.account.name),
         user_names.service_account_groups(legacy.namespace),
         uid=legacy.account.uid,
         method=LEGACY_METHOD,
+        bonds=bonds.of_legacy(legacy.namespace, legacy.secret_name, legacy.account.uid),
     )

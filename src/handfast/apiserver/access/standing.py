@@ -7,10 +7,10 @@ at the beginning need not be good at the end.
 1. `require` is called when the body has arrived, before admission shows it to anybody, and again right before a write, a
    delete or the signing of a token.
 2. It costs one comparison while nobody has lost anything since the first judgement and less than `JUDGED_AGAIN_AFTER`
-   seconds have passed. These count as a loss: a Revocation that is new or says more; another bundle of client CAs; other
-   keys of service account tokens; a Secret that was changed or deleted (bootstrap tokens, legacy tokens); a
-   ServiceAccount, Pod or Node that is gone; a role or binding that was changed or deleted. What only time takes away (an
-   expiry, the grace of a Pod that is being deleted) is noticed by the seconds.
+   seconds have passed. These count as a loss: a Revocation that is new or says more; another bundle of client CAs;
+   other CAs of bootstrap credentials; other keys of service account tokens; a Secret that was changed or deleted (bootstrap
+   tokens, legacy tokens); a ServiceAccount, Pod or Node that is gone; a role or binding that was changed or deleted. What
+   only time takes away (an expiry, the grace of a Pod that is being deleted) is noticed by the seconds.
 3. Else the whole judgement is made anew: credential, deny list, impersonation, authorisation. 401 or 403 as for a new
    request.
 4. Whoever would be somebody else now (another name, uid, groups or extra) is refused with 401: webhooks were told the

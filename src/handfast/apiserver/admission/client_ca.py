@@ -9,7 +9,19 @@ tells other servers whom to believe. So a write of that one object is let throug
    not enough. Deleting it, and making it again, needs the same, since the CA that the cluster began with counts then;
    so do finalizers and owner references, since the garbage collector deletes for whoever names an owner.
    The history of CAs, ConfigMap kube-system/handfast-client-ca-history, is guarded in the same way.
-3. And what it says afterwards under `client-ca-file`, where that changes, is at least one CA certificate.
+3. And what it says afterwards under `client-ca-file`, where that changes, is at least one CA certificate. So is what it says of
+   bootstrap credentials' CAs, where it says something of them.
+4. The record of sources can be read afterwards, and is still there if it was: who replaces the object and does not know of it
+   would turn what sources gave into what was put in by hand.
+
+The ConfigMaps that a controller puts these CAs together from (`rules.machines.client_ca_sources`) become trust, too:
+
+5. Creating or changing one needs the verb `trust` on it. Labels, annotations and finalizers are free; one that is being deleted
+   gives nothing, so that a finalizer keeps no trust alive. An owner is not: the garbage collector deletes for it, and
+   whoever takes one away keeps it from doing so.
+6. Deleting one takes trust away, and needs nothing but `delete`.
+7. What it holds afterwards, where that changes, is CA certificates or nothing, and no private key under any name. Those of bootstrap
+   credentials have the common name of their signer.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_client_ca.py |
 |---|---|---|---|---|
@@ -19,10 +31,15 @@ tells other servers whom to believe. So a write of that one object is let throug
 | an editor of kube-system | update on configmaps | fool other servers by requestheader-client-ca-file | 2 | test_the_other_keys_are_guarded |
 | an editor of kube-system | update on configmaps | make it immutable, against the next rollover | 2 | test_an_editor_cannot_freeze_it |
 | a careless administrator | trust | paste a key, a server's certificate, or half a file | 3 | test_what_is_no_bundle_is_refused |
+| a careless administrator | trust, and a manifest of the bundle alone | lose the record of sources | 4 | test_the_record_is_not_lost_by_accident |
+| an editor of openshift-config | create, update on configmaps | have a CA of their own believed | 5 | test_an_editor_cannot_write_a_source |
+| … | … | have the garbage collector revoke it | 5 | test_an_editor_cannot_name_the_owner_of_a_source |
+| a careless administrator | trust | paste the CA's private key into a source | 7 | test_a_source_is_ca_certificates |
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from handfast import errors
@@ -30,48 +47,81 @@ from handfast.api import jsonpath, objects, status
 from handfast.apiserver.access import client_cas
 from handfast.apiserver.admission import plugin
 from handfast.rules import access, client_ca_bundle, decision
+from handfast.rules.machines import client_ca_sources
 
 VERB: Final = "trust"
 _PLUGIN: Final = "ClientCATrust"
 _GUARDED: Final = frozenset({client_ca_bundle.NAME, client_ca_bundle.HISTORY})
-_FIELD: Final = f"data[{client_ca_bundle.KEY}]"
 # What anyone with `update` may change, and what the server itself counts on.
 _FREE: Final = frozenset({"labels", "annotations", "managedFields", "resourceVersion", "generation"})
+_FREE_IN_SOURCES: Final = _FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
+_NAMES: Final = _GUARDED | client_ca_sources.NAMES
+_BUNDLE: Final = "must be one or more CA certificates in PEM"
+_ANYONE: Final = "whoever changes the client CAs can become anyone"
+_BELIEVED: Final = "the CAs in it become client CAs of the API server"
 
 
 def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
     """Refuse who may not change the trust of this server, and what is no bundle."""
     # Cheap test first: nearly every ConfigMap is another one.
-    if attributes.name not in _GUARDED or attributes.namespace != client_ca_bundle.NAMESPACE:
+    if attributes.name not in _NAMES:
         return
+    if attributes.name in _GUARDED and attributes.namespace == client_ca_bundle.NAMESPACE:
+        _admit_bundle(attributes, context)
+    elif (attributes.namespace, attributes.name) in client_ca_sources.ALL:
+        _admit_source(attributes, context)
+
+
+def _admit_bundle(attributes: plugin.Attributes, context: plugin.Context) -> None:
     # 1. only labels and annotations
-    if (
-        attributes.old is not None
-        and attributes.document is not None
-        and _guarded(attributes.old) == _guarded(attributes.document)
-    ):
+    if _unchanged(attributes, _FREE):
         return
     # 2. the verb `trust`
-    _require_trust(attributes, context)
-    # 3. what it says afterwards is a bundle
-    if (
-        attributes.name == client_ca_bundle.NAME
-        and attributes.document is not None
-        and _text(attributes.document) != _text(attributes.old)
-    ):
-        _require_bundle(attributes.document)
+    _require_trust(attributes, context, _ANYONE)
+    document = attributes.document
+    if attributes.name != client_ca_bundle.NAME or document is None:
+        return
+    # 3. what it says afterwards are bundles
+    if _text(document, client_ca_bundle.KEY) != _text(attributes.old, client_ca_bundle.KEY):
+        _require(document, client_ca_bundle.KEY, client_cas.read, _BUNDLE)
+    scoped = _text(document, client_ca_bundle.SCOPED_KEY)
+    if scoped is not None and scoped != _text(attributes.old, client_ca_bundle.SCOPED_KEY):
+        _require(document, client_ca_bundle.SCOPED_KEY, client_cas.read_scoped, _BUNDLE)
+    # 4. and a record
+    _require_record(document, attributes.old)
 
 
-def _guarded(document: objects.Document) -> dict[str, Any]:
-    metadata = {key: value for key, value in objects.metadata(document).items() if key not in _FREE}
+def _admit_source(attributes: plugin.Attributes, context: plugin.Context) -> None:
+    document = attributes.document
+    # 6. deleting takes trust away; 5. and some changes add none
+    if document is None or _unchanged(attributes, _FREE_IN_SOURCES):
+        return
+    # 5. the verb `trust`
+    _require_trust(attributes, context, _BELIEVED)
+    # 7. CA certificates or nothing, and no key
+    if document.get("data") != (attributes.old or {}).get("data"):
+        _require_source(document, client_cas.read_bootstrap if _is_bootstrap(attributes) else client_cas.read_source)
+
+
+def _is_bootstrap(attributes: plugin.Attributes) -> bool:
+    return (attributes.namespace, attributes.name) in client_ca_sources.BOOTSTRAP
+
+
+def _unchanged(attributes: plugin.Attributes, free: frozenset[str]) -> bool:
+    old, document = attributes.old, attributes.document
+    return old is not None and document is not None and _guarded(old, free) == _guarded(document, free)
+
+
+def _guarded(document: objects.Document, free: frozenset[str]) -> dict[str, Any]:
+    metadata = {key: value for key, value in objects.metadata(document).items() if key not in free}
     return {**document, "metadata": metadata}
 
 
-def _text(document: objects.Document | None) -> Any:
-    return jsonpath.at(document, "data", client_ca_bundle.KEY)
+def _text(document: objects.Document | None, key: str) -> Any:
+    return jsonpath.at(document, "data", key)
 
 
-def _require_trust(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def _require_trust(attributes: plugin.Attributes, context: plugin.Context, because: str) -> None:
     question = access.Attributes(
         user=attributes.user.name,
         groups=attributes.user.groups,
@@ -79,32 +129,51 @@ def _require_trust(attributes: plugin.Attributes, context: plugin.Context) -> No
         is_resource=True,
         version="v1",
         plural="configmaps",
-        namespace=client_ca_bundle.NAMESPACE,
+        namespace=attributes.namespace,
         name=attributes.name,
     )
     verdict = context.decide(question)
     if isinstance(verdict, decision.Approve):
         return
     why = (
-        f"{access.refusal(question, verdict)}: whoever changes the client CAs can become anyone, so that {attributes.operation} of "
+        f"{access.refusal(question, verdict)}: {because}, so that {attributes.operation} of "
         f'this object, except of its labels and annotations, also needs the verb "{VERB}" on it'
     )
     raise plugin.Refusal(attributes, decision.Deny("TrustNotPermitted", why, _PLUGIN))
 
 
-def _require_bundle(document: objects.Document) -> None:
+def _require_record(document: objects.Document, old: objects.Document | None) -> None:
+    key = client_ca_bundle.SOURCES_KEY
+    before, after = _text(old, key), _text(document, key)
+    if after is None and before is not None:
+        detail = "it says which CAs came from which ConfigMap, and without it they would count as put in by hand"
+        raise _invalid(document, key, f"{detail}; write {{}} if that is meant", missing=True)
+    if after != before:
+        _require(document, key, client_ca_bundle.record, "must be the record of sources")
+
+
+def _require(document: objects.Document, key: str, read: Callable[[Mapping[str, Any]], object], must_be: str) -> None:
     try:
-        client_cas.read(document)
+        read(document)
     except errors.Refused as refused:
         # The value itself is not shown: it may be a key that was pasted by mistake.
-        detail = f"must be one or more CA certificates in PEM: {refused.message}"
-        missing = _text(document) is None
-        cause = status.Cause(
-            "FieldValueRequired" if missing else "FieldValueInvalid",
-            f"Required value: {detail}" if missing else f"Invalid value: {detail}",
-            _FIELD,
-        )
-        raise status.invalid("ConfigMap", "", client_ca_bundle.NAME, [cause]) from None
+        detail = f"{must_be}: {refused.message}"
+        raise _invalid(document, key, detail, missing=_text(document, key) is None) from None
+
+
+def _require_source(document: objects.Document, read: Callable[[Mapping[str, Any]], object]) -> None:
+    for key, value in jsonpath.mapping(document, "data").items():
+        if client_ca_sources.has_private_key(str(value)):
+            detail = "there is a private key in it: put the CA certificate there, and the key nowhere in the API"
+            raise _invalid(document, key, detail)
+    if str(_text(document, client_ca_sources.KEY) or "").strip():
+        _require(document, client_ca_sources.KEY, read, _BUNDLE)
+
+
+def _invalid(document: objects.Document, key: str, detail: str, *, missing: bool = False) -> status.StatusError:
+    reason, words = ("FieldValueRequired", "Required") if missing else ("FieldValueInvalid", "Invalid")
+    cause = status.Cause(reason, f"{words} value: {detail}", f"data[{key}]")
+    return status.invalid("ConfigMap", "", str(objects.metadata(document)["name"]), [cause])
 
 
 ROW = plugin.Row(

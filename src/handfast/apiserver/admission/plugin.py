@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from handfast.api import kinds, objects, status
 from handfast.apiserver import identity
@@ -52,6 +54,14 @@ class Context:
         item = self.replica.collection(prefix).get(namespace, name)
         return None if item is None else item.document()
 
+    def of(self, user: identity.User) -> Context:
+        """The same for this user: whatever is asked of the authoriser in their name is limited by their scopes."""
+        scopes = user.extra.get(access.SCOPES)
+        if not scopes:
+            return self
+        decide = self.decide
+        return replace(self, decide=lambda question: decide(msgspec.structs.replace(question, scopes=scopes)))
+
 
 # Most answer at once. One that has to wait returns something to await.
 Plugin = Callable[[Attributes, Context], Awaitable[None] | None]
@@ -78,8 +88,9 @@ class Chain:
 
     async def run(self, attributes: Attributes) -> None:
         """Ask every plugin that looks at this write, in order; the first refusal ends it."""
+        context = self._context.of(attributes.user)
         for plugin in self._concerned(attributes)[0]:
-            waiting = plugin(attributes, self._context)
+            waiting = plugin(attributes, context)
             if waiting is not None:
                 await waiting
 

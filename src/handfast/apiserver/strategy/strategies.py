@@ -16,6 +16,7 @@ from typing import Any
 from handfast.api import jsonpath, kinds, objects, status
 from handfast.api.custom import definitions
 from handfast.apiserver import identity, uids
+from handfast.rules.machines import source_address
 
 # No vowels and no look-alikes, so that generated names spell nothing: the alphabet Kubernetes uses.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -39,9 +40,14 @@ def generated_name(prefix: str) -> str:
 
 
 def prepare_create(
-    kind: kinds.Kind, document: objects.Document, namespace: str, user: identity.User, now: datetime.datetime
+    kind: kinds.Kind,
+    document: objects.Document,
+    namespace: str,
+    user: identity.User,
+    now: datetime.datetime,
+    source: str = "",
 ) -> None:
-    """Fill in what only the server knows; clear what only the server may set."""
+    """Fill in what only the server knows; clear what only the server may set. `source` is the address of `user`, if known."""
     metadata = document["metadata"]
     if metadata.get("resourceVersion"):
         raise status.bad_request("resourceVersion should not be set on objects to be created")
@@ -58,15 +64,15 @@ def prepare_create(
     if kind.has_generation:
         metadata["generation"] = 1
     _drop_nulls(metadata)
-    settle_create(kind, document, user)
+    settle_create(kind, document, user, source)
 
 
-def settle_create(kind: kinds.Kind, document: objects.Document, user: identity.User) -> None:
+def settle_create(kind: kinds.Kind, document: objects.Document, user: identity.User, source: str = "") -> None:
     """Set what only the server decides of a new object. Done again after a webhook has changed it."""
     if kind.subresource("status") is not None and kind.resource not in _KEEPS_STATUS_ON_CREATE:
         document.pop("status", None)
     if kind.resource == _CSR:
-        _stamp_requester(document, user)
+        _stamp_requester(document, user, source)
 
 
 def _drop_nulls(metadata: dict[str, Any]) -> None:
@@ -74,8 +80,8 @@ def _drop_nulls(metadata: dict[str, Any]) -> None:
         del metadata[field]
 
 
-def _stamp_requester(document: objects.Document, user: identity.User) -> None:
-    # Who asks for a certificate is what authentication found, never what the request says.
+def _stamp_requester(document: objects.Document, user: identity.User, source: str) -> None:
+    # Who asks for a certificate, and from where, is what authentication found, never what the request says.
     spec = document.get("spec")
     if not isinstance(spec, dict):
         return
@@ -85,8 +91,9 @@ def _stamp_requester(document: objects.Document, user: identity.User) -> None:
     if user.uid:
         spec["uid"] = user.uid
     spec["groups"] = list(user.groups)
-    if user.extra:
-        spec["extra"] = {key: list(values) for key, values in user.extra.items()}
+    extra = source_address.stamped(user.extra, spec.get("signerName"), user.name, source)
+    if extra:
+        spec["extra"] = extra
 
 
 def _keep_system_metadata(document: objects.Document, old: objects.Document) -> None:

@@ -97,15 +97,18 @@ class Reviews:
         if not user and not groups:
             text = 'Invalid value: "": at least one of user or group must be specified'
             raise status.invalid(kind, _AUTHORIZATION, "", [status.Cause("FieldValueInvalid", text, "spec.user")])
-        document["status"] = self._verdict(user, groups, spec, kind)
+        scopes = tuple((spec.get("extra") or {}).get(access.SCOPES) or ())
+        document["status"] = self._verdict(_attributes(user, groups, scopes, spec, kind))
 
     def _self_access_review(self, call: calls.Call, document: objects.Document) -> None:
         kind = "SelfSubjectAccessReview"
         _require_empty_metadata(document, kind, {})
-        document["status"] = self._verdict(call.user.name, call.user.groups, _spec(document), kind)
+        user = call.user
+        scopes = user.extra.get(access.SCOPES, ())
+        document["status"] = self._verdict(_attributes(user.name, user.groups, scopes, _spec(document), kind))
 
-    def _verdict(self, user: str, groups: tuple[str, ...], spec: Mapping[str, Any], kind: str) -> dict[str, Any]:
-        verdict = self._authorizers.decide(_attributes(user, groups, spec, kind))
+    def _verdict(self, attributes: access.Attributes) -> dict[str, Any]:
+        verdict = self._authorizers.decide(attributes)
         answer: dict[str, Any] = {"allowed": isinstance(verdict, decision.Approve)}
         if isinstance(verdict, decision.Deny):
             answer["denied"] = True
@@ -137,9 +140,14 @@ class Reviews:
             "nonResourceRules": [_compact(verbs=rule.verbs, nonResourceURLs=rule.non_resource_urls) for rule in paths],
             "incomplete": False,
         }
+        incomplete = []
         if user_names.node(user.name, user.groups) is not None:
+            incomplete.append("node authorizer does not support user rule resolution")
+        if user.extra.get(access.SCOPES):
+            incomplete.append("the scopes of the credential limit these rules")
+        if incomplete:
             answer["incomplete"] = True
-            answer["evaluationError"] = "node authorizer does not support user rule resolution"
+            answer["evaluationError"] = "; ".join(incomplete)
         document["status"] = answer
 
 
@@ -176,7 +184,9 @@ def _require_empty_metadata(document: objects.Document, kind: str, allowed: Mapp
         raise status.invalid(kind, _AUTHORIZATION, "", [status.Cause("FieldValueInvalid", text, "metadata")])
 
 
-def _attributes(user: str, groups: tuple[str, ...], spec: Mapping[str, Any], kind: str) -> access.Attributes:
+def _attributes(
+    user: str, groups: tuple[str, ...], scopes: tuple[str, ...], spec: Mapping[str, Any], kind: str
+) -> access.Attributes:
     resource, path = spec.get("resourceAttributes") or {}, spec.get("nonResourceAttributes") or {}
     if resource and path:
         text = "Invalid value: cannot be specified in combination with resourceAttributes"
@@ -187,7 +197,7 @@ def _attributes(user: str, groups: tuple[str, ...], spec: Mapping[str, Any], kin
         cause = status.Cause("FieldValueInvalid", text, "spec.resourceAttributes")
         raise status.invalid(kind, _AUTHORIZATION, "", [cause])
     if path:
-        return access.Attributes(user, groups, path.get("verb") or "", False, path.get("path") or "")
+        return access.Attributes(user, groups, path.get("verb") or "", False, path.get("path") or "", scopes=scopes)
     return access.Attributes(
         user,
         groups,
@@ -200,6 +210,7 @@ def _attributes(user: str, groups: tuple[str, ...], spec: Mapping[str, Any], kin
         namespace=resource.get("namespace") or "",
         name=resource.get("name") or "",
         fields=_fields(resource.get("fieldSelector") or {}),
+        scopes=scopes,
     )
 
 

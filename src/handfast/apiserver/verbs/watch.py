@@ -6,7 +6,9 @@
    change can fall between them.
 2. A watcher that cannot be written to fast enough is dropped when its buffer is over the cap, never waited for. The initial
    state is waited for, within the time limit of `serving.sending`.
-3. A version older than what is remembered gets an ERROR event with a 410 Status, and the client lists again.
+3. A watch that ends is told by a bookmark how far it came, unless a change came with its end: the client then goes on from the
+   last version that it saw, and misses nothing.
+4. A version older than what is remembered gets an ERROR event with a 410 Status, and the client lists again.
 
 It does not authorise; who may watch was decided before.
 """
@@ -127,7 +129,8 @@ class Watcher:
             self._pending.append(frame)
 
     def flush(self) -> None:
-        if not self._pending:
+        # What comes after the end stays: it is not told any more, and the last bookmark must not claim that it was.
+        if not self._pending or self.done.done():
             return
         data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
         self._pending.clear()
@@ -145,6 +148,11 @@ class Watcher:
             return
         self._count(len(data))
         self._transport.write(data)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything it was offered has been written."""
+        return not self._pending
 
     def drop(self) -> None:
         """Break the connection: the client finds out, and begins anew."""
@@ -201,6 +209,10 @@ class Hub:
         """End the watches of users that are bound to this: see `bonds`."""
         for watcher in tuple(self._bound.get(bond, ())):
             watcher.end()
+
+    def count(self, is_counted: Callable[[identity.User], bool]) -> int:
+        """How many watches are open of users for whom this holds."""
+        return sum(any(map(is_counted, watcher.users)) for watcher in self._watchers)
 
     def judge(self, check: Callable[[identity.User], None]) -> None:
         """End the watches of users that `check` refuses, whatever they are doing."""
@@ -355,7 +367,7 @@ class Hub:
             await watcher.done
         finally:
             timer.cancel()
-        if list_options.bookmarks and not watcher.dropped:
+        if list_options.bookmarks and not watcher.dropped and watcher.complete:
             watcher.done = asyncio.get_running_loop().create_future()
             watcher.write(self._bookmark(watcher))
             watcher.end()

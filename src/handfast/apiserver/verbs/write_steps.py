@@ -30,7 +30,7 @@ def completed(
 ) -> objects.Document:
     """A new document as it is stored: in the shape of its schema, with what the server fills in, and defaults."""
     custom.conform(call, kind, document)
-    strategies.prepare_create(kind, document, namespace, call.user, now)
+    strategies.prepare_create(kind, document, namespace, call.user, now, call.own_source)
     document = conversion.to_stored(kind, document)
     defaults.apply(kinds.stored_row(kind), document)
     return document
@@ -64,7 +64,7 @@ def completed_again(
     """The same once more, in place, after a webhook: it knows neither what only the server decides, nor defaults."""
     custom.conform(call, kind, document)
     if old is None:
-        strategies.settle_create(kind, document, call.user)
+        strategies.settle_create(kind, document, call.user, call.own_source)
     else:
         settled = strategies.strategy(call.info.subresource, now)(kind, copy.deepcopy(document), old)
         settled["metadata"].pop("resourceVersion", None)

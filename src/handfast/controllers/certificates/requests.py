@@ -13,7 +13,7 @@ so that whoever is done with one can send it back with its version, without read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from handfast.api import resources, signing_requests
 from handfast.client import api, partial, watch
@@ -53,6 +53,10 @@ class Requests:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[signing_requests.Request]:
+        """The open requests."""
+        return iter(tuple(self._open.values()))
 
     def get(self, name: str) -> signing_requests.Request | None:
         """The request, if it is open."""

@@ -40,6 +40,7 @@ from handfast.pki import authority
 from handfast.rules import decision
 from handfast.rules.certificates import kubelet, signers
 from handfast.rules.ledger import entries
+from handfast.rules.machines import approval
 
 NAME = "certificatesigningrequest-signing-controller"
 DURATION = datetime.timedelta(hours=8760)
@@ -170,6 +171,7 @@ def entry(
 ) -> entries.Entry:
     """What the ledger says of a certificate."""
     how, token = entries.authenticated_by(facts.username, facts.groups, facts.extra)
+    matched = item.condition(approval.MATCHED)
     approved = (row.reason for row in item.status.conditions or () if row.type == signing_requests.APPROVED)
     return entries.Entry(
         issued_at=now.replace(microsecond=0),
@@ -186,6 +188,7 @@ def entry(
             how,
             facts.signer_name,
             is_own_name=facts.username == facts.request.subject.common_name,
+            machine=matched.message if matched is not None else "",
         ),
         request=facts.name,
         certificate=issued.fingerprint,

@@ -21,14 +21,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 import prometheus_client
 import structlog
 
 from handfast import errors
 from handfast.api import resources, status
-from handfast.client import api, cache, partial, watch
-from handfast.controllers import events, loop, node_leases, revoked
+from handfast.client import api, cache
+from handfast.controllers import events, loop, node_leases, revoked, views
 from handfast.rules.nodes import lifecycle, liveness
 
 NAME = "node-lifecycle-controller"
@@ -56,36 +55,13 @@ MARKED = prometheus_client.Counter(
 )
 
 
-class _Meta(partial.Meta, frozen=True, gc=False):
-    creation_timestamp: str | None = None
-
-
-class _Spec(msgspec.Struct, frozen=True, gc=False):
-    taints: list[dict[str, Any]] | None = None
-
-
-class _Status(msgspec.Struct, frozen=True, gc=False):
-    conditions: list[dict[str, Any]] | None = None
-
-
-class Node(msgspec.Struct, frozen=True, gc=False):
-    """What a Node says of being ready, and its taints."""
-
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-SOURCE: Final = watch.Source(resource=resources.NODES, view=Node)
-
-
 class NodeLifecycle:
     """Handles one Node, by name; `OURSELVES` is the look at this process."""
 
     def __init__(
         self,
         context: loop.Context,
-        nodes: cache.Informer[Node],
+        nodes: cache.Informer[views.Node],
         leases: node_leases.NodeLeases,
         revocations: revoked.Revoked,
     ) -> None:
@@ -107,8 +83,8 @@ class NodeLifecycle:
         self.silent: set[str] = set()
         nodes.subscribe(self._note)
 
-    def _note(self, old: Node | None, new: Node | None) -> None:
-        name = (new or old or Node()).metadata.name
+    def _note(self, old: views.Node | None, new: views.Node | None) -> None:
+        name = (new or old or views.Node()).metadata.name
         if new is None:
             self._posted.pop(name, None)
             self.silent.discard(name)
@@ -155,7 +131,7 @@ class NodeLifecycle:
         again = [seconds for seconds in (left if left > 0 else None, ends) if seconds is not None]
         return min(again, default=None)
 
-    async def _left(self, node: Node, document: Any) -> float:
+    async def _left(self, node: views.Node, document: Any) -> float:
         """For how many seconds the node is not called silent yet (1.)."""
         name = node.metadata.name
         grace = GRACE if lifecycle.ready(document) is not None else STARTUP_GRACE
@@ -170,7 +146,7 @@ class NodeLifecycle:
             left = self._heard(name) + grace - self._clock.monotonic()
         return left
 
-    async def _writes_proven(self, node: Node, document: Any) -> bool:
+    async def _writes_proven(self, node: views.Node, document: Any) -> bool:
         """Whether a node that was not heard of can be called silent (6.); one whose Node says so already can."""
         name, now = node.metadata.name, self._clock.monotonic()
         if self._writes is not None and self._writes.prove(now):
@@ -187,14 +163,14 @@ class NodeLifecycle:
         pulse = self._leases.pulse(name)
         return max(self._anew, self._posted.get(name, 0.0), 0.0 if pulse is None else pulse.at)
 
-    async def _write(self, node: Node, change: lifecycle.Change) -> None:
+    async def _write(self, node: views.Node, change: lifecycle.Change) -> None:
         try:
             await self._patch(node, change)
         except errors.HandfastError as error:
             self._wrote(error)
             raise
 
-    async def _patch(self, node: Node, change: lifecycle.Change) -> None:
+    async def _patch(self, node: views.Node, change: lifecycle.Change) -> None:
         # 4. at the version that was judged
         meta = node.metadata
         version = meta.resource_version
@@ -213,7 +189,7 @@ class NodeLifecycle:
                     resources.NODES, meta.name, {"metadata": {"resourceVersion": version}, "spec": spec}
                 )
 
-    async def _tell(self, node: Node, change: lifecycle.Change) -> None:
+    async def _tell(self, node: views.Node, change: lifecycle.Change) -> None:
         meta = node.metadata
         ready = next((row for row in change.conditions if row["type"] == lifecycle.READY), None)
         if ready is None:
@@ -248,11 +224,11 @@ class NodeLifecycle:
             _log.info("this process was away, or a clock was set: every node is given its grace anew")
 
 
-def _about(node: Node) -> events.Regarding:
+def _about(node: views.Node) -> events.Regarding:
     return events.Regarding(api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid)
 
 
-def _plain(node: Node) -> Any:
+def _plain(node: views.Node) -> Any:
     """As the rules read it."""
     return {
         "metadata": {"creationTimestamp": node.metadata.creation_timestamp},
@@ -262,7 +238,7 @@ def _plain(node: Node) -> Any:
 
 
 def build(context: loop.Context) -> loop.Controller[str]:
-    nodes = context.informers.get(SOURCE)
+    nodes = context.informers.get(views.ALL_NODES)
 
     def of_lease(name: str) -> None:
         if handler.of_lease(name):

@@ -9,14 +9,20 @@ Such tokens never expire. Nobody has one without making such a Secret. Tokens th
    the log say so, once for each such value, and it is looked at again when the Secret changes.
 2. Its ServiceAccount must exist, with the UID that the Secret is annotated with, if it is: else the Secret is deleted,
    after a look at the server itself, because a watch may be late, and only if it is still the same Secret.
-3. Whatever is missing is filled in: token, namespace, the annotation of the UID; the CA also where it differs.
+3. Whatever is missing is filled in: token, namespace, the annotation of the UID; the CA also where it differs. Each token has
+   an id of its own, drawn at random: a Secret that is made anew never holds the token of the one before again.
 
 Only metadata is followed: of tokens nothing stays in this process.
+
+| who | holding | tries | stopped by | shown in tests/unit/controllers/cluster/test_service_account_tokens.py |
+|---|---|---|---|---|
+| a thief | a token whose Secret was deleted, where the key is RSA | wait until the Secret is filled anew | 3 | test_a_secret_made_anew_has_another_token |
 """
 
 from __future__ import annotations
 
 import base64
+import uuid
 from collections.abc import Iterable
 
 import structlog
@@ -31,8 +37,6 @@ from handfast.rules.tokens import service_accounts
 _log = structlog.get_logger("handfast.service_account_tokens")
 NAME = "serviceaccount-token-controller"
 INVALID_ACCOUNT = "InvalidAccountName"
-ACCOUNT_NAME = "kubernetes.io/service-account.name"
-ACCOUNT_UID = "kubernetes.io/service-account.uid"
 _BY_ACCOUNT = "account"
 _SHOWN = 64
 
@@ -87,7 +91,7 @@ class ServiceAccountTokens:
         namespace, name = key
         secret = self._secrets.get(namespace, name)
         # 1. whose it is
-        account_name = "" if secret is None else secret.annotation(ACCOUNT_NAME)
+        account_name = "" if secret is None else secret.annotation(service_accounts.ACCOUNT_NAME)
         if secret is None or not account_name or secret.metadata.deletion_timestamp is not None:
             self._reported.pop(key, None)
             return
@@ -97,7 +101,7 @@ class ServiceAccountTokens:
             return
         self._reported.pop(key, None)
         # 2. its account exists, with that UID
-        claimed = secret.annotation(ACCOUNT_UID)
+        claimed = secret.annotation(service_accounts.ACCOUNT_UID)
         uid = await self._account_uid(namespace, account_name, claimed)
         if not uid:
             with api.MISSING_OK:
@@ -113,7 +117,7 @@ class ServiceAccountTokens:
         self._reported[secret.metadata.key] = said
         namespace, name = secret.metadata.key
         shown = ascii(account_name[:_SHOWN]) + ("…" if len(account_name) > _SHOWN else "")
-        message = f"the annotation {ACCOUNT_NAME}, {shown}, names no ServiceAccount: {wrong}"
+        message = f"the annotation {service_accounts.ACCOUNT_NAME}, {shown}, names no ServiceAccount: {wrong}"
         _log.warning("a token Secret names no account", namespace=namespace, secret=name, error=message)
         regarding = events.Regarding(
             api_version="v1", kind="Secret", name=name, namespace=namespace, uid=secret.metadata.uid
@@ -147,16 +151,17 @@ class ServiceAccountTokens:
             data["ca.crt"] = self._ca
         data["namespace"] = data.get("namespace") or base64.b64encode(namespace.encode()).decode()
         if not data.get("token"):
-            legacy = rules.Legacy(namespace=namespace, account=account, secret_name=secret["metadata"]["name"])
+            name, drawn = secret["metadata"]["name"], str(uuid.uuid4())
+            legacy = rules.Legacy(namespace=namespace, account=account, secret_name=name, id=drawn)
             token = self._signer.sign(rules.legacy_claims(self._issuer, legacy))
             data["token"] = base64.b64encode(token.encode()).decode()
-        annotations[ACCOUNT_UID] = account.uid
+        annotations[service_accounts.ACCOUNT_UID] = account.uid
         secret["data"], secret["metadata"]["annotations"] = data, annotations
         return (data, annotations) != before
 
 
 def _account_of(secret: _View) -> Iterable[str]:
-    return [f"{secret.metadata.namespace}/{secret.annotation(ACCOUNT_NAME)}"]
+    return [f"{secret.metadata.namespace}/{secret.annotation(service_accounts.ACCOUNT_NAME)}"]
 
 
 def build(

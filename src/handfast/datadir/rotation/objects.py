@@ -5,7 +5,9 @@ It changes no file. While a control plane runs, its controllers publish what is 
 they have. Where it is stopped, nobody else is there, and this writes.
 
 1. The bundle of client CAs gets or loses the one CA that is meant, and loses it by its key: with every
-   certificate of it. Whatever else administrators put there stays.
+   certificate of it. Whatever else administrators put there stays. One that is added is the directory's own from then on, also
+   where a ConfigMap gave it before (`rules.client_ca_bundle`): deleting that does not take it away. One that a ConfigMap still
+   gives comes back, and whoever waits for its end is told which one that is.
 2. A CA is published when every `kube-root-ca.crt` and `kube-public/cluster-info` that exist hold it, and withdrawn when
    none of them, nor the bundle of client CAs, has a certificate of its key.
 3. A key of tokens is published when the API server's own key set has it.
@@ -31,7 +33,7 @@ from handfast.api import handfast_kinds, jsonpath, resources, status
 from handfast.bootstrap import cluster_info
 from handfast.client import api
 from handfast.client import connection as connections
-from handfast.pki import bundles, jwt, keys
+from handfast.pki import bundles, certificates, jwt, keys
 from handfast.rules import client_ca_bundle
 from handfast.rules.ledger import entries as ledger_entries
 from handfast.rules.ledger import segments
@@ -50,7 +52,7 @@ _CONNECT_SECONDS: Final = 10.0
 
 async def trust_client_ca(client: api.Client, der: bytes) -> bool:
     """Have the API server believe certificates of a CA (1); whether that changed anything."""
-    return await _change(client, lambda bundle: bundle.add(der))
+    return await _change(client, lambda bundle: bundle.add(der), own=(certificates.fingerprint(der),))
 
 
 async def distrust_client_ca(client: api.Client, leaving: Sequence[str]) -> bool:
@@ -62,16 +64,22 @@ async def distrust_client_ca(client: api.Client, leaving: Sequence[str]) -> bool
     return await _change(client, without)
 
 
-async def _change(client: api.Client, change: Callable[[bundles.TrustBundle], bundles.TrustBundle]) -> bool:
+async def _change(
+    client: api.Client, change: Callable[[bundles.TrustBundle], bundles.TrustBundle], own: Sequence[str] = ()
+) -> bool:
     for attempt in range(_TRIES):
         config_map = await client.get(
             resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE
         )
         bundle = client_ca_bundle.read(config_map)
         wanted = change(bundle)
-        if wanted == bundle:
+        record = client_ca_bundle.record(config_map)
+        claimed = [one for one in own if one in record.certificates]
+        if wanted == bundle and not claimed:
             return False
         config_map["data"] = {**config_map["data"], client_ca_bundle.KEY: wanted.to_pem().decode()}
+        if claimed:
+            config_map["data"][client_ca_bundle.SOURCES_KEY] = record.without(*claimed).text()
         try:
             await client.update(resources.CONFIG_MAPS, config_map)
         except status.StatusError as error:
@@ -92,8 +100,9 @@ async def outdated(client: api.Client, *, wanted: str = "", unwanted: Sequence[s
         config_map = await client.get(
             resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE
         )
-        if client_ca_bundle.read(config_map).of_key(*unwanted):
-            lacking.append(f"{client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}")
+        left = client_ca_bundle.read(config_map).of_key(*unwanted)
+        if left:
+            lacking.append(f"{client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}{_given(config_map, left)}")
     for config_map in await _root_cas(client):
         text = str(jsonpath.at(config_map, "data", _ROOT_CA_KEY) or "")
         if not _holds(text.encode(), wanted, unwanted):
@@ -102,6 +111,13 @@ async def outdated(client: api.Client, *, wanted: str = "", unwanted: Sequence[s
     if info is not None and info[1].ca is not None and not _holds(info[1].ca, wanted, unwanted):
         lacking.append(f"{cluster_info.NAMESPACE}/{cluster_info.NAME}")
     return lacking
+
+
+def _given(config_map: dict[str, Any], left: Sequence[certificates.Certificate]) -> str:
+    """Which ConfigMaps bring these back."""
+    record = client_ca_bundle.record(config_map).certificates
+    sources = sorted({source for each in left for source in record.get(each.fingerprint, ())})
+    return f" (given by {', '.join(sources)})" if sources else ""
 
 
 async def publish(client: api.Client, text: bytes) -> int:

@@ -160,25 +160,40 @@ def permissions(signer_name: str) -> tuple[str, ...]:
 def checks(
     facts: Facts, permission: str, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NONE
 ) -> tuple[Check, ...]:
-    """All checks of one kind in order, those that failed and those after them too."""
+    """All checks of one kind, in order. One that fails does not end the list."""
+    run = [*_form(facts, permission)]
+    if permission == SELF_NODE_SERVER:
+        # 9. addresses of the Node; 10. nobody else's
+        run += [_addresses(facts.request.sans, addresses), reserved_check(facts.request.sans, reserved)]
+    return (*run, *_requester(facts, permission))
+
+
+def form(facts: Facts, permission: str) -> tuple[Check, ...]:
+    """The checks of one kind without 9 and 10: for whoever knows better what a node's addresses are than its Node."""
+    return (*_form(facts, permission), *_requester(facts, permission))
+
+
+def _form(facts: Facts, permission: str) -> tuple[Check, ...]:
     if permission not in _SIGNERS:
         raise errors.Misuse(f"{permission!r} is no permission of the approver; one of: {', '.join(_SIGNERS)}")
-    subject = facts.request.subject
     wanted = _SIGNERS[permission]
-    run = [
+    return (
         # 1. for the signer of this kind
         Check(SIGNER, facts.signer_name == wanted, f"{facts.signer_name} is to be {wanted}"),
         # 2. the one organization, and no other attribute
         _organization(facts),
         # 3. the name of a node
         _common_name(facts),
-    ]
-    run += _serving(facts, addresses, reserved) if permission == SELF_NODE_SERVER else _client(facts)
-    if permission != NODE_CLIENT:
-        # 6. sent by the node itself
-        compared = f"{facts.username!r} is to be the common name {subject.common_name!r}"
-        run.append(Check(REQUESTER, _is_requesters(facts, permission), compared))
-    return tuple(run)
+        *(_serving(facts) if permission == SELF_NODE_SERVER else _client(facts)),
+    )
+
+
+def _requester(facts: Facts, permission: str) -> tuple[Check, ...]:
+    if permission == NODE_CLIENT:
+        return ()
+    # 6. sent by the node itself
+    compared = f"{facts.username!r} is to be the common name {facts.request.subject.common_name!r}"
+    return (Check(REQUESTER, _is_requesters(facts, permission), compared),)
 
 
 def _is_requesters(facts: Facts, permission: str) -> bool:
@@ -257,7 +272,7 @@ def _client(facts: Facts) -> list[Check]:
     ]
 
 
-def _serving(facts: Facts, addresses: Sequence[str] | None, reserved: frozenset[str]) -> list[Check]:
+def _serving(facts: Facts) -> list[Check]:
     sans = facts.request.sans
     # 7. a DNS name or an address, and nothing else
     good = bool(sans.dns or sans.ip) and not (sans.email or sans.uri)
@@ -266,10 +281,6 @@ def _serving(facts: Facts, addresses: Sequence[str] | None, reserved: frozenset[
         Check(HAS_SANS, good, compared),
         # 8. the usages of a server
         _usages(facts, SERVING_USAGES),
-        # 9. addresses of the Node
-        _addresses(sans, addresses),
-        # 10. nobody else's
-        _reserved(sans, reserved),
     ]
 
 
@@ -288,8 +299,8 @@ def _addresses(sans: names.Sans, addresses: Sequence[str] | None) -> Check:
     return Check(ADDRESSES, True, f"all are among the Node's addresses {_list(addresses)}")
 
 
-def _reserved(sans: names.Sans, reserved: frozenset[str]) -> Check:
-    # 10. nobody else's
+def reserved_check(sans: names.Sans, reserved: frozenset[str] = NONE) -> Check:
+    """Whether none of the names is of every machine, of a Service or `reserved` (10)."""
     taken = withheld(sans, reserved)
     if taken:
         return Check(

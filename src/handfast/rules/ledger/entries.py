@@ -42,6 +42,10 @@ RENEWAL: Final = "NodeRenewal"
 RECOVERY: Final = "NodeRecovery"
 SERVING: Final = "NodeServing"
 BY_HAND: Final = "ByHand"
+# The machine-approver's reason, which is the real product's; and a machine's first certificate, or its endpoint's.
+MACHINE_APPROVED: Final = "NodeCSRApprove"
+MACHINE_JOIN: Final = "MachineJoin"
+MACHINE_SERVING: Final = "MachineServing"
 _INSTANTS: Final = ("issued_at", "not_after")
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
@@ -92,11 +96,15 @@ def authenticated_by(username: str, groups: Sequence[str], extra: Mapping[str, S
     return ("service-account" if user_names.service_account(username) is not None else "unknown"), ""
 
 
-def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool) -> str:
+def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool, machine: str = "") -> str:
     """Which rule said yes: `approval` is the reason of the approval, `how` that of `authenticated_by`.
 
-    What the approver approved is told apart by what it was; whatever has another reason was approved by hand.
+    What the approvers approved is told apart by what it was; whatever has another reason was approved by hand. `machine` names
+    the Machine that the machine-approver matched it with.
     """
+    if approval == MACHINE_APPROVED:
+        rule = MACHINE_SERVING if signer == signer_names.KUBELET_SERVING else MACHINE_JOIN
+        return f"{rule}: {machine}" if machine else rule
     if approval != AUTO_APPROVED:
         return f"{BY_HAND}: {approval}" if approval else BY_HAND
     if signer == signer_names.KUBELET_SERVING:

@@ -11,6 +11,8 @@ It follows nothing and decides nothing about requests.
    machine.openshift.io one says which of them counts. While that says Migrating, neither is changed by anyone, and the
    machine.openshift.io one counts as it was.
 4. Two Machines that claim the same InternalDNS name are both found: whoever looks up a name has to refuse more than one.
+5. What comes close is found, too, so that people can be told: a Machine that has the name as another type of address, and one whose
+   InternalDNS name only begins alike. Neither counts as having the name.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from handfast.api import jsonpath, objects
+from handfast.api import jsonpath, machine_kinds, objects
 from handfast.pki import names
 from handfast.rules.certificates import kubelet
 
 # 1. the API groups of Machines
-OPENSHIFT: Final = "machine.openshift.io"
+OPENSHIFT: Final = machine_kinds.GROUP
 CLUSTER_API: Final = "cluster.x-k8s.io"
 GROUPS: Final = (OPENSHIFT, CLUSTER_API)
 
@@ -40,10 +42,14 @@ IP_TYPES: Final = (INTERNAL_IP, EXTERNAL_IP)
 FAILED: Final = "Failed"
 # Which key was approved for a machine, on its Machine: the SHA-256 of its SubjectPublicKeyInfo, in hex.
 APPROVED_KEY: Final = "machines.handfast.dev/approved-key"
-_NEVER: Final = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+# A day after the first, so that a little before it is an instant, too.
+_NEVER: Final = datetime.datetime(1, 1, 2, tzinfo=datetime.UTC)
 
 _BY_CLUSTER_API: Final = "ClusterAPI"
 # What Machines are looked up by beside their addresses.
+_OTHER_NAME: Final = "other name"
+_FIRST_LABEL: Final = "first label"
+_ADDRESS: Final = "internal or external IP"
 _NODE: Final = "node"
 _PROVIDER_ID: Final = "provider id"
 
@@ -73,13 +79,21 @@ class Machine:
     created: datetime.datetime = _NEVER
     addresses: tuple[Address, ...] = ()
     node: str = ""
+    # Of that Node; Cluster API's v1beta2 does not say it.
+    node_uid: str = ""
     provider_id: str = ""
     phase: str = ""
+    # What it is for: master or worker, or a word of the operator's.
+    role: str = ""
     deleting: bool = False
     # Which group's Machine counts, as the machine.openshift.io one says: MachineAPI, ClusterAPI or Migrating.
     authoritative: str = ""
     approved_key: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    # What its Node is to have.
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    node_annotations: Mapping[str, str] = field(default_factory=dict)
+    node_taints: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def key(self) -> Key:
@@ -102,7 +116,7 @@ class Machine:
 def read(document: Mapping[str, Any]) -> Machine:
     """The facts of a Machine. What has another shape than the schema says counts as absent."""
     meta = jsonpath.mapping(document, "metadata")
-    annotations = {key: value for key, value in jsonpath.mapping(meta, "annotations").items() if isinstance(value, str)}
+    annotations = _texts(meta, "annotations")
     return Machine(
         group=jsonpath.text(document, "apiVersion").partition("/")[0],
         namespace=jsonpath.text(meta, "namespace"),
@@ -115,13 +129,22 @@ def read(document: Mapping[str, Any]) -> Machine:
             for row in jsonpath.mappings(document, "status", "addresses")
         ),
         node=jsonpath.text(document, "status", "nodeRef", "name"),
+        node_uid=jsonpath.text(document, "status", "nodeRef", "uid"),
         provider_id=jsonpath.text(document, "spec", "providerID"),
         phase=jsonpath.text(document, "status", "phase"),
+        role=jsonpath.text(meta, "labels", machine_kinds.ROLE_LABEL),
         deleting=jsonpath.at(meta, "deletionTimestamp") is not None,
         authoritative=jsonpath.text(document, "status", "authoritativeAPI"),
         approved_key=annotations.get(APPROVED_KEY, ""),
         annotations=annotations,
+        node_labels=_texts(document, "spec", "metadata", "labels"),
+        node_annotations=_texts(document, "spec", "metadata", "annotations"),
+        node_taints=tuple(jsonpath.mappings(document, "spec", "taints")),
     )
+
+
+def _texts(document: Mapping[str, Any], *path: str) -> dict[str, str]:
+    return {key: value for key, value in jsonpath.mapping(document, *path).items() if isinstance(value, str)}
 
 
 def _instant(text: str) -> datetime.datetime:
@@ -169,9 +192,21 @@ class Index:
         """The Machines with this InternalDNS name."""
         return self._at(INTERNAL_DNS, kubelet.canonical(name))
 
+    def by_other_name(self, name: str) -> tuple[Machine, ...]:
+        """The Machines that have this name, and not as their InternalDNS name: near misses (5.)."""
+        return self._at(_OTHER_NAME, kubelet.canonical(name))
+
+    def by_first_label(self, name: str) -> tuple[Machine, ...]:
+        """The Machines with an InternalDNS name that begins with the same label: near misses (5.)."""
+        return self._at(_FIRST_LABEL, _first_label(name))
+
     def by_ip(self, address: str) -> tuple[Machine, ...]:
         """The Machines with this InternalIP."""
         return self._at(INTERNAL_IP, kubelet.canonical(address))
+
+    def by_address(self, address: str) -> tuple[Machine, ...]:
+        """The Machines with this InternalIP or ExternalIP."""
+        return self._at(_ADDRESS, kubelet.canonical(address))
 
     def by_node(self, node: str) -> tuple[Machine, ...]:
         """The Machines that are linked to this Node."""
@@ -201,8 +236,15 @@ class Index:
 def _places(machine: Machine) -> Iterator[tuple[str, Canonical]]:
     for kind in (INTERNAL_DNS, INTERNAL_IP):
         yield from ((kind, value) for value in machine.values(kind))
+    yield from ((_OTHER_NAME, value) for value in machine.values(EXTERNAL_DNS, HOSTNAME))
+    yield from ((_FIRST_LABEL, label) for label in {_first_label(text) for text in machine.texts(INTERNAL_DNS)})
+    yield from ((_ADDRESS, value) for value in machine.values(*IP_TYPES))
     yield _NODE, machine.node
     yield _PROVIDER_ID, machine.provider_id
+
+
+def _first_label(name: str) -> str:
+    return str(kubelet.canonical(name)).partition(".")[0]
 
 
 def _drop(index: dict[_K, set[Key]], place: _K, key: Key) -> None:

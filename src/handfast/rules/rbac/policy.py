@@ -273,7 +273,7 @@ class Policy:
 
 
 def _is_small(attributes: access.Attributes) -> bool:
-    if len(attributes.groups) > _QUESTION_WORDS or attributes.fields:
+    if len(attributes.groups) > _QUESTION_WORDS or attributes.fields or attributes.scopes:
         return False
     texts = (
         *attributes.groups,

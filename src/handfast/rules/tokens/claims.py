@@ -10,6 +10,10 @@ Claims are read only if they have their shape:
 3. Times are whole numbers of seconds, and `exp` is there; a legacy token has no times.
 4. `aud` is a text or a list of texts, and `jti` a text.
 
+Whoever makes a token draws its `jti`. A legacy token has no time in it, so that only the `jti` tells the token of a Secret
+that was made anew from the one before: an RSA signature of the same claims is the same. Legacy tokens of Kubernetes have
+none, and are read all the same.
+
 | who | holding | tries | check | shown by (test_claims.py) |
 |---|---|---|---|---|
 | a thief | a token, broken claims | `exp` as NaN, true, a text, 10^300 | 3 | test_times_of_another_shape |
@@ -61,11 +65,12 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legacy:
-    """The claims of a token that lives in a Secret."""
+    """The claims of a token that lives in a Secret; those that others made have no `id`."""
 
     namespace: str
     account: Reference
     secret_name: str
+    id: str = ""
 
 
 Claims = Bound | Legacy
@@ -99,6 +104,7 @@ def legacy_claims(issuer: str, legacy: Legacy) -> dict[str, Any]:
     """The claims to sign for a Secret."""
     return {
         "iss": issuer,
+        **({"jti": legacy.id} if legacy.id else {}),
         f"{_LEGACY}namespace": legacy.namespace,
         f"{_LEGACY}secret.name": legacy.secret_name,
         f"{_LEGACY}service-account.name": legacy.account.name,
@@ -130,9 +136,6 @@ def read_bound(claims: Mapping[str, Any]) -> Bound:
     if expires is None:
         raise _bad_claim("exp is missing")
     # 4. texts where texts belong
-    identity = claims.get("jti", "")
-    if not isinstance(identity, str):
-        raise _bad_claim("jti is not a text")
     return Bound(
         namespace=namespace,
         account=account,
@@ -140,7 +143,7 @@ def read_bound(claims: Mapping[str, Any]) -> Bound:
         issued_at=_seconds(claims, "iat") or 0,
         not_before=_seconds(claims, "nbf") or 0,
         expires=expires,
-        id=identity,
+        id=_id(claims),
         pod=_reference(private, "pod"),
         secret=_reference(private, "secret"),
         node=_reference(private, "node", needs_uid="pod" not in private),
@@ -157,7 +160,15 @@ def read_legacy(claims: Mapping[str, Any]) -> Legacy:
     uid = _text(claims, f"{_LEGACY}service-account.uid", "serviceAccountUID")
     # 2. its user name
     _require_subject(claims, namespace, name)
-    return Legacy(namespace=namespace, account=Reference(name, uid), secret_name=secret)
+    # 4. texts where texts belong
+    return Legacy(namespace=namespace, account=Reference(name, uid), secret_name=secret, id=_id(claims))
+
+
+def _id(claims: Mapping[str, Any]) -> str:
+    identity = claims.get("jti", "")
+    if not isinstance(identity, str):
+        raise _bad_claim("jti is not a text")
+    return identity
 
 
 def _require_subject(claims: Mapping[str, Any], namespace: str, name: str) -> None:

@@ -44,6 +44,9 @@ from handfast.rules.tokens import claims
 LEEWAY = 60
 # The type of a Secret that holds a token of its own.
 LEGACY_TYPE = "kubernetes.io/service-account-token"
+# Its annotations: whose token it is.
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+ACCOUNT_UID = "kubernetes.io/service-account.uid"
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 LAST_USED = "kubernetes.io/legacy-token-last-used"
 _INVALIDATED = "service account token has been invalidated"

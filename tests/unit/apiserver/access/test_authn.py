@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from handfast.apiserver import identity
-from handfast.apiserver.access import authn
-from handfast.pki import bundles, certificates
+from handfast.apiserver import identity, request
+from handfast.apiserver.access import authn, node_recovery
+from handfast.pki import bundles, certificates, names
 from handfast.rules import networks
+from handfast.rules.machines import bootstrapper
 from handfast.serving import peer
 from tests.unit.pki.making import ANY, CLIENT, DAY, NOW, SERVER, Made, ca, leaf
 
@@ -313,6 +315,141 @@ class TestTrust:
             peer_ = peer_of(leaf(ROOT, CLIENT, subject=f"u{number}"))
             assert authenticator.authenticate(peer_, None, NOW).name == f"u{number}"
             assert len(authenticator._verified) <= 3
+
+
+SIGNER = ca("kubelet-bootstrap-kubeconfig-signer")
+
+
+def beside(*scoped: Made, unscoped: Sequence[Made] = (ROOT,)) -> authn.Authenticator:
+    """One that also believes CAs of bootstrap credentials."""
+    authenticator = trusting(*unscoped)
+    authenticator.trust_scoped(bundles.TrustBundle.of(made.der for made in scoped))
+    return authenticator
+
+
+def long_name(common_name: str, *organizations: str) -> x509.Name:
+    """A subject with a common name that is longer than X.520 allows."""
+    return names.to_name(names.Subject(common_name=common_name, organizations=organizations))
+
+
+KUBELET = long_name(bootstrapper.USER, *bootstrapper.GROUPS)
+
+
+class TestBootstrapCAs:
+    CLAIMS = (
+        subject("kubernetes-admin", "system:masters"),
+        subject("system:node:a", "system:nodes"),
+        long_name(bootstrapper.USER, *bootstrapper.GROUPS, "system:masters"),
+        long_name(bootstrapper.USER, "system:authenticated"),
+        subject("jane"),
+    )
+
+    def test_it_vouches_for_the_bootstrap_identity(self) -> None:
+        kubelet = leaf(SIGNER, CLIENT, subject=KUBELET)
+        user = beside(SIGNER).authenticate(peer_of(kubelet), None, NOW)
+        assert len(user.name) == 73
+        assert (user.name, set(user.groups)) == (bootstrapper.USER, {*bootstrapper.GROUPS, "system:authenticated"})
+
+    @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.rfc4514_string()[-40:])
+    def test_a_bootstrap_ca_vouches_for_nobody_else(self, claim: x509.Name) -> None:
+        assert refusal(beside(SIGNER), [leaf(SIGNER, CLIENT, subject=claim)]) == "OutsideAuthorityScope"
+
+    def test_a_refusal_is_not_remembered_and_a_token_beside_it_counts(self) -> None:
+        authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), [authn.TokenRow(Tokens({"good": JOE}))])
+        authenticator.trust_scoped(bundles.TrustBundle.of([SIGNER.der]))
+        admin = leaf(SIGNER, CLIENT, subject=self.CLAIMS[0])
+        assert authenticator.authenticate(peer_of(admin), "Bearer good", NOW).name == "joe"
+        assert refusal(authenticator, [admin]) == "OutsideAuthorityScope"
+        assert not authenticator._verified
+
+    @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.rfc4514_string()[-40:])
+    def test_an_intermediate_of_a_bootstrap_ca_has_its_limit(self, claim: x509.Name) -> None:
+        middle = ca("further", SIGNER)
+        chain = [leaf(middle, CLIENT, subject=claim), middle]
+        assert refusal(beside(SIGNER), chain) == "OutsideAuthorityScope"
+        # Whatever else is presented beside it.
+        assert refusal(beside(SIGNER), [*chain, SIGNER, ROOT]) == "OutsideAuthorityScope"
+        good = [leaf(middle, CLIENT, subject=KUBELET), middle]
+        assert beside(SIGNER).authenticate(peer_of(*good), None, NOW).name == bootstrapper.USER
+
+    def test_a_bootstrap_ca_of_the_same_name(self) -> None:
+        twin = ca("the client CA")
+        authenticator = beside(twin)
+        assert refusal(authenticator, [leaf(twin, CLIENT, subject=self.CLAIMS[0])]) == "OutsideAuthorityScope"
+        assert refusal(authenticator, [leaf(twin, CLIENT, subject=self.CLAIMS[0]), ROOT]) == "OutsideAuthorityScope"
+        # And takes nothing from the one it looks like.
+        assert authenticator.authenticate(peer_of(leaf(ROOT, CLIENT)), None, NOW).name == "jane"
+
+    def test_what_has_another_path_stays_good(self) -> None:
+        """The same key, or a signature of a CA without a limit: that one's word counts, as it did before."""
+        again = ca("the client CA", key=ROOT.key)
+        assert beside(again).authenticate(peer_of(leaf(again, CLIENT)), None, NOW).name == "jane"
+        middle = ca("team", ROOT)
+        chain = peer_of(leaf(middle, CLIENT), middle)
+        assert beside(middle).authenticate(chain, None, NOW).name == "jane"
+        assert refusal(beside(middle), [leaf(middle, CLIENT)]) == "OutsideAuthorityScope"
+
+    def test_a_revoked_bootstrap_ca(self) -> None:
+        authenticator, kubelet = beside(SIGNER, OTHER), peer_of(leaf(SIGNER, CLIENT, subject=KUBELET))
+        jane = peer_of(leaf(ROOT, CLIENT))
+        for who in (kubelet, jane):
+            authenticator.authenticate(who, None, NOW)
+        told: list[str] = []
+        authenticator.changed.append(lambda: told.append("all"))
+        authenticator.scoped_changed.append(lambda: told.append("scoped"))
+        authenticator.trust_scoped(bundles.TrustBundle.of([OTHER.der]))
+        assert told == ["scoped"]
+        assert refusal(authenticator, [leaf(SIGNER, CLIENT, subject=KUBELET)]) == "UnknownAuthority"
+        with pytest.raises(identity.Unauthorized):
+            authenticator.authenticate(kubelet, None, NOW)
+        # Nobody else is judged anew.
+        assert authenticator.remembers(jane, None)
+
+    def test_the_first_reason_is_told_unless_only_the_bootstrap_ca_is_known(self) -> None:
+        gone: dict[str, Any] = {"not_before": NOW - 2 * DAY, "not_after": NOW - DAY}
+        assert refusal(beside(SIGNER), [leaf(ROOT, CLIENT, **gone)]) == "Expired"
+        assert refusal(beside(SIGNER), [leaf(ROOT, SERVER)]) == "WrongPurpose"
+        assert refusal(beside(SIGNER), [leaf(SIGNER, SERVER, subject=KUBELET)]) == "WrongPurpose"
+        assert refusal(beside(SIGNER), [leaf(OTHER, CLIENT)]) == "UnknownAuthority"
+
+    def test_a_bootstrap_ca_recovers_nobody(self) -> None:
+        """An expired certificate of a node that it signed: only the bundle is asked whether that is one."""
+        asked: list[bundles.TrustBundle] = []
+
+        class Recovery:
+            def authenticate(self, _peer: object, bundle: bundles.TrustBundle, _now: object) -> identity.User:
+                asked.append(bundle)
+                raise identity.Unauthorized("UnknownAuthority", "by a test")
+
+        judge = cast("node_recovery.NodeRecovery", Recovery())
+        authenticator = authn.Authenticator(bundles.TrustBundle.of([ROOT.der]), recovery=judge)
+        authenticator.trust_scoped(bundles.TrustBundle.of([SIGNER.der]))
+        node = leaf(
+            SIGNER,
+            CLIENT,
+            subject=subject("system:node:a", "system:nodes"),
+            not_before=NOW - 2 * DAY,
+            not_after=NOW - DAY,
+        )
+        create = request.parse("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests")
+        with pytest.raises(identity.Unauthorized):
+            authenticator.authenticate(peer_of(node), None, NOW, create)
+        assert [each.ders for each in asked] == [(ROOT.der,)]
+
+    def test_its_expiry_ends_an_open_connection(self) -> None:
+        short = ca("short", not_after=NOW + SECOND)
+        authenticator, kubelet = beside(short), leaf(short, CLIENT, subject=KUBELET)
+        authenticator.authenticate(peer_of(kubelet), None, NOW)
+        assert refusal(authenticator, [kubelet], NOW + 2 * SECOND) == "Expired"
+
+    def test_whose_open_watches_are_judged_anew(self) -> None:
+        authenticator = beside(SIGNER)
+        kubelet = authenticator.authenticate(peer_of(leaf(SIGNER, CLIENT, subject=KUBELET)), None, NOW)
+        with pytest.raises(identity.Unauthorized):
+            authenticator.require_unscoped(kubelet)
+        authenticator.require_unscoped(authenticator.authenticate(peer_of(leaf(ROOT, CLIENT)), None, NOW))
+        # The same identity by its token has nothing to do with these CAs.
+        authenticator.require_unscoped(identity.User(bootstrapper.USER, bootstrapper.GROUPS, method="token"))
 
 
 class TestRemembers:

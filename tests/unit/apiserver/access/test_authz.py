@@ -34,6 +34,14 @@ def test_every_fact_reaches_the_rules() -> None:
     )
 
 
+def test_only_scopes_are_taken_from_extra() -> None:
+    extra = {"scopes.authorization.openshift.io": ("user:info",), "authentication.kubernetes.io/credential-id": ("X",)}
+    scoped = identity.User("jane", JANE.groups, extra=extra)
+    info = request.parse("GET", "/version")
+    assert authz.attributes(scoped, info).scopes == ("user:info",)
+    assert authz.attributes(JANE, info).scopes == ()
+
+
 @pytest.mark.parametrize(
     ("target", "name", "fields"),
     [

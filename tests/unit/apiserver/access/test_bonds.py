@@ -9,9 +9,11 @@ import pytest
 
 from handfast.apiserver import identity
 from handfast.apiserver.access import bonds
+from handfast.apiserver.state import items
+from handfast.rules.tokens import service_accounts as rules
 from tests.unit.apiserver import admission_world
 
-SECRETS, PODS, ACCOUNTS = ("", "secrets"), ("", "pods"), ("", "serviceaccounts")
+SECRETS, PODS, ACCOUNTS, NODES = ("", "secrets"), ("", "pods"), ("", "serviceaccounts"), ("", "nodes")
 POD_UID = {"authentication.kubernetes.io/pod-uid": ("p-uid",)}
 
 
@@ -23,6 +25,7 @@ POD_UID = {"authentication.kubernetes.io/pod-uid": ("p-uid",)}
         (identity.User("system:bootstrap:abcdef", ()), ("system:bootstrap:abcdef",)),
         (identity.User("system:serviceaccount:a:b", (), uid="b-uid"), ("b-uid",)),
         (identity.User("system:serviceaccount:a:b", (), uid="b-uid", extra=POD_UID), ("b-uid", "p-uid")),
+        (identity.User("system:serviceaccount:a:b", (), uid="b-uid", bonds=("s-uid",)), ("b-uid", "s-uid")),
     ],
 )
 def test_a_user_is_bound_to_what_its_credential_rests_on(user: identity.User, expected: tuple[str, ...]) -> None:
@@ -38,6 +41,11 @@ class Parted:
     def put(self, resource: tuple[str, str], name: str, namespace: str, **fields: Any) -> None:
         self.world.put(resource, name, namespace, **fields)
 
+    def put_bytes(self, resource: tuple[str, str], name: str, namespace: str, body: bytes) -> None:
+        kind = admission_world.KINDS[resource]
+        item = items.Item(namespace, name, 98, body)
+        self.world.replica.collection(kind.prefix).apply(namespace, name, item, 98)
+
     def drop(self, resource: tuple[str, str], name: str, namespace: str) -> None:
         kind = admission_world.KINDS[resource]
         self.world.replica.collection(kind.prefix).apply(namespace, name, None, 99)
@@ -52,7 +60,7 @@ def test_bootstrap_tokens() -> None:
     parted.put(SECRETS, name, namespace, data={"token-secret": "eQ=="})
     assert parted.bonds == ["system:bootstrap:abcdef"]
     parted.drop(SECRETS, name, namespace)
-    assert parted.bonds == ["system:bootstrap:abcdef"] * 2
+    assert parted.bonds.count("system:bootstrap:abcdef") == 2
 
 
 def test_other_secrets() -> None:
@@ -60,11 +68,63 @@ def test_other_secrets() -> None:
     for name, namespace in (("bootstrap-token-abcdef", "default"), ("other", "kube-system")):
         parted.put(SECRETS, name, namespace)
         parted.drop(SECRETS, name, namespace)
-    assert parted.bonds == []
+    assert not any(bond.startswith("system:bootstrap:") for bond in parted.bonds)
 
 
-@pytest.mark.parametrize("resource", [PODS, ACCOUNTS])
-def test_accounts_and_pods(resource: tuple[str, str]) -> None:
+TOKEN = {"token": "eA==", "ca.crt": "eQ=="}
+HELD, ENDING = bonds.of_legacy("a", "x", "b-uid")
+
+
+@pytest.mark.parametrize(
+    ("after", "ends"),
+    [
+        ({"data": {**TOKEN, "ca.crt": "eg=="}}, False),
+        ({"data": TOKEN, "metadata": {"labels": {rules.LAST_USED: "2026-11-17"}}}, False),
+        ({"data": {**TOKEN, "token": "eg=="}}, True),
+        ({"data": {"ca.crt": "eQ=="}}, True),
+        ({}, True),
+        ({"data": {"token": None}}, True),
+        ({"data": {"token": 5}}, True),
+        ({"data": TOKEN, "metadata": {"deletionTimestamp": "2026-11-17T00:00:00Z"}}, True),
+        ({"data": TOKEN, "metadata": {"labels": {rules.INVALID_SINCE: "2026-11-17"}}}, True),
+    ],
+)
+def test_a_legacy_token_rests_on_what_its_secret_holds(after: dict[str, Any], ends: bool) -> None:
+    parted = Parted()
+    parted.put(SECRETS, "x", "a", data=TOKEN)
+    parted.put(SECRETS, "x", "a", **after)
+    assert parted.bonds == ([HELD] if ends else [])
+
+
+def test_a_secret_that_goes_ends_what_lives_in_it_and_what_is_bound_to_it() -> None:
+    parted = Parted()
+    parted.put(SECRETS, "x", "a", data=TOKEN)
+    parted.drop(SECRETS, "x", "a")
+    assert parted.bonds == [HELD, "x-uid"]
+
+
+def test_an_account_that_is_being_deleted_ends_legacy_tokens_at_once() -> None:
+    parted = Parted()
+    parted.put(ACCOUNTS, "b", "a")
+    parted.put(ACCOUNTS, "b", "a", metadata={"deletionTimestamp": "2026-11-17T00:00:00Z"})
+    assert parted.bonds == [ENDING]
+    parted.drop(ACCOUNTS, "b", "a")
+    assert parted.bonds == [ENDING, "b-uid"]
+
+
+@pytest.mark.parametrize("resource", [SECRETS, ACCOUNTS, PODS, NODES])
+def test_what_is_no_document_stops_nobody(resource: tuple[str, str]) -> None:
+    parted = Parted()
+    namespace = "" if resource == NODES else "kube-system"
+    for name in ("x", "bootstrap-token-abcdef"):
+        parted.put_bytes(resource, name, namespace, b'{"metadata":{"uid":5},"data":')
+        parted.put_bytes(resource, name, namespace, b'{"metadata":{},"data":')
+        parted.drop(resource, name, namespace)
+    assert "" in parted.bonds
+
+
+@pytest.mark.parametrize("resource", [PODS, ACCOUNTS, NODES])
+def test_accounts_pods_and_nodes(resource: tuple[str, str]) -> None:
     parted = Parted()
     parted.put(resource, "x", "a")
     parted.put(resource, "x", "a", metadata={"labels": {"a": "b"}})

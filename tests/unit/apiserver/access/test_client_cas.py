@@ -19,7 +19,7 @@ from handfast.apiserver.access import client_cas
 from handfast.apiserver.state import envelope, items, replica, storage
 from handfast.pki import bundles, certificates, pem
 from handfast.rules import client_ca_bundle
-from handfast.runtime import tasks
+from handfast.runtime import tasks, tls
 from handfast.store import protocol
 from handfast.store.sqlite import engine
 from tests.unit.pki import odd
@@ -323,17 +323,11 @@ async def test_one_unreadable_ca_of_the_history_is_left_out(store: protocol.Stor
 
 
 async def test_what_tls_cannot_use_is_left_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = client_cas._require_usable
-
-    def require(number: int, der: bytes) -> None:
-        if der == THIRD.der:
-            raise errors.Refused(f"certificate {number}: it cannot be used for TLS", reason="Malformed")
-        real(number, der)
-
-    monkeypatch.setattr(client_cas, "_require_usable", require)
+    monkeypatch.setattr(tls, "useless", lambda ders: [der for der in ders if der == THIRD.der])
     await server.choose(SECOND, THIRD)
     assert server.cas.bundle.digest == bundle(SECOND).digest
-    assert "certificate 2: it cannot be used for TLS" in str(server.cas.trouble)
+    fingerprint = certificates.fingerprint(THIRD.der)
+    assert f"certificate 2 (SHA-256 {fingerprint}) is left out: it cannot be used for TLS" in str(server.cas.trouble)
 
 
 async def test_unreadable_from_the_start(store: protocol.Store, server: Server) -> None:

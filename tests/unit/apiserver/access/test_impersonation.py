@@ -10,6 +10,7 @@ from handfast.api import status
 from handfast.apiserver.access import impersonation
 from handfast.apiserver.identity import User
 from handfast.rules import access, decision
+from handfast.rules.rbac import policy_rules, scopes
 
 ALICE = User("alice", ("system:authenticated",), method="x509")
 
@@ -100,6 +101,26 @@ def test_every_part_is_asked() -> None:
         with pytest.raises(status.StatusError) as caught:
             acted(rows, *(row for row in needed if row != missing))
         assert caught.value.code == 403
+
+
+def test_scopes_are_a_part_like_any_other() -> None:
+    rows = [("Impersonate-User", "bob"), ("Impersonate-Extra-Scopes.Authorization.OpenShift.io", "user:info")]
+    user = acted(
+        rows,
+        ("users", "", "bob"),
+        ("userextras/scopes.authorization.openshift.io.authentication.k8s.io", "", "user:info"),
+    )
+    assert user is not None
+    assert user.extra == {access.SCOPES: ("user:info",)}
+    with pytest.raises(status.StatusError):
+        acted(rows, ("users", "", "bob"))
+
+
+def test_a_caller_with_scopes_cannot_leave_them() -> None:
+    limited = User("alice", ALICE.groups, extra={access.SCOPES: ("role:edit:a",)})
+    judges = access.Authorizers([Allows(("users", "", "bob"))], scopes.Scopes(lambda _: policy_rules.FULL))
+    with pytest.raises(status.StatusError, match="prevent this action"):
+        impersonation.apply(limited, headers(("Impersonate-User", "bob")), judges)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from handfast import errors
 from handfast.apiserver import identity
-from handfast.apiserver.access import service_account_tokens
+from handfast.apiserver.access import bonds, service_account_tokens
 from handfast.apiserver.state import envelope, items, replica
 from handfast.pki import jwt, keys
 from handfast.rules.tokens import claims as token_claims
@@ -131,6 +131,9 @@ def test_the_user_of_a_bound_token():
         "authentication.kubernetes.io/node-uid",
     }
     assert world.accepted(bound(secret=SECRET)).user.uid == "uid-builder"
+    # What its watches end with, besides account and Pod.
+    assert world.accepted(bound(secret=SECRET)).user.bonds == ("uid-secret-1",)
+    assert world.accepted(bound(node=NODE)).user.bonds == ("uid-node-1",)
 
 
 def test_a_token_is_good_for_the_audiences_it_names_only():
@@ -283,6 +286,7 @@ def test_a_secret_that_was_replaced():
             ("system:serviceaccounts", "system:serviceaccounts:ns"),
             uid="uid-builder",
             method="service-account-secret",
+            bonds=bonds.of_legacy("ns", "builder-token", "uid-builder"),
         ),
         ("api",),
     )

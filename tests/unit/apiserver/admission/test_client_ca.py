@@ -15,11 +15,13 @@ from handfast.apiserver import identity
 from handfast.apiserver.admission import client_ca, plugin
 from handfast.apiserver.state import envelope, replica
 from handfast.rules import access, client_ca_bundle, decision
+from handfast.rules.machines import bootstrapper, client_ca_sources
 from handfast.store.sqlite import engine
 from tests.unit.pki.making import NOW, SERVER, ca, leaf
 
 CONFIG_MAPS = next(row for row in kinds.builtin() if row.resource == ("", "configmaps"))
 FIRST, SECOND = ca("first").pem.decode(), ca("second").pem.decode()
+SIGNER, OTHER = (ca(bootstrapper.SIGNER).pem.decode() for _ in range(2))
 SERVING = leaf(ca("root"), SERVER).pem.decode()
 PRIVATE_KEY = (
     ca("x")
@@ -67,6 +69,7 @@ def admit(
 ) -> None:
     operation = plugin.CREATE if old is None else plugin.DELETE if new is None else plugin.UPDATE
     given = new or old or {}
+    namespace = given["metadata"]["namespace"] if namespace == client_ca_bundle.NAMESPACE else namespace
     write = plugin.Attributes(
         operation=operation,
         kind=CONFIG_MAPS,
@@ -209,6 +212,134 @@ class TestWhat:
 
     def test_it_can_be_deleted_by_who_may(self) -> None:
         admit(None, config_map())
+
+
+RECORD = '{"certificates":{"' + "ab" * 32 + '":["openshift-config/a"]}}'
+
+
+class TestOtherKeys:
+    def test_bootstrap_cas_are_ca_certificates(self) -> None:
+        key = client_ca_bundle.SCOPED_KEY
+        admit(config_map(data={key: SECOND}), config_map())
+        admit(config_map(), config_map(data={key: SECOND}))
+        for wrong in ("", SERVING, PRIVATE_KEY):
+            error = refused(lambda wrong=wrong: admit(config_map(data={key: wrong}), config_map()))  # type: ignore[misc]
+            assert (error.code, error.causes[0].field) == (422, f"data[{key}]")
+        # What was wrong already may stay while other things change.
+        admit(config_map(SECOND, data={key: "broken"}), config_map(data={key: "broken"}))
+
+    def test_the_record_is_not_lost_by_accident(self) -> None:
+        key = client_ca_bundle.SOURCES_KEY
+        recorded = config_map(data={key: RECORD})
+        error = refused(lambda: admit(config_map(SECOND), recorded))
+        assert (error.code, error.causes[0].reason) == (422, "FieldValueRequired")
+        assert "write {} if that is meant" in error.message
+        admit(config_map(data={key: "{}"}), recorded)
+        admit(config_map(SECOND, data={key: RECORD}), recorded)
+
+    def test_the_record_can_be_read(self) -> None:
+        key = client_ca_bundle.SOURCES_KEY
+        error = refused(lambda: admit(config_map(data={key: "broken"}), config_map()))
+        assert (error.code, error.causes[0].field) == (422, f"data[{key}]")
+        assert "must be the record of sources" in error.message
+
+    def test_an_editor_writes_neither(self) -> None:
+        for key, value in ((client_ca_bundle.SCOPED_KEY, SECOND), (client_ca_bundle.SOURCES_KEY, RECORD)):
+            forbidden(config_map(data={key: value}), config_map())
+
+
+def source(
+    text: str | None, place: tuple[str, str] = client_ca_sources.BOOTSTRAP[0], **metadata: Any
+) -> dict[str, Any]:
+    meta = {"namespace": place[0], "name": place[1], "uid": "1", **metadata}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": meta,
+        "data": {} if text is None else {"ca-bundle.crt": text},
+    }
+
+
+class TestSources:
+    @pytest.mark.parametrize("place", client_ca_sources.ALL)
+    def test_an_editor_cannot_write_a_source(self, place: tuple[str, str]) -> None:
+        message = forbidden(source(SIGNER, place), None)
+        assert (
+            f'"configmaps" in API group "" in the namespace "{place[0]}": the CAs in it become client CAs of the API server, so '
+            "that CREATE of this object, except of its labels and annotations, also needs the verb"
+        ) in message
+        forbidden(source(OTHER, place), source(SIGNER, place))
+        forbidden(source("", place), source(SIGNER, place))
+
+    def test_the_question(self) -> None:
+        asked = Asked()
+        admit(source(SIGNER), None, asked=asked)
+        (question,) = asked.questions
+        assert (question.verb, question.namespace, question.name) == ("trust", *client_ca_sources.BOOTSTRAP[0])
+
+    @pytest.mark.parametrize("place", client_ca_sources.ALL)
+    def test_deleting_takes_trust_away_and_needs_nothing_else(self, place: tuple[str, str]) -> None:
+        asked = Asked()
+        admit(None, source(SIGNER, place), EDITOR, asked=asked)
+        assert asked.questions == []
+
+    def test_labels_annotations_and_finalizers_are_free(self) -> None:
+        free: dict[str, Any] = {
+            "labels": {"a": "b"},
+            "annotations": {"c": "d"},
+            "finalizers": ["example.com/x"],
+            "resourceVersion": "7",
+        }
+        admit(source(SIGNER, **free), source(SIGNER), EDITOR)
+        going: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
+        admit(source(SIGNER, deletionTimestamp=going["deletionTimestamp"]), source(SIGNER, **going), EDITOR)
+
+    def test_an_editor_cannot_name_the_owner_of_a_source(self) -> None:
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "2"}
+        forbidden(source(SIGNER, ownerReferences=[owner]), source(SIGNER))
+        # Nor keep the garbage collector from what somebody wanted to end with its owner.
+        forbidden(source(SIGNER), source(SIGNER, ownerReferences=[owner]))
+
+    def test_the_same_name_elsewhere_is_free(self) -> None:
+        admit(source("x", ("default", client_ca_sources.BOOTSTRAP[0][1])), None, EDITOR)
+        admit(source("x", ("kube-system", "user-client-ca")), None, EDITOR)
+
+    @pytest.mark.parametrize("text", [SIGNER, SIGNER + OTHER, "# ours\n" + SIGNER, "", " ", None])
+    def test_ca_certificates_or_nothing_are_taken(self, text: str | None) -> None:
+        admit(source(text), None)
+        admit(source(text), source(OTHER))
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("hello", "no CERTIFICATE block"),
+            (SERVING, "certificate 1: "),
+            (SIGNER + SIGNER[:100], "PEM block 2"),
+            (SIGNER + PRIVATE_KEY, "there is a private key in it: put the CA certificate there"),
+        ],
+    )
+    def test_a_source_is_ca_certificates(self, text: str, says: str) -> None:
+        for old in (source(SIGNER), None):
+            error = refused(lambda old=old: admit(source(text), old))  # type: ignore[misc]
+            assert (error.code, error.causes[0].field) == (422, "data[ca-bundle.crt]")
+            assert says in error.message
+            assert not any(line in error.message for line in PRIVATE_KEY.splitlines()[1:-1])
+
+    def test_a_bootstrap_ca_has_the_name_of_its_signer(self) -> None:
+        error = refused(lambda: admit(source(SIGNER + FIRST), None))
+        assert (error.code, error.causes[0].field) == (422, "data[ca-bundle.crt]")
+        assert "has the common name kubelet-bootstrap-kubeconfig-signer" in error.message
+        # Others are named as their owners like.
+        admit(source(FIRST, client_ca_sources.UNSCOPED[0]), None)
+
+    def test_a_key_under_another_name_is_refused(self) -> None:
+        document = source(SIGNER)
+        document["data"]["tls.key"] = PRIVATE_KEY
+        error = refused(lambda: admit(document, None))
+        assert error.causes[0].field == "data[tls.key]"
+
+    def test_what_was_wrong_already_may_stay(self) -> None:
+        admit({**source("broken"), "immutable": True}, source("broken"))
 
 
 def test_the_row() -> None:

@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 
 from handfast.api import status
-from handfast.apiserver import calls, request
+from handfast.apiserver import calls, identity, request
 from handfast.apiserver.admission import namespace_lifecycle, station, webhooks
 from handfast.apiserver.admission import plugin as admission
-from handfast.rules import decision
+from handfast.rules import access, decision
 from tests.unit.apiserver import admission_world
 
 PODS, NODES, NAMESPACES = ("", "pods"), ("", "nodes"), ("", "namespaces")
@@ -56,6 +56,22 @@ class TestChain:
             await chain.run(pod())
         await chain.run(pod("DELETE"))
         assert noted.asked == ["first CREATE", "pods CREATE", "first CREATE", "pods CREATE", "first DELETE"]
+
+    @pytest.mark.parametrize("scopes", [(), ("user:info",)])
+    async def test_what_plugins_ask_is_limited_by_the_callers_scopes(self, scopes: tuple[str, ...]) -> None:
+        asked: list[access.Attributes] = []
+
+        def decide(attributes: access.Attributes) -> decision.Decision:
+            asked.append(attributes)
+            return decision.NotMine("Test", "", "test")
+
+        def plugin(attributes: admission.Attributes, context: admission.Context) -> None:
+            context.decide(access.Attributes(attributes.user.name, (), "trust", is_resource=True))
+
+        rows = (admission.Row("asks", frozenset({"CREATE"}), plugin),)
+        user = identity.User("jane", (), extra={access.SCOPES: scopes} if scopes else {})
+        await admission.Chain(rows, admission_world.World(decide).context).run(pod(user=user))
+        assert [question.scopes for question in asked] == [scopes]
 
     async def test_the_first_refusal_ends_it(self) -> None:
         noted = Noted()

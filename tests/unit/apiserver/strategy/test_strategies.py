@@ -9,19 +9,14 @@ from typing import Any
 
 import pytest
 
-from handfast.api import kinds, status
+from handfast.api import kinds, signer_names, status
 from handfast.api.custom import definitions
+from handfast.apiserver import identity
 from handfast.apiserver.strategy import strategies
+from handfast.rules.machines import bootstrapper, source_address
+from tests.properties import sample_documents
 
-WIDGET = kinds.Kind(
-    group="example.com",
-    version="v1",
-    kind="Widget",
-    plural="widgets",
-    singular="widget",
-    namespaced=True,
-    scale_paths=(".spec.deep.size", ".status.count", ""),
-)
+WIDGET = sample_documents.widget(scale_paths=(".spec.deep.size", ".status.count", ""))
 NOW = datetime.datetime(2026, 6, 1, 12, 0, 5, 700, tzinfo=datetime.UTC)
 STAMP, BEFORE = "2026-06-01T12:00:05Z", "2026-05-01T00:00:00Z"
 
@@ -159,3 +154,16 @@ def test_odd_conditions_are_left_to_validation(conditions: Any) -> None:
     sent = {"metadata": {"name": "x"}, "status": {"conditions": conditions}}
     found = strategies.strategy("approval", NOW)(row("certificatesigningrequests"), sent, {"metadata": {"name": "x"}})
     assert found["status"] == ({"conditions": conditions} if conditions else {})
+
+
+def test_a_stamp_is_the_servers_also_after_a_webhook() -> None:
+    kind, user = row("certificatesigningrequests"), identity.User(bootstrapper.USER, ("joiners",))
+    document: dict[str, Any] = {"metadata": {"name": "x"}, "spec": {"signerName": signer_names.KUBELET_CLIENT}}
+    strategies.prepare_create(kind, document, "", user, NOW, "10.0.0.1")
+    assert document["spec"]["extra"] == {source_address.KEY: ["10.0.0.1"]}
+    document["spec"]["extra"] = {source_address.KEY: ["10.0.0.66"], "more": ["x"]}
+    strategies.settle_create(kind, document, user, "10.0.0.1")
+    assert document["spec"]["extra"] == {source_address.KEY: ["10.0.0.1"]}
+    # Where it cannot be known, nothing is said.
+    strategies.settle_create(kind, document, user)
+    assert "extra" not in document["spec"]

@@ -164,6 +164,27 @@ class TestAccessReview:
             "reason": "never",
         }
 
+    @pytest.mark.parametrize("extra", [None, {}, {"example.com/k": ["v"]}, {access.SCOPES: None}, {access.SCOPES: []}])
+    def test_extra_without_scopes_limits_nothing(self, extra: Any) -> None:
+        reviewer = Reviewer(verdict=YES)
+        spec = {"user": "bob", "extra": extra, "resourceAttributes": RESOURCE}
+        assert reviewer.access("subjectaccessreviews", spec)["allowed"] is True
+        assert reviewer.recorder.questions[0].scopes == ()
+
+    @pytest.mark.parametrize(
+        "about", [{"resourceAttributes": RESOURCE}, {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}]
+    )
+    def test_scopes_limit_a_review_as_they_limit_the_request(self, about: Any) -> None:
+        limited = {"allowed": False, "denied": True}
+        spec = {"user": "bob", "extra": {access.SCOPES: ["user:info"]}, **about}
+        scoped = identity.User("jane", (), extra={access.SCOPES: ("user:info",)})
+        for found in (
+            Reviewer(verdict=YES).access("subjectaccessreviews", spec),
+            Reviewer(scoped, YES).access("selfsubjectaccessreviews", about),
+        ):
+            assert found.pop("reason")
+            assert found == limited
+
     def test_every_version_is_meant_without_one(self) -> None:
         reviewer = Reviewer()
         reviewer.access("subjectaccessreviews", {"user": "bob", "resourceAttributes": RESOURCE})
@@ -244,6 +265,21 @@ class TestRulesReview:
     @staticmethod
     def rules(reviewer: Reviewer, namespace: str = "a") -> dict[str, Any]:
         return reviewer.access("selfsubjectrulesreviews", {"namespace": namespace})
+
+    def test_rules_that_scopes_limit_are_said_to_be_incomplete(self) -> None:
+        extra = {access.SCOPES: ("user:info",)}
+        for user, errors in (
+            (identity.User("jane", (), extra=extra), ["the scopes of the credential limit these rules"]),
+            (
+                identity.User(NODE.name, NODE.groups, extra=extra),
+                [
+                    "node authorizer does not support user rule resolution",
+                    "the scopes of the credential limit these rules",
+                ],
+            ),
+        ):
+            found = Reviewer(user).access("selfsubjectrulesreviews", {"namespace": "a"})
+            assert (found["incomplete"], found["evaluationError"]) == (True, "; ".join(errors))
 
     def test_the_rules_of_a_user_are_those_of_the_bound_roles(self) -> None:
         reviewer = Reviewer()

@@ -13,7 +13,8 @@ from handfast import errors
 from handfast.api import objects, signer_names, status
 from handfast.client import cache
 from handfast.controllers import events, loop, node_leases, revoked
-from handfast.controllers.certificates import approver
+from handfast.controllers.certificates import approver, living_nodes
+from handfast.controllers.certificates import verdicts as verdicts_module
 from handfast.pki import names
 from tests.unit.controllers.csr_world import NODE, PLURAL, SERVING, key
 from tests.unit.controllers.csr_world import World as Base
@@ -32,20 +33,23 @@ SERVER: dict[str, Any] = {
 
 
 class World(Base):
-    def __init__(self, *allowed: str) -> None:
+    def __init__(self, *allowed: str, protect: bool = True) -> None:
         super().__init__()
         self.client.allowed = set(allowed)
         recorder = events.Recorder(self.client, self.clock, approver.NAME)
         self.followed = cache.Informer(node_leases.SOURCE)
         self.revoked = cache.Informer(revoked.SOURCE)
         self.followed.end()
+        self.living = living_nodes.LivingNodes(
+            self.client, self.clock, node_leases.NodeLeases(self.followed, self.clock) if protect else None
+        )
+        verdicts = verdicts_module.Verdicts(
+            self.client, self.clock, self.requests, recorder, approver.DECISIONS, revoked.Revoked(self.revoked)
+        )
+        # Whose requests another approver judges.
+        self.left: set[str] = set()
         self.handler = approver.CsrApprover(
-            self.client,
-            self.clock,
-            self.requests,
-            recorder,
-            node_leases.NodeLeases(self.followed, self.clock),
-            revoked.Revoked(self.revoked),
+            self.client, self.clock, self.requests, verdicts, self.living, lambda spec: spec.username in self.left
         )
 
     async def approve(self, name: str = "x") -> str | float:
@@ -306,7 +310,7 @@ async def test_the_name_of_a_living_node_waits_for_its_lease() -> None:
         await world.clock.advance(4)
     assert await world.approve() == "done"
     assert world.conditions() == [("Approved", "AutoApproved", JOIN)]
-    assert world.handler.waiting_for("n1") == ()
+    assert world.living.waiting_for("n1") == ()
 
 
 async def test_an_api_server_that_was_away_gives_no_name_away() -> None:
@@ -334,9 +338,9 @@ async def test_a_lease_that_is_deleted_has_its_requests_judged() -> None:
     world.add(**TOKEN)
     world.add("y", **TOKEN)
     assert [await world.approve(name) for name in "xy"] == [40, 40]
-    assert sorted(world.handler.waiting_for("n1")) == ["x", "y"]
+    assert sorted(world.living.waiting_for("n1")) == ["x", "y"]
     world.handler.gone("y")
-    assert world.handler.waiting_for("n1") == ("x",)
+    assert world.living.waiting_for("n1") == ("x",)
     del world.client.objects["leases", "kube-node-lease", "n1"]
     assert await world.approve() == "done"
 
@@ -410,7 +414,7 @@ async def test_a_new_name_needs_no_right_to_read_leases() -> None:
     world.add()
     assert await world.approve() == "done"
     assert [kind for kind, _, _ in world.conditions()] == ["Approved"]
-    assert world.handler.waiting_for("n1") == ()
+    assert world.living.waiting_for("n1") == ()
 
 
 async def test_a_renewal_needs_no_right_to_read_leases() -> None:
@@ -434,9 +438,7 @@ async def test_other_trouble_with_the_lease_is_the_loops_to_retry() -> None:
 
 
 async def test_where_living_nodes_are_not_protected() -> None:
-    world = World("nodeclient")
-    recorder = events.Recorder(world.client, world.clock, approver.NAME)
-    world.handler = approver.CsrApprover(world.client, world.clock, world.requests, recorder)
+    world = World("nodeclient", protect=False)
     world.renew()
     world.add(**TOKEN)
     assert await world.approve() == "done"
@@ -485,3 +487,15 @@ async def test_a_revocation_that_is_undone_denies_nobody() -> None:
     world.add(**TOKEN)
     assert await world.approve() == "done"
     assert [kind for kind, _, _ in world.conditions()] == ["Approved"]
+
+
+async def test_what_another_approver_judges_is_left_alone() -> None:
+    world = World("nodeclient")
+    world.left.add("joiner")
+    world.add()
+    assert await world.approve() == "done"
+    assert (world.asked(), world.updates(), world.events()) == ([], [], [])
+    # Its judge is gone: it is judged here.
+    world.left.clear()
+    await world.approve()
+    assert world.conditions() == [("Approved", "AutoApproved", JOIN)]

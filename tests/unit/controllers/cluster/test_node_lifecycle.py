@@ -15,7 +15,7 @@ import pytest
 from handfast import errors
 from handfast.api import objects, status
 from handfast.client import cache
-from handfast.controllers import loop, node_leases, revoked
+from handfast.controllers import loop, node_leases, revoked, views
 from handfast.controllers.cluster import node_lifecycle
 from tests.unit.controllers.fake_api import FakeClient, failing
 from tests.world.clock import MovableClock, settle
@@ -66,7 +66,7 @@ class World:
 
     def __init__(self, client: Client | None = None, clock: MovableClock | None = None) -> None:
         self.client, self.clock = client or Client(), clock or MovableClock(START)
-        self.nodes = cache.Informer(node_lifecycle.SOURCE)
+        self.nodes = cache.Informer(views.ALL_NODES)
         self.leases = cache.Informer(node_leases.SOURCE)
         self.revoked = cache.Informer(revoked.SOURCE)
         for informer in (self.nodes, self.leases, self.revoked):
@@ -92,7 +92,7 @@ class World:
 
     def follow(self, name: str = "n1") -> None:
         """The watch tells."""
-        self.nodes.put(msgspec.convert(self.client.objects["nodes", "", name], node_lifecycle.Node))
+        self.nodes.put(msgspec.convert(self.client.objects["nodes", "", name], views.Node))
 
     def renew(self, name: str = "n1", *, tell: bool = True) -> None:
         """What a kubelet does every ten seconds."""

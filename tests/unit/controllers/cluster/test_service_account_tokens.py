@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import uuid
 from typing import Any
 
 import msgspec
@@ -30,7 +31,7 @@ def text(value: str) -> str:
 
 
 class World:
-    def __init__(self, ca: bytes = b"PEM") -> None:
+    def __init__(self, ca: bytes = b"PEM", key: keys.PrivateKey = KEY) -> None:
         self.client = FakeClient()
         self.secrets: cache.Informer[Any] = cache.Informer(module._SECRETS)
         self.accounts: cache.Informer[partial.Partial] = cache.Informer(module._ACCOUNTS)
@@ -38,7 +39,7 @@ class World:
             self.client,
             self.secrets,
             self.accounts,
-            jwt.Signer(KEY),
+            jwt.Signer(key),
             issuer=token_claims.LEGACY_ISSUER,
             root_ca_pem=ca,
             recorder=events.Recorder(self.client, clock.MovableClock(), module.NAME),
@@ -80,8 +81,9 @@ async def test_an_empty_secret_is_filled_with_a_token():
     token = text(made["data"]["token"])
     claims = KEYS.verify(token)
     assert claims["iss"] == "kubernetes/serviceaccount"
+    assert uuid.UUID(claims["jti"]).version == 4
     assert token_claims.read_legacy(claims) == token_claims.Legacy(
-        namespace="ns", account=token_claims.Reference("builder", "uid-sa"), secret_name="token"
+        namespace="ns", account=token_claims.Reference("builder", "uid-sa"), secret_name="token", id=claims["jti"]
     )
     secret = rules.StoredSecret(token.encode())
     rules.judge_legacy(token_claims.read_legacy(claims), token, secret, rules.Stored("uid-sa"))
@@ -89,6 +91,20 @@ async def test_an_empty_secret_is_filled_with_a_token():
     world.see()
     await world.reconcile()
     assert world.writes() == ["update"]
+
+
+@pytest.mark.parametrize("kind", [keys.Kind.P256, keys.Kind.RSA])
+async def test_a_secret_made_anew_has_another_token(kind: keys.Kind):
+    """Of the same name, for the same account; an RSA signature of the same claims would be the same."""
+    world = World(key=keys.generate(kind))
+    filled = []
+    for _ in range(2):
+        world.secret()
+        made = await world.reconcile()
+        assert made is not None
+        filled.append(made["data"]["token"])
+        del world.client.objects["secrets", "ns", "token"]
+    assert filled[0] != filled[1]
 
 
 async def test_what_is_missing_is_filled_again():

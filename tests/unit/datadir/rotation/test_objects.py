@@ -12,6 +12,7 @@ from handfast.api import objects, status
 from handfast.bootstrap import cluster_info
 from handfast.datadir.rotation import objects as rotation_objects
 from handfast.pki import authority, bundles, jwt, keys, names
+from handfast.rules import client_ca_bundle
 from handfast.rules.ledger import entries, segments
 from tests.unit.controllers import fake_api
 from tests.unit.controllers.fake_api import failing
@@ -67,6 +68,10 @@ def tell_newcomers(client, pem):
     client.put("configmaps", "cluster-info", "kube-public", data={"kubeconfig": cluster_info.build(info), "jws": "s"})
 
 
+def record_of(given):
+    return client_ca_bundle.Record(certificates=given).text()
+
+
 class TestClientCAs:
     def believed(self, client):
         found = bundles.TrustBundle.from_pem(client.objects[BUNDLE]["data"]["client-ca-file"].encode())
@@ -91,6 +96,26 @@ class TestClientCAs:
         assert await rotation_objects.distrust_client_ca(client, LEAVING)
         assert self.believed(client) == {NEW.certificate.fingerprint}
         assert await rotation_objects.outdated(client, unwanted=LEAVING) == []
+
+    async def test_what_becomes_the_directorys_own_is_no_sources_any_more(self, client):
+        data = client.objects[BUNDLE]["data"]
+        both = {one.certificate.fingerprint: ("openshift-kube-apiserver/user-client-ca",) for one in (NEW, THEIRS)}
+        data["client-ca-file"] = (OLD.pem + NEW.pem + THEIRS.pem).decode()
+        data["handfast-client-ca-sources"] = record_of(both)
+        assert await rotation_objects.trust_client_ca(client, NEW.certificate.der), "the record is changed"
+        record = client_ca_bundle.record(client.objects[BUNDLE])
+        assert set(record.certificates) == {THEIRS.certificate.fingerprint}
+        assert not await rotation_objects.trust_client_ca(client, NEW.certificate.der)
+        # What is removed, and what else is recorded, leaves the record as it is.
+        assert await rotation_objects.distrust_client_ca(client, LEAVING)
+        assert client_ca_bundle.record(client.objects[BUNDLE]) == record
+
+    async def test_a_source_that_brings_it_back_is_named(self, client):
+        given = {OLD.certificate.fingerprint: ("openshift-config/a", "openshift-config-managed/b")}
+        client.objects[BUNDLE]["data"]["handfast-client-ca-sources"] = record_of(given)
+        assert await rotation_objects.outdated(client, unwanted=LEAVING) == [
+            "kube-system/extension-apiserver-authentication (given by openshift-config-managed/b, openshift-config/a)"
+        ]
 
     @pytest.mark.parametrize("conflicts, succeeds", [(1, True), (99, False)])
     async def test_somebody_else_writes_meanwhile(self, client, conflicts, succeeds):

@@ -167,3 +167,20 @@ def test_which_rule_said_yes(approval, how, serving, own, rule):
     signer = "kubernetes.io/kubelet-serving" if serving else "kubernetes.io/kube-apiserver-client-kubelet"
     assert entries.rule_of(approval, how, signer, is_own_name=own) == rule
     assert entries.AUTO_APPROVED == approver.AUTO_APPROVED
+
+
+@pytest.mark.parametrize(
+    ("serving", "machine", "rule"),
+    [
+        (False, "Machine fleet/w1", "MachineJoin: Machine fleet/w1"),
+        (True, "Machine fleet/w1", "MachineServing: Machine fleet/w1"),
+        (True, "", "MachineServing"),
+    ],
+)
+def test_a_machines_join_names_its_machine(serving, machine, rule):
+    signer = "kubernetes.io/kubelet-serving" if serving else "kubernetes.io/kube-apiserver-client-kubelet"
+    said = entries.rule_of("NodeCSRApprove", "service-account", signer, is_own_name=serving, machine=machine)
+    assert said == rule
+    # What only claims to be matched was approved by hand.
+    by_hand = entries.rule_of("HandfastApprove", "service-account", signer, is_own_name=serving, machine=machine)
+    assert by_hand == "ByHand: HandfastApprove"

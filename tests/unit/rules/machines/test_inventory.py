@@ -43,7 +43,10 @@ def test_every_fact_is_read():
         "resourceVersion": "7",
         "annotations": {inventory.APPROVED_KEY: "ab", "odd": 1},
     }
+    there["spec"] |= {"metadata": {"labels": {"a": "b", "odd": 1}}, "taints": [{"key": "k", "effect": "NoSchedule"}, 1]}
     facts = inventory.read(there)
+    assert (facts.node_labels, facts.node_annotations) == ({"a": "b"}, {})
+    assert facts.node_taints == ({"key": "k", "effect": "NoSchedule"},)
     assert facts.created == datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
     assert facts.texts("InternalDNS", "InternalIP") == ("M1.example.", "10.0.0.1")
     assert facts.values("InternalDNS") == {"m1.example"}
@@ -64,6 +67,15 @@ def test_addresses_are_compared_by_value_and_names_without_case_or_last_dot():
     index.put(machine(addresses=addresses(("InternalDNS", "PANDA."), ("InternalIP", "fd00:0:0::1"))))
     assert [each.name for each in index.by_dns("panda")] == ["m1"]
     assert [each.name for each in index.by_ip("fd00::1")] == ["m1"]
+
+
+def test_an_address_is_found_by_whichever_type_it_has():
+    index = inventory.Index()
+    index.put(machine("m1", addresses=addresses(("InternalIP", "10.0.0.1"), ("ExternalIP", "192.0.2.1"))))
+    index.put(machine("m2", addresses=addresses(("ExternalIP", "192.0.2.1"), ("Hostname", "10.0.0.1"))))
+    assert [each.name for each in index.by_address("192.0.2.1")] == ["m1", "m2"]
+    assert [each.name for each in index.by_address("10.0.0.1")] == ["m1"]
+    assert index.by_address("") == ()
 
 
 def test_only_an_internal_name_is_one_that_a_node_may_have():
@@ -124,3 +136,21 @@ def test_a_machine_that_is_in_one_group_alone_counts_whatever_it_says():
 
 def test_the_group_is_named_where_it_is_not_the_first_one():
     assert machine(group=inventory.CLUSTER_API).title == "Machine fleet/m1 of cluster.x-k8s.io"
+
+
+def test_what_comes_close_is_found_apart_from_what_counts():
+    there = inventory.Index()
+    for name in ("m1", "m2"):
+        rows = addresses(
+            ("InternalDNS", f"{name}.example"),
+            ("InternalDNS", "shared.example"),
+            ("InternalDNS", "shared.test"),
+            ("Hostname", "Host"),
+        )
+        there.put(machine(name, addresses=rows))
+    assert [each.name for each in there.by_other_name("HOST.")] == ["m1", "m2"]
+    assert [each.name for each in there.by_first_label("m1")] == ["m1"]
+    assert there.by_dns("host") == there.by_dns("m1") == ()
+    there.remove((inventory.OPENSHIFT, "fleet", "m1"))
+    assert [each.name for each in there.by_other_name("host")] == ["m2"]
+    assert [each.name for each in there.by_first_label("shared.elsewhere")] == ["m2"]

@@ -146,7 +146,7 @@ def test_who_may_what(policy: rbac_policy.Policy, who: str, groups: tuple[str, .
         ("trust core/configmaps kube-system extension-apiserver-authentication", True),
         ("trust core/configmaps ns extension-apiserver-authentication", False),
         ("create core/pods ns", False),
-        ("create core/secrets ns", False),
+        ("create core/secrets ns", True),
         ("create core/serviceaccounts/token ns x", False),
         ("impersonate core/users - admin", False),
         ("get /metrics", False),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -69,6 +70,18 @@ def test_the_claims_of_a_legacy_token():
         "kubernetes.io/serviceaccount/service-account.uid": "uid-sa",
     }
     assert token_claims.read_legacy(claims) == LEGACY
+
+
+def test_a_legacy_token_may_have_an_id():
+    legacy = dataclasses.replace(LEGACY, id="11111111-2222-4333-8444-555555555555")
+    claims = token_claims.legacy_claims(token_claims.LEGACY_ISSUER, legacy)
+    assert claims == {
+        **token_claims.legacy_claims(token_claims.LEGACY_ISSUER, LEGACY),
+        "jti": "11111111-2222-4333-8444-555555555555",
+    }
+    assert token_claims.read_legacy(claims) == legacy
+    for value in (5, None):
+        assert refused(token_claims.read_legacy, {**claims, "jti": value}) == ("BadClaim", "jti is not a text")
 
 
 def test_one_audience_may_stand_alone_and_times_may_be_missing():

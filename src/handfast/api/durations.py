@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Durations as people write them: `90m`, `1h30m` or `7d`. How long one may be, whoever reads it says."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Final
+
+_FORM: Final = re.compile(r"(?:[0-9]{1,6}[dhms])+", re.ASCII)
+_UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+def parse(text: str) -> datetime.timedelta:
+    """The sum of its parts; ValueError where it is no duration."""
+    if _FORM.fullmatch(text) is None:
+        raise ValueError("is no duration")
+    parts = re.findall(r"([0-9]+)([dhms])", text)
+    return datetime.timedelta(seconds=sum(int(count) * _UNITS[unit] for count, unit in parts))
+
+
+def text(duration: datetime.timedelta) -> str:
+    """In whole units, largest first, as `parse` reads it."""
+    left = int(duration.total_seconds())
+    words = []
+    for unit, seconds in _UNITS.items():
+        count, left = divmod(left, seconds)
+        words += [f"{count}{unit}"] if count else []
+    return "".join(words) or "0s"

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`handfast machine explain` and `readmit`: how far a machine has come, and giving it another key. It decides nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from handfast.cli import candidates, connecting, output, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from handfast.rules.machines import explanation
+
+_MARKS: Final = {"done": "ok", "waits": "waits", "later": "-"}
+
+
+def namespace_option(function: click.decorators.FC) -> click.decorators.FC:
+    """Adds --namespace, which tells Machines of one name apart."""
+    return click.option("--namespace", default="", help="The namespace of the Machine, where several have this name.")(
+        function
+    )
+
+
+@click.command(name="explain", short_help="Say how far a machine has come, and what it needs.")
+@click.argument("name", shell_complete=candidates.machines)
+@namespace_option
+@connecting.options
+@output.format_option
+@click.pass_context
+def explain(ctx: click.Context, name: str, namespace: str, kubeconfig: str | None, directory: str, form: str) -> None:
+    """Say how far a machine has come on its way to being a node: known, credential, asked, judged, issued, registered, linked.
+
+    The first stage that is not done says what to do. The exit code is 1 as long as there is one.
+    """
+    import asyncio
+
+    from handfast.client import machine_explanation
+    from handfast.rules.machines import explanation
+
+    async def work(path: str) -> tuple[explanation.Facts, list[str]]:
+        async with connecting.connected(path) as reached:
+            return await machine_explanation.look(reached.client, name, namespace)
+
+    facts, unread = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
+    stages = explanation.walk(facts)
+    for each in unread:
+        output.note(f"not everything could be read: {each}")
+    if form != "text":
+        rows = [machine_explanation.as_row(stage) for stage in stages]
+        output.result(output.document({"machine": facts.machine.title, "stages": rows}, form))
+    else:
+        _show(stages)
+    if any(stage.state == explanation.WAITS for stage in stages):
+        ctx.exit(output.Code.FAILED)
+
+
+def _show(stages: Sequence[explanation.Stage]) -> None:
+    rows = [(stage.name, _MARKS[stage.state], output.printable(stage.sentence)) for stage in stages]
+    output.result(tables.table(("STAGE", "STATE", "SEEN"), rows))
+    for stage in stages:
+        if stage.change:
+            output.result(f"\nto go on: {output.printable(stage.change)}")
+
+
+@click.command(name="readmit", short_help="Let a machine that was set up anew ask with another key.")
+@click.argument("name", shell_complete=candidates.machines)
+@namespace_option
+@connecting.options
+@output.format_option
+@click.pass_context
+def readmit(ctx: click.Context, name: str, namespace: str, kubeconfig: str | None, directory: str, form: str) -> None:
+    """Let a machine that was set up anew ask with another key.
+
+    For each Machine one key is approved. This forgets which, so that the next one can be. It also forgets the node of the
+    machine, if that was deleted. The certificate of the key before stays good: `handfast node revoke` takes it back.
+    """
+    import asyncio
+
+    from handfast.client import machines as over_api
+
+    async def work(path: str) -> tuple[str, bool]:
+        async with connecting.connected(path) as reached:
+            known = await over_api.read(reached.client)
+            machine = known.one(name, namespace)
+            return machine.title, await over_api.readmit(reached.client, known, machine)
+
+    title, changed = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
+    if form != "text":
+        output.result(output.document({"machine": title, "changed": changed}, form))
+    elif changed:
+        output.result(f"{title} may ask with another key")
+    else:
+        output.result(f"{title} has no key yet, and no node that is gone: nothing was changed")

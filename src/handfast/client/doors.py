@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks up every door to a node's certificate, over any API. `rules.machines.doors` says what is one. It changes nothing.
+
+What may not be read is named in `unread`: a list with a gap must not look whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from handfast import errors
+from handfast.api import jsonpath, objects, resources, status
+from handfast.bootstrap import token_views
+from handfast.client import api
+from handfast.client import tokens as over_api
+from handfast.pki import bundles, pem
+from handfast.rules import client_ca_bundle
+from handfast.rules.machines import bootstrapper, doors
+from handfast.rules.tokens import service_accounts
+
+_ACCOUNT: Final = "kubernetes.io/service-account.name"
+
+
+@dataclass(slots=True)
+class Look:
+    """The doors of one cluster, and what could not be read."""
+
+    client: api.Client
+    seen: list[doors.Door | None] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+    async def everything(self) -> tuple[doors.Door, ...]:
+        """Every door that may be seen."""
+        for ask in (self._tokens, self._authorities, self._accounts, self._bindings):
+            await self._try(ask)
+        return doors.ordered(self.seen)
+
+    async def _try(self, ask: Callable[[], Awaitable[Iterable[doors.Door | None]]]) -> None:
+        try:
+            self.seen += await ask()
+        except status.StatusError as error:
+            if error.reason != "Forbidden":
+                raise
+            self.unread.append(error.message)
+
+    async def _tokens(self) -> list[doors.Door | None]:
+        found: list[doors.Door | None] = []
+        for secret in await over_api.listed(self.client):
+            try:
+                found.append(doors.of_token(token_views.view(secret)))
+            except errors.Refused as refused:
+                # A Secret that is no token lets nobody in.
+                self.unread.append(refused.message)
+        return found
+
+    async def _authorities(self) -> list[doors.Door]:
+        document = await self.client.find(
+            resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE
+        )
+        return [
+            doors.of_authority(anchor, scoped=scoped)
+            for key, scoped in ((client_ca_bundle.KEY, False), (client_ca_bundle.SCOPED_KEY, True))
+            for anchor in _anchors(jsonpath.text(document, "data", key)).anchors
+        ]
+
+    async def _accounts(self) -> list[doors.Door]:
+        scope = api.Scope(namespace=bootstrapper.NAMESPACE, field_selector=f"type={service_accounts.LEGACY_TYPE}")
+        secrets = await self.client.list(resources.SECRETS, scope, metadata=True)
+        return [doors.of_secret(objects.metadata(secret)) for secret in secrets if _is_bootstrappers(secret)]
+
+    async def _bindings(self) -> Iterator[doors.Door | None]:
+        roles: dict[str, Any] = {
+            jsonpath.text(role, "metadata", "name"): role for role in await self.client.list(resources.CLUSTER_ROLES)
+        }
+        bindings = await self.client.list(resources.CLUSTER_ROLE_BINDINGS)
+        return (
+            doors.of_binding(binding, roles[name])
+            for binding in bindings
+            if (name := jsonpath.text(binding, "roleRef", "name")) in roles
+        )
+
+
+def _anchors(text: str) -> bundles.TrustBundle:
+    try:
+        ders = pem.certificates_from_pem(text.encode("utf-8", "replace")) if text else []
+    except errors.Refused:
+        ders = []
+    return bundles.TrustBundle.readable(ders)[0]
+
+
+def _is_bootstrappers(secret: objects.Document) -> bool:
+    annotations = jsonpath.mapping(secret, "metadata", "annotations")
+    return annotations.get(_ACCOUNT) == bootstrapper.ACCOUNT

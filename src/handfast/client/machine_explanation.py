@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks up what `rules.machines.explanation` tells of a machine. It reads only, and works on any API server.
+
+What may not be read is left out, and named in `unread`, so that nobody takes "not seen" for "not there".
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from handfast import errors
+from handfast.api import handfast_kinds, jsonpath, objects, resources, signer_names, signing_requests, status
+from handfast.client import api, machines
+from handfast.pki import pem
+from handfast.rules import user_names
+from handfast.rules.certificates import kubelet
+from handfast.rules.ledger import entries, segments
+from handfast.rules.machines import approval, bootstrapper, explanation, inventory, settings
+
+_T = TypeVar("_T")
+_REQUESTS: Final = msgspec.json.Decoder(api.Listing[signing_requests.Request])
+_NEVER: Final = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass(slots=True)
+class Look:
+    """One machine's facts, and what could not be read."""
+
+    client: api.Client
+    unread: list[str] = field(default_factory=list)
+
+    async def facts(self, machine: inventory.Machine, index: inventory.Index) -> explanation.Facts:
+        """Everything about one machine."""
+        node = explanation.node_name(machine)
+        document = await self._try(lambda: self.client.find(resources.NODES, node), None) if node else None
+        requests: list[signing_requests.Request] = []
+        if node:
+            requests = await self._try(lambda: self._requests(node), requests)
+        return explanation.Facts(
+            machine=machine,
+            rivals=[each for each in index.by_dns(node) if each.key != machine.key],
+            credentials=await self._credentials(),
+            requests=requests,
+            verdict=await self._verdict(requests, index, node_exists=document is not None),
+            issued=await self._try(lambda: self._issued(node), None),
+            node_exists=document is not None,
+            node_created=jsonpath.text(document, "metadata", "creationTimestamp"),
+        )
+
+    async def _try(self, ask: Callable[[], Awaitable[_T]], otherwise: _T) -> _T:
+        try:
+            return await ask()
+        except status.StatusError as error:
+            if error.reason != "Forbidden":
+                raise
+            self.unread.append(error.message)
+            return otherwise
+
+    async def _requests(self, node: str) -> list[signing_requests.Request]:
+        """The requests for the client certificate of this node, the newest first."""
+        found: list[signing_requests.Request] = []
+        async for page in self.client.pages(resources.SIGNING_REQUESTS, api.EVERYTHING, _REQUESTS):
+            found += [each for each in page.items if _is_for(each, node)]
+        return sorted(found, key=lambda each: each.metadata.creation_timestamp or "", reverse=True)
+
+    async def _verdict(
+        self, requests: Sequence[signing_requests.Request], index: inventory.Index, *, node_exists: bool
+    ) -> approval.Verdict | None:
+        if not requests:
+            return None
+        newest = requests[0]
+        return approval.judge(
+            kubelet.read(newest.document()),
+            _instant(newest.metadata.creation_timestamp),
+            settings=await self._settings(),
+            machines=index,
+            node_exists=node_exists,
+        )
+
+    async def _settings(self) -> settings.Settings:
+        """The approver's settings; its defaults where there are none, or none that can be read."""
+        document = await self._try(
+            lambda: self.client.find(resources.CONFIG_MAPS, settings.NAME, namespace=settings.NAMESPACE), None
+        )
+        try:
+            return settings.parse(jsonpath.text(document, "data", settings.KEY))
+        except errors.Refused as refused:
+            self.unread.append(refused.message)
+            return settings.DEFAULT
+
+    async def _credentials(self) -> tuple[str, ...]:
+        """Which bootstrap credentials count, in words."""
+        words = []
+        for namespace, name in bootstrapper.CONFIG_MAPS:
+            document = await self._config_map(namespace, name)
+            signers = _certificates(jsonpath.text(document, "data", bootstrapper.BUNDLE_KEY))
+            if signers:
+                words.append(f"the masters' certificate ({signers} in ConfigMap {namespace}/{name})")
+        secret = await self._try(
+            lambda: self.client.find(
+                resources.SECRETS, bootstrapper.TOKEN_SECRET, namespace=bootstrapper.NAMESPACE, metadata=True
+            ),
+            None,
+        )
+        if secret is not None:
+            words.append(f"the workers' token (Secret {bootstrapper.NAMESPACE}/{bootstrapper.TOKEN_SECRET})")
+        return tuple(words)
+
+    async def _config_map(self, namespace: str, name: str) -> objects.Document | None:
+        return await self._try(lambda: self.client.find(resources.CONFIG_MAPS, name, namespace=namespace), None)
+
+    async def _issued(self, node: str) -> entries.Entry | None:
+        """The newest certificate of this node in the ledger."""
+        wanted = f"CN={user_names.node_user(node)}"
+        newest: entries.Entry | None = None
+        with api.MISSING_OK:
+            for document in await self.client.list(handfast_kinds.ISSUANCE_LOG):
+                for line in segments.read(document).entries:
+                    entry = _entry(line, wanted)
+                    if entry is not None and (newest is None or entry.issued_at >= newest.issued_at):
+                        newest = entry
+        return newest
+
+
+async def look(client: api.Client, name: str, namespace: str = "") -> tuple[explanation.Facts, list[str]]:
+    """The facts of the Machine of this name, and what could not be read."""
+    known = await machines.read(client)
+    view = Look(client)
+    return await view.facts(known.one(name, namespace), known.index), view.unread
+
+
+def _is_for(request: signing_requests.Request, node: str) -> bool:
+    if request.spec.signer_name != signer_names.KUBELET_CLIENT:
+        return False
+    try:
+        facts = kubelet.read(request.document())
+    except errors.Refused:
+        return False
+    # Renewals are not on the way to being a node.
+    return facts.node_name == node and facts.username != user_names.node_user(node)
+
+
+def _entry(line: str, wanted: str) -> entries.Entry | None:
+    # Cheap test first: most lines are about others.
+    if wanted not in line:
+        return None
+    try:
+        entry = entries.decode_stored(line)
+    except errors.Refused:
+        return None
+    return entry if wanted in entry.names and entry.signer == signer_names.KUBELET_CLIENT else None
+
+
+def _certificates(text: str) -> int:
+    try:
+        return len(pem.certificates_from_pem(text.encode("utf-8", "replace"))) if text else 0
+    except errors.Refused:
+        return 0
+
+
+def _instant(text: str | None) -> datetime.datetime:
+    try:
+        return objects.parse_timestamp(text or "")
+    except ValueError:
+        return _NEVER
+
+
+def as_row(stage: explanation.Stage) -> dict[str, Any]:
+    """A stage for machines."""
+    change = {"change": stage.change} if stage.change else {}
+    return {"stage": stage.name, "state": stage.state, "seen": stage.sentence, **change}

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks the API what the machine-approver's judgement of a request depends on, for an explanation, which follows nothing.
+
+It approves nothing. The machine-approver itself follows what is read here, and judges by the same rule.
+
+1. A machine-approver runs where the ConfigMap of its settings is there: it makes one where it is missing.
+2. Machines are read of every group that the server has, in the version that it prefers.
+3. Unreadable settings are not known: the explanation goes by the defaults, and says so.
+4. No kubelet is asked what it serves: the machine-approver does, from where it is, and says in an Event what it found.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from handfast import errors
+from handfast.api import jsonpath, objects, resources, signer_names, signing_requests
+from handfast.client import api, machine_proofs
+from handfast.rules.certificates import kubelet
+from handfast.rules.machines import approval, group_versions, inventory, ownership, readmission, serving
+from handfast.rules.machines import settings as machine_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The settings; and what is wrong with them, where they cannot be read."""
+
+    settings: machine_settings.Settings
+    trouble: str = ""
+
+
+async def settings(client: api.Client) -> Known | None:
+    """What the machine-approver is told; None where none runs (1.)."""
+    document = await client.find(resources.CONFIG_MAPS, machine_settings.NAME, namespace=machine_settings.NAMESPACE)
+    if document is None:
+        return None
+    try:
+        return Known(machine_settings.parse(jsonpath.text(document, "data", machine_settings.KEY)))
+    except machine_settings.Unreadable as refused:
+        # 3. the defaults, and why
+        return Known(machine_settings.DEFAULT, refused.message)
+
+
+async def machines(client: api.Client, scope: api.Scope = api.EVERYTHING) -> inventory.Index:
+    """Every Machine there is in scope (2.)."""
+    index = inventory.Index()
+    for group, versions in group_versions.VERSIONS.items():
+        resource = await client.preferred(api.Resource(group, versions[0], group_versions.PLURAL, True), versions)
+        for document in () if resource is None else await client.list(resource, scope):
+            index.put(inventory.read({**document, "apiVersion": f"{group}/"}))
+    return index
+
+
+async def verdict(
+    client: api.Client,
+    item: signing_requests.Request,
+    facts: kubelet.Facts,
+    chosen: machine_settings.Settings,
+    now: datetime.datetime,
+) -> approval.Verdict | None:
+    """What the machine-approver says of a request; None where it is not its own."""
+    if not ownership.is_machine_approvers(item.spec, chosen.identities):
+        return None
+    index = await machines(client)
+    if facts.signer_name == signer_names.KUBELET_SERVING:
+        return await _serving(client, facts, index)
+    is_name = objects.dns_subdomain(facts.node_name) is None
+    node = await client.find(resources.NODES, facts.node_name, metadata=True) if is_name else None
+    there = node is not None
+    judged = approval.judge(facts, created(item), settings=chosen, machines=index, node_exists=there)
+    linked = index.by_node(facts.node_name)
+    judged = readmission.judge(judged, facts, settings=chosen, node_exists=there, linked=linked, now=now)
+    return await machine_proofs.proven(client, index, facts, chosen, judged)
+
+
+async def _serving(client: api.Client, facts: kubelet.Facts, index: inventory.Index) -> approval.Verdict:
+    form = serving.content(facts)
+    linked, named = index.by_node(facts.node_name), index.by_dns(facts.node_name)
+    if not all(check.passed for check in form):
+        return serving.verdict(facts, form)
+    if linked:
+        resource = api.Resource(serving.EGRESS_GROUP, serving.EGRESS_VERSION, serving.EGRESS_PLURAL, False)
+        served = await client.preferred(resource, (serving.EGRESS_VERSION,))
+        documents = () if served is None else await client.list(served)
+        assigned = serving.of_egress(documents, facts.node_name)
+        return serving.verdict(facts, (*form, *serving.by_machine(facts, linked, named, assigned)), linked[0])
+    # 4. the machine-approver asks
+    presented = serving.NotServed("what its kubelet serves is not asked from here: see the Events")
+    return serving.verdict(facts, (*form, *serving.by_kubelet(facts, presented, named)))
+
+
+def created(item: signing_requests.Request) -> datetime.datetime:
+    """When a request was created, as the server wrote it down."""
+    try:
+        return objects.parse_timestamp(item.metadata.creation_timestamp or "")
+    except ValueError:
+        raise errors.Unavailable("the request does not say when it was created", reason="BadAnswer") from None

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Machines of a cluster, read once over its API, for commands. Controllers follow them: `controllers.machines.inventory`.
+
+1. Every group that the server has is read, in the version that the server prefers of those that can be read.
+2. A name may stand for one Machine only. Where there are several of that name, the namespace has to be said.
+3. What is written carries the version that was read: whoever was faster makes it a conflict.
+4. A link is taken back by an operator alone (`rules.machines.linking`), and only with a Node that is gone: one that is there keeps its
+   machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from handfast import errors
+from handfast.api import resources
+from handfast.client import api
+from handfast.rules.machines import group_versions, inventory
+
+NO_KIND: Final = "NoMachineKind"
+_INSTALL: Final = "make the cluster ready for machines: `handfast init --machines`, or `handfast up --machines`"
+
+
+@dataclass(slots=True)
+class Machines:
+    """Those that there are, and where each group of them is written."""
+
+    index: inventory.Index = field(default_factory=inventory.Index)
+    groups: dict[str, api.Addressable] = field(default_factory=dict)
+
+    def one(self, name: str, namespace: str = "") -> inventory.Machine:
+        """The Machine of this name (2)."""
+        named = [each for each in self.index.named(name) if namespace in {"", each.namespace}]
+        where = f" in the namespace {namespace}" if namespace else ""
+        if not named:
+            raise errors.Refused(
+                f'there is no Machine "{name}"{where}',
+                reason="NoMachine",
+                hint="`handfast machine list` shows those that there are",
+            )
+        if len(named) > 1:
+            titles = ", ".join(each.title for each in named)
+            raise errors.Refused(
+                f'"{name}" is the name of several: {titles}',
+                reason="AmbiguousMachine",
+                hint="name the namespace with --namespace",
+            )
+        return named[0]
+
+
+async def read(client: api.Client) -> Machines:
+    """Every Machine of every group that the server has (1)."""
+    machines = Machines()
+    for group, versions in group_versions.VERSIONS.items():
+        row = api.Resource(group, versions[0], group_versions.PLURAL, True)
+        resource = await client.preferred(row, versions)
+        if resource is None:
+            continue
+        machines.groups[group] = resource
+        for document in await client.list(resource):
+            # Lists leave out what every item has in common.
+            machines.index.put(inventory.read({"apiVersion": f"{group}/{resource.version}", **document}))
+    if not machines.groups:
+        raise no_kind()
+    return machines
+
+
+def no_kind() -> errors.Refused:
+    """There is nothing to read or write: no definition was applied."""
+    return errors.Refused("this cluster has no kind of Machine", reason=NO_KIND, hint=_INSTALL)
+
+
+async def readmit(client: api.Client, machines: Machines, machine: inventory.Machine) -> bool:
+    """Forget which key was approved for a machine, and the Node that is gone, so that it can join anew; whether there was one."""
+    forgets_node = await _lost_node(client, machine)
+    resource, version = machines.groups[machine.group], machine.version
+    if machine.approved_key:
+        # 3. only as it was read
+        change: Mapping[str, Any] = {
+            "metadata": {"annotations": {inventory.APPROVED_KEY: None}, "resourceVersion": version}
+        }
+        answer = await client.patch(resource, machine.name, change, namespace=machine.namespace)
+        version = answer["metadata"]["resourceVersion"]
+    if forgets_node:
+        change = {"metadata": {"resourceVersion": version}, "status": {"nodeRef": None}}
+        await client.patch(resource, machine.name, change, namespace=machine.namespace, subresource="status")
+    return forgets_node or bool(machine.approved_key)
+
+
+async def _lost_node(client: api.Client, machine: inventory.Machine) -> bool:
+    """Whether its Node was deleted (4). Cluster API looks after its own links."""
+    if not machine.node or machine.group != inventory.OPENSHIFT:
+        return False
+    return await client.find(resources.NODES, machine.node, metadata=True) is None

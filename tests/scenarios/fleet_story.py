@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A world in which the machine-approver is at work beside the other controllers of certificates, and machines ask."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+from handfast.api import machine_kinds
+from handfast.client import api
+from handfast.controllers import loop
+from handfast.controllers.machines import approver as machine_approver
+from handfast.rules.machines import bootstrapper, settings
+from tests.scenarios import certified, controlled, granting
+
+MACHINES = api.Resource("machine.openshift.io", "v1beta1", "machines", True)
+DEFINITIONS = api.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
+ALL = (*certified.ALL, machine_approver.NAME)
+FLEET = "openshift-machine-api"
+APPROVED = ("NodeCSRApprove", "This CSR was approved by the Node CSR Approver (cluster-machine-approver)")
+
+
+class Story(certified.Story):
+    """The operator, who makes Machines; and machines, which have the bootstrap credential."""
+
+    def bootstrapper(self, *groups: str) -> ssl.SSLContext:
+        return self.world.context_for(bootstrapper.USER, *(groups or bootstrapper.GROUPS))
+
+    async def define(self) -> None:
+        """Have the kind of Machines, its namespace, and the right to file requests."""
+        for document in machine_kinds.definitions():
+            await self.client.create(DEFINITIONS, document)
+        for name in (FLEET, settings.NAMESPACE):
+            await self.client.create(controlled.NAMESPACES, {"metadata": {"name": name}})
+        role = "system:node-bootstrapper"
+        subject = {"kind": "User", "name": bootstrapper.USER, "apiGroup": "rbac.authorization.k8s.io"}
+        await granting.made(
+            self.world, granting.CLUSTER_BINDINGS, granting.binding("bootstrapper", "ClusterRole", role, subject)
+        )
+
+    async def machine(self, name: str, *names: str, **status: Any) -> dict[str, Any]:
+        """Make a Machine with these InternalDNS names, or with its own."""
+        head = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine"}
+        document = await self.client.create(MACHINES, {**head, "metadata": {"name": name}, "spec": {}}, namespace=FLEET)
+        rows = [{"type": "InternalDNS", "address": text} for text in names or (name,)]
+        return await self.client.update_status(MACHINES, {**document, "status": {"addresses": rows, **status}})
+
+    async def settings(self, text: str) -> None:
+        """Write the settings of the machine-approver, once it has made their ConfigMap."""
+
+        async def there() -> Any:
+            return await self.find(controlled.CONFIG_MAPS, settings.NAME, settings.NAMESPACE)
+
+        document = await self.eventually(there, "the ConfigMap of the settings")
+        await self.client.update(controlled.CONFIG_MAPS, {**document, "data": {settings.KEY: text}})
+
+    async def reason(self, name: str) -> str:
+        """The last reason that was told of a request, once there is one."""
+
+        async def said() -> Any:
+            return await self.told(name)
+
+        rows = await self.eventually(said, f"{name} told")
+        return str(rows[-1][0])
+
+    async def told_of(self, namespace: str, name: str) -> list[tuple[str, str]]:
+        """The Events about an object."""
+        events = await self.client.list(controlled.EVENTS, api.Scope(namespace=namespace))
+        return [(row["reason"], row["message"]) for row in events if row["involvedObject"].get("name") == name]
+
+
+@contextlib.asynccontextmanager
+async def told(directory: pathlib.Path) -> AsyncIterator[Story]:
+    async with controlled.story_of(Story, directory) as story:
+        await story.define()
+        yield story
+
+
+def running(
+    story: Story, *chosen: str, **more: Any
+) -> contextlib.AbstractAsyncContextManager[list[loop.Controller[Any]]]:
+    """One process of the controllers of a fleet."""
+    return certified.running(story.world, *(chosen or ALL), approves_machines=True, **more)

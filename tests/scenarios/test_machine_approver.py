@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine-approver on a real server with real watches: who joins, who does not, and what the operator sees."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+
+import pytest
+
+from handfast.controllers.certificates import approver as csr_approver
+from handfast.pki import keys
+from handfast.rules.ledger import entries as ledger_entries
+from handfast.rules.machines import inventory
+from tests.scenarios import certified as c
+from tests.scenarios import controlled, granting
+from tests.scenarios import fleet_story as f
+
+pytestmark = pytest.mark.slow
+
+
+async def test_a_known_machine_joins_and_the_record_names_it(tmp_path: pathlib.Path) -> None:
+    async with f.told(tmp_path) as story, f.running(story):
+        await story.machine("w1", "w1.example")
+        key = keys.generate()
+        await story.ask(c.request("w1.example", name="join", key=key), story.bootstrapper())
+        issued = await story.issued("join")
+        conditions = await story.conditions("join")
+        assert conditions["Approved"] == f.APPROVED
+        assert conditions["MatchedMachine"] == ("MatchedMachine", f"Machine {f.FLEET}/w1")
+        assert issued.subject.common_name == "system:node:w1.example"
+        machine = await story.find(f.MACHINES, "w1", f.FLEET)
+        assert machine["metadata"]["annotations"] == {inventory.APPROVED_KEY: key.public.fingerprint}
+        (entry,) = [ledger_entries.decode_stored(line) for line in await story.ledger()]
+        assert entry.rule == f"MachineJoin: Machine {f.FLEET}/w1"
+
+
+async def test_an_intruder_gets_nothing_and_the_operator_sees_why(tmp_path: pathlib.Path) -> None:
+    async with f.told(tmp_path) as story, f.running(story):
+        await story.machine("w1")
+        await story.ask(c.request("w1", name="honest"), story.bootstrapper())
+        await story.issued("honest")
+        await story.ask(c.request("ghost", name="ghost"), story.bootstrapper())
+        await story.ask(c.request("w1", name="second-key"), story.bootstrapper())
+        assert await story.reason("ghost") == "NoMachine"
+        assert await story.reason("second-key") == "AnotherKeyApproved"
+        await story.quiet()
+        for name in ("ghost", "second-key"):
+            assert await story.conditions(name) == {}
+            assert len(await story.told(name)) == 1
+
+
+async def test_what_waits_goes_on_when_its_machine_node_or_setting_allows(tmp_path: pathlib.Path) -> None:
+    async with f.told(tmp_path) as story, f.running(story):
+        # The Machine comes after the request.
+        await story.ask(c.request("w1", name="w1"), story.bootstrapper())
+        assert await story.reason("w1") == "NoMachine"
+        await story.machine("w1")
+        await story.issued("w1")
+        # The Node goes.
+        await story.client.create(controlled.NODES, {"metadata": {"name": "w2"}})
+        await story.machine("w2")
+        await story.ask(c.request("w2", name="w2"), story.bootstrapper())
+        assert await story.reason("w2") == "NodeExists"
+        await story.client.delete(controlled.NODES, "w2")
+        await story.issued("w2")
+        # The setting changes.
+        await story.settings("nodeClientCert: {disabled: true}")
+        await story.machine("w3")
+        await story.ask(c.request("w3", name="w3"), story.bootstrapper())
+        assert await story.reason("w3") == "FlowDisabled"
+        await story.settings("nodeClientCert: {disabled: false}")
+        await story.issued("w3")
+        # The address comes.
+        await story.machine("w4", "elsewhere")
+        await story.ask(c.request("w4", name="w4"), story.bootstrapper())
+        assert await story.reason("w4") == "NoMachine"
+        machine = await story.find(f.MACHINES, "w4", f.FLEET)
+        machine["status"]["addresses"] = [{"type": "InternalDNS", "address": "W4."}]
+        await story.client.update_status(f.MACHINES, machine)
+        await story.issued("w4")
+
+
+async def test_unreadable_settings_are_told_of_and_the_last_good_ones_stay(tmp_path: pathlib.Path) -> None:
+    async with f.told(tmp_path) as story, f.running(story):
+        await story.settings("nodeClientCert: {disabled: true}")
+        await story.settings("joinWithin: soon")
+
+        async def told() -> list[tuple[str, str]]:
+            rows = await story.told_of("openshift-cluster-machine-approver", "machine-approver-config")
+            return [row for row in rows if row[0] == "SettingsUnreadable"]
+
+        ((_, message),) = await story.eventually(told, "the settings told of")
+        assert 'joinWithin: "soon" is not allowed' in message
+        await story.machine("w1")
+        await story.ask(c.request("w1", name="w1"), story.bootstrapper())
+        assert await story.reason("w1") == "FlowDisabled"
+
+
+async def test_each_request_has_one_judge(tmp_path: pathlib.Path) -> None:
+    """A binding that would have csrapproving approve goes round nothing here, and is named."""
+    async with f.told(tmp_path) as story, f.running(story):
+        role = f"{c.ROLE}:nodeclient"
+        await granting.made(
+            story.world,
+            granting.CLUSTER_BINDINGS,
+            granting.binding("round", "ClusterRole", role, granting.group("system:serviceaccounts")),
+        )
+        await story.bind("selfnodeclient", "system:nodes")
+        await story.ask(c.request("ghost", name="ghost"), story.bootstrapper())
+        assert await story.reason("ghost") == "NoMachine"
+
+        async def named() -> list[tuple[str, str]]:
+            return await story.told_of("default", "round")
+
+        ((reason, message),) = await story.eventually(named, "the binding named")
+        assert (reason, 'ClusterRoleBinding "round"' in message) == ("InventoryBypassed", True)
+        # Renewals stay csrapproving's.
+        await story.ask(c.request("w9", name="renewal"), story.node("w9"))
+        await story.issued("renewal")
+        assert (await story.conditions("renewal"))["Approved"][0] == csr_approver.AUTO_APPROVED
+        assert await story.conditions("ghost") == {}
+
+
+async def test_a_machine_that_takes_too_long_is_told_the_window(tmp_path: pathlib.Path) -> None:
+    window = datetime.timedelta(minutes=10)
+    async with f.told(tmp_path) as story, f.running(story, join_within=window):
+        await story.machine("w1")
+        await story.clock.advance(601)
+        await story.ask(c.request("w1", name="late"), story.bootstrapper())
+        assert await story.reason("late") == "OutsideJoinWindow"
+        await story.settings("joinWithin: 20m")
+        await story.issued("late")

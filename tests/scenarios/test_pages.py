@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages below docs, followed: every command of a console block works as written, and prints what the page shows.
+
+docs/access.md is followed to the letter, in a checkout. The others are for machines, and name addresses, ports and places
+in /etc and /var/lib: they are followed on a machine that is alone (`world.lone_machine`), unchanged. One control plane
+serves joining.md, node.md, certificates.md and ca.md; cluster.md has an API server of its own. The README has a test of its own,
+`test_readme`. What is not run is in `LEFT_OUT`, with the reason.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+
+from tests import page_match, page_text, test_page_claims
+from tests.interop import running
+from tests.page_facts import ROOT
+from tests.scenarios import page_reader
+from tests.world import lone_machine
+
+NODE, ADDRESS = "worker-1", "192.0.2.1"
+# The address that cluster.md advertises.
+ELSEWHERE = "10.0.0.1"
+LETTER = "access.md"
+ONE_STORY = ("joining.md", "node.md", "certificates.md", "ca.md")
+ON_ANOTHER = "cluster.md"
+# Page and command -> why it is not run. A row that is not needed fails.
+LEFT_OUT = {
+    (
+        "README.md",
+        ".venv/bin/handfast up --dir /tmp/other",
+    ): "writes to /tmp; test_up_lifecycle takes its ports away, too",
+    (LETTER, "jq -r 'select("): "jq may not be there; the fields that it reads are in test_audit_trail",
+    ("interop.md", "KUBEADM="): "kubeadm is in no Debian package; run by whoever has one",
+    ("interop.md", "KUBELET="): "the kubelet is in no Debian package; run by whoever has one",
+    ("interop.md", "KUBE_APISERVER="): "kube-apiserver is in no Debian package; run by whoever has one",
+}
+# What a page takes for granted -> how it comes about here; typed before the command.
+BEFORE = {
+    "handfast csr explain csr-7hqzk": """
+        openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /O=system:nodes/CN=system:node:n1 \\
+            -keyout n1.key -out n1.csr
+        kubectl create clusterrole asks --verb=create --resource=certificatesigningrequests.certificates.k8s.io
+        kubectl create clusterrolebinding asks --clusterrole=asks --group=joiners
+        kubectl create --as=joiner --as-group=joiners -f - <<EOF
+        apiVersion: certificates.k8s.io/v1
+        kind: CertificateSigningRequest
+        metadata: {name: csr-7hqzk}
+        spec:
+          signerName: kubernetes.io/kube-apiserver-client-kubelet
+          usages: [client auth, digital signature]
+          request: $(base64 -w0 n1.csr)
+        EOF
+        """,
+    "handfast serve controllers --kubeconfig controllers.conf": """
+        (umask 077; kubectl create token handfast-controllers --namespace kube-system --duration 24h > account.token)
+        """,
+}
+# What fails here, at its last object -> with which words. Handfast's own server has the kind that the manifest defines;
+# tests/interop/test_another_apiserver.py applies all of it to a kube-apiserver.
+FAIL_HERE = {
+    "kubectl apply --filename handfast.yaml": '"IssuanceLog" of group "handfast.dev" is built into this server',
+}
+
+pytestmark = [pytest.mark.kubectl, pytest.mark.timeout(300)]
+
+
+def steps(page: str) -> Iterator[page_text.Step]:
+    """Those that are run."""
+    for step in page_text.steps((ROOT / "docs" / page).read_text()):
+        if not any(page == its and step.command.startswith(begin) for its, begin in LEFT_OUT):
+            yield step
+
+
+def new_machine(reader: page_reader.Reader) -> None:
+    """Whoever joins has not joined before."""
+    reader.shell.type("rm -rf /etc/kubernetes /var/lib/kubelet")
+
+
+def follow(reader: page_reader.Reader, page: str) -> None:
+    """All steps; then the commands that they printed for machines, which are there to be typed."""
+    printed = ""
+    for step in steps(page):
+        for begin, script in BEFORE.items():
+            if step.line.startswith(begin):
+                code, _, errors = reader.shell.type(textwrap.dedent(script))
+                assert code == 0, errors
+        if step.command.startswith("handfast join "):
+            new_machine(reader)
+        printed += reader.follow(step, FAIL_HERE.get(step.command, ""))
+    for line in printed.splitlines():
+        if line.startswith("handfast join "):
+            new_machine(reader)
+            reader.follow(page_text.Step(line, f"this machine has joined the cluster as node {NODE}\n…\n"))
+
+
+@pytest.fixture
+def home(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Where a person stands on a machine that has `handfast` and nothing else of it."""
+    running.find_kubectl()
+    page_reader.install(tmp_path / "bin")
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def variables(home: pathlib.Path) -> dict[str, str]:
+    found = page_reader.environment(home.parent)
+    return {**found, "PATH": f"{home.parent / 'bin'}:{found['PATH']}"}
+
+
+@pytest.mark.slow
+def test_what_access_says_is_so_to_the_letter(checkout: pathlib.Path) -> None:
+    running.find_kubectl()
+    commands = list(steps(LETTER))
+    assert len(commands) > 20
+    with page_reader.Reader(checkout, page_reader.on_free_ports(checkout.parent), to_the_letter=True) as reader:
+        reader.start("make up", page_reader.READY)
+        for step in commands:
+            reader.follow(step)
+
+
+@pytest.mark.slow
+def test_the_pages_of_joining_and_certificates_work_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        for page in ONE_STORY:
+            follow(reader, page)
+
+
+@pytest.mark.slow
+def test_the_page_of_other_clusters_works_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ELSEWHERE) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        listen = f"--listen {ELSEWHERE}:6443 --enable-bootstrap-token-auth"
+        reader.start(f"handfast serve apiserver --dir cluster {listen}", "API server started")
+        code, _, errors = reader.shell.type("cp cluster/admin.conf cluster/pki/ca.* .")
+        assert code == 0, errors
+        write_account(home)
+        follow(reader, ON_ANOTHER)
+
+
+def write_account(home: pathlib.Path) -> None:
+    """The kubeconfig that the page shows, with server, CA and token of here, as it says."""
+    page = (ROOT / "docs" / ON_ANOTHER).read_text()
+    [text] = [block for language, block in page_text.blocks(page) if language == "yaml"]
+    directory = "/var/run/secrets/kubernetes.io/serviceaccount"
+    for theirs, ours in (
+        ("https://kubernetes.default.svc", f"https://{ELSEWHERE}:6443"),
+        (f"{directory}/ca.crt", "ca.crt"),
+        (f"{directory}/token", "account.token"),
+    ):
+        assert text.count(theirs) == 1
+        text = text.replace(theirs, ours)
+    (home / "controllers.conf").write_text(text)
+
+
+def test_every_command_of_the_pages_is_run_or_says_why_not() -> None:
+    followed = {LETTER, *ONE_STORY, ON_ANOTHER}
+    missed = []
+    for page in test_page_claims.PAGES:
+        run = {step.command for terminal in ("first", "second") for step in page_text.steps(page.read_text(), terminal)}
+        for step in page_text.steps(page.read_text()):
+            rows = [row for row in LEFT_OUT if row[0] == page.name and step.command.startswith(row[1])]
+            if not rows and page.name not in followed and step.command not in run:
+                missed.append((page.name, step.command))
+    assert missed == []
+
+
+def test_every_exception_is_of_a_command_that_is_there_still() -> None:
+    commands = [(page.name, step.line) for page in test_page_claims.PAGES for step in page_text.steps(page.read_text())]
+    shown = "".join(step.printed for page in test_page_claims.PAGES for step in page_text.steps(page.read_text()))
+    left_out = [
+        row for row in LEFT_OUT if not any(name == row[0] and line.startswith(row[1]) for name, line in commands)
+    ]
+    prepared = [begin for begin in BEFORE if not any(line.startswith(begin) for _, line in commands)]
+    invented = [example for example in page_match.EXAMPLES if example not in shown]
+    failing = FAIL_HERE.keys() - {line for _, line in commands}
+    assert (left_out, prepared, invented, failing) == ([], [], [], set())

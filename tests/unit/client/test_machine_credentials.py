@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Revoking a bootstrap credential over the API: what goes, what is denied, and what is told."""
+
+import pytest
+
+from handfast import errors
+from handfast.api import signing_requests, status
+from handfast.client import machine_credentials
+from handfast.rules.machines import bootstrapper, revocation
+from tests.unit.controllers.fake_api import FakeClient
+from tests.world.clock import MovableClock
+
+METRICS = b"""# HELP handfast_bootstrap_connections Open
+handfast_bootstrap_connections{kind="master"} 3.0
+handfast_bootstrap_connections{kind="worker"} 1.0
+handfast_bootstrap_watches{kind="master"} 2.0
+"""
+CERTIFICATE = {revocation.CREDENTIAL_ID: ["X509SHA256=ab"]}
+
+
+class Transport:
+    def __init__(self, text=METRICS):
+        self.text = text
+
+    async def request(self, method, path, **_):
+        assert (method, path) == ("GET", "/metrics")
+        if self.text is None:
+            raise errors.Unavailable("no")
+        return self.text
+
+
+@pytest.fixture
+def client():
+    fake = FakeClient()
+    fake.transport = Transport()  # type: ignore[assignment]
+    fake.put("configmaps", bootstrapper.CONFIG_MAP, bootstrapper.MANAGED_NAMESPACE)
+    fake.put("secrets", bootstrapper.TOKEN_SECRET, bootstrapper.NAMESPACE)
+    for name, user, extra in (
+        ("by-master", bootstrapper.USER, CERTIFICATE),
+        ("by-worker", bootstrapper.USER, {}),
+        ("by-token", "system:bootstrap:abcdef", {}),
+    ):
+        fake.put("certificatesigningrequests", name, spec={"username": user, "extra": extra}, status={})
+    return fake
+
+
+def denied(client):
+    return [
+        name
+        for (plural, _, name), document in client.objects.items()
+        if plural == "certificatesigningrequests" and document["status"].get("conditions")
+    ]
+
+
+async def test_a_dry_run_tells_and_changes_nothing(client):
+    cut = await machine_credentials.look(client, "master")
+    assert cut.objects == ("ConfigMap openshift-config-managed/kubelet-bootstrap-kubeconfig",)
+    assert (cut.requests, cut.connections, cut.watches) == (("by-master",), 3, 2)
+    assert client.calls == []
+
+
+async def test_revoking_the_masters_cuts_nothing_of_the_workers(client):
+    cut = await machine_credentials.revoke(client, "master", MovableClock())
+    assert cut.requests == ("by-master",)
+    assert denied(client) == ["by-master"]
+    assert ("configmaps", bootstrapper.MANAGED_NAMESPACE, bootstrapper.CONFIG_MAP) not in client.objects
+    assert ("secrets", bootstrapper.NAMESPACE, bootstrapper.TOKEN_SECRET) in client.objects
+    (row,) = client.objects["certificatesigningrequests", "", "by-master"]["status"]["conditions"]
+    assert (row["type"], row["reason"]) == ("Denied", "BootstrapCredentialRevoked")
+
+
+async def test_revoking_the_workers_deletes_the_secret_of_the_seed(client):
+    cut = await machine_credentials.revoke(client, "worker", MovableClock())
+    assert cut.objects == ("Secret openshift-machine-config-operator/node-bootstrapper-token",)
+    assert denied(client) == ["by-worker"]
+    assert (cut.connections, cut.watches) == (1, None)
+
+
+async def test_revoking_twice_is_harmless(client):
+    await machine_credentials.revoke(client, "master", MovableClock())
+    cut = await machine_credentials.revoke(client, "master", MovableClock())
+    assert (cut.objects, cut.requests) == ((), ())
+
+
+async def test_a_server_that_does_not_tell_is_no_reason_to_wait(client):
+    client.transport.text = None
+    cut = await machine_credentials.revoke(client, "worker", MovableClock())
+    assert (cut.connections, cut.watches) == (None, None)
+    assert denied(client) == ["by-worker"]
+
+
+async def test_a_request_that_somebody_approves_meanwhile_stays_approved(client):
+    approved = signing_requests.condition("Approved", "r", "m", "2026-01-31T12:00:00Z")
+    key = ("certificatesigningrequests", "", "by-master")
+
+    def race(verb, plural, name):
+        if verb == "update" and plural == "certificatesigningrequests" and not client.objects[key]["status"]:
+            client.objects[key]["status"] = {"conditions": [{"type": approved.type, "status": "True"}]}
+            raise status.conflict(plural, "", name, "changed")
+
+    client.before = race
+    cut = await machine_credentials.revoke(client, "master", MovableClock())
+    assert cut.requests == ()
+
+
+async def test_a_request_that_is_gone_is_not_denied(client):
+    def race(verb, plural, name):
+        if verb == "update":
+            raise status.not_found(plural, "", name)
+
+    client.before = race
+    assert (await machine_credentials.revoke(client, "master", MovableClock())).requests == ()
+
+
+async def test_a_request_that_others_keep_writing_is_an_error(client):
+    def race(verb, plural, name):
+        if verb == "update":
+            raise status.conflict(plural, "", name, "changed")
+
+    client.before = race
+    with pytest.raises(errors.Unavailable, match="by-master"):
+        await machine_credentials.revoke(client, "master", MovableClock())

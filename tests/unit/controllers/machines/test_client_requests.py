@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of the server as late as can be, and in which order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handfast.api import status
+from handfast.controllers.certificates import living_nodes
+from handfast.controllers.machines import client_requests
+from handfast.pki import keys
+from handfast.rules.machines import approval, inventory, proofs, readmission, source_address
+from tests.unit.controllers.csr_world import PLURAL
+from tests.unit.controllers.machines.machine_world import World
+
+
+async def judged(world: World, name: str = "x") -> approval.Verdict:
+    item = world.requests.get(name)
+    settings = world.settings.current
+    assert item is not None
+    assert settings is not None
+    facts = world.requests.facts(item)
+    verdict = await world.judge.judge(item, facts, settings)
+    return verdict if verdict.failed is not None else await world.judge.confirm(item, facts, verdict)
+
+
+def reason(verdict: approval.Verdict) -> str:
+    return "" if verdict.failed is None else verdict.failed.reason
+
+
+async def test_the_key_is_reserved_before_anything_is_approved() -> None:
+    world = World()
+    key = keys.generate()
+    world.machine()
+    world.ask(key=key)
+    assert await world.handler.reconcile("x") is None
+    assert world.updates() == [("patch", "machines", "w1"), ("update approval", PLURAL, "x")]
+    assert world.stored_machine()["metadata"]["annotations"] == {inventory.APPROVED_KEY: key.public.fingerprint}
+
+
+async def test_of_two_keys_at_once_one_is_approved() -> None:
+    world = World()
+    world.machine()
+    world.ask("one", key=keys.generate())
+    world.ask("two", key=keys.generate())
+    assert reason(await judged(world, "one")) == ""
+    # The watch has not told of the first one's key yet.
+    with pytest.raises(status.StatusError) as caught:
+        await judged(world, "two")
+    assert caught.value.reason == "Conflict"
+    world.watched(world.stored_machine())
+    assert reason(await judged(world, "two")) == "AnotherKeyApproved"
+
+
+async def test_who_was_killed_after_the_reservation_goes_on_with_the_same_key() -> None:
+    world = World()
+    key = keys.generate()
+    world.machine()
+    world.ask(key=key)
+    await judged(world)
+    # Killed here: the request is not approved. The next process knows the Machine as it is now.
+    world.watched(world.stored_machine())
+    await world.handler.reconcile("x")
+    assert world.conditions()[0][:2] == ("Approved", "NodeCSRApprove")
+
+
+async def test_a_node_that_the_watch_has_not_told_of_counts() -> None:
+    world = World()
+    world.machine()
+    world.node("w1", watched=False)
+    world.ask()
+    assert reason(await judged(world)) == "NodeExists"
+    world.watched(world.stored_machine())
+    await world.handler.reconcile("x")
+    assert world.conditions() == []
+
+
+async def test_a_machine_that_has_changed_is_judged_again() -> None:
+    world = World()
+    world.machine()
+    world.ask()
+    # Somebody has it deleted, and the watch has not told of it.
+    world.client.put("machines", "w1", "fleet", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"})
+    with pytest.raises(status.StatusError) as caught:
+        await world.handler.reconcile("x")
+    assert caught.value.reason == "Conflict"
+    assert world.conditions() == []
+
+
+async def test_a_living_node_keeps_its_name() -> None:
+    world = World()
+    world.machine()
+    world.renew("w1")
+    world.ask()
+    again = await world.handler.reconcile("x")
+    assert again is not None
+    assert 0 < again <= 41
+    ((kind, why, message),) = world.conditions()
+    assert (kind, why, "is alive" in message) == ("Waiting", "NodeIsAlive", True)
+    assert [row[0] for row in world.said_of("CertificateSigningRequest")] == ["NodeIsAlive"]
+    assert "patch" not in [call[0] for call in world.updates()]
+    # Its Lease ends, and nobody renews it for a while longer: nothing is said of that.
+    while again is not None:
+        await world.clock.advance(again)
+        again = await world.handler.reconcile("x")
+    assert [row[0] for row in world.conditions()] == ["Approved", "MatchedMachine"]
+    assert len(world.said_of("CertificateSigningRequest")) == 1
+
+
+@pytest.mark.parametrize("plural", ["machines", "leases"])
+async def test_a_missing_right_is_named(plural: str) -> None:
+    world = World()
+    world.machine()
+    world.node("w1", watched=False)
+    world.ask()
+
+    def refuse(verb: str, what: str, _: str) -> None:
+        if what == plural:
+            raise status.StatusError("Forbidden", f"cannot {verb} {what}")
+
+    world.client.before = refuse
+    again = await world.handler.reconcile("x")
+    ((why, message),) = world.said_of("CertificateSigningRequest")
+    expected = {"machines": "MachinesForbidden", "leases": "LeasesForbidden"}[plural]
+    assert (again, why, "--print-manifest" in message) == (30.0, expected, True)
+    assert world.conditions() == []
+
+
+async def test_machines_that_may_not_be_read_let_nobody_in() -> None:
+    world = World()
+    world.machine()
+    world.ask()
+    world.known.refused = ("machines is forbidden",)
+    assert await world.handler.reconcile("x") == 30.0
+    ((why, message),) = world.said_of("CertificateSigningRequest")
+    assert (why, "machines is forbidden" in message) == ("MachinesForbidden", True)
+    world.known.refused = ()
+    assert await world.handler.reconcile("x") is None
+    assert world.conditions()[0][0] == "Approved"
+
+
+async def test_a_request_that_is_gone_waits_for_no_lease() -> None:
+    world = World()
+    world.machine()
+    world.renew("w1")
+    world.ask()
+    await world.handler.reconcile("x")
+    assert world.living.waiting_for("w1") == ("x",)
+    world.handler.gone("x")
+    assert world.living.waiting_for("w1") == ()
+
+
+BACK = "{sourceAddress: true, readmission: true}"
+FROM: dict[str, Any] = {"extra": {source_address.KEY: ["10.0.0.5"]}}
+
+
+def shut_down() -> World:
+    """A machine that joined as w1 and is off: its Node and its Machine are there, its Lease is not."""
+    world = World()
+    world.configure(BACK)
+    rows = [{"type": "InternalDNS", "address": "w1"}, {"type": "InternalIP", "address": "10.0.0.5"}]
+    world.machine(addresses=rows, nodeRef={"name": "w1"})
+    world.node("w1")
+    return world
+
+
+async def test_a_machine_that_comes_back_replaces_its_key() -> None:
+    world, key = shut_down(), keys.generate()
+    world.ask(key=key, **FROM)
+    assert await world.handler.reconcile("x") is None
+    marks = world.stored_machine()["metadata"]["annotations"]
+    assert marks[inventory.APPROVED_KEY] == key.public.fingerprint
+    assert marks[readmission.READMITTED] == "2030-01-01T00:00:00Z"
+    assert ("Readmitted", "Machine fleet/w1, readmitted by its source address") in [
+        (reason, message.partition(";")[0]) for reason, message in world.events()
+    ]
+
+
+async def test_a_node_that_goes_while_its_machine_comes_back_is_judged_anew() -> None:
+    world = shut_down()
+    world.ask(**FROM)
+    del world.client.objects["nodes", "", "w1"]
+    assert reason(await judged(world)) == readmission.NODE_GONE
+
+
+async def test_where_no_leases_are_followed_nobody_comes_back() -> None:
+    world = shut_down()
+    world.judge = client_requests.ClientRequests(
+        world.client, world.known, world.nodes, living_nodes.LivingNodes(world.client, world.clock, None)
+    )
+    world.ask(**FROM)
+    assert reason(await judged(world)) == approval.NODE_EXISTS
+
+
+async def test_a_machine_whose_address_is_not_proven_does_not_come_back() -> None:
+    world = shut_down()
+    world.ask(extra={source_address.KEY: ["10.0.0.66"]})
+    assert reason(await judged(world)) == proofs.WRONG_ADDRESS
+    assert world.updates() == []
+
+
+async def test_the_credential_is_read_when_all_else_is_well() -> None:
+    world = World()
+    world.configure("credential: per-machine")
+    asked_for: list[str] = []
+    world.client.before = lambda _verb, plural, _name: asked_for.append(plural)
+    world.ask()
+    assert reason(await judged(world)) == approval.NO_MACHINE
+    assert "secrets" not in asked_for
+    world.machine()
+    assert reason(await judged(world)) == proofs.SHARED_CREDENTIAL
+    assert "secrets" in asked_for

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings, followed: the last good ones stay, and what is wrong is told."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from handfast.api import status
+from handfast.client import cache
+from handfast.controllers import loop
+from handfast.controllers.machines import settings as machine_settings
+from handfast.rules.machines import settings
+from tests.unit.controllers.machines.machine_world import CONFIG, World
+
+
+async def test_the_last_good_settings_stay() -> None:
+    world = World()
+    changes: list[str] = []
+    world.settings.subscribe(lambda: changes.append("changed"))
+    assert world.settings.current == settings.DEFAULT
+    world.configure("joinWithin: 3h")
+    world.configure("joinWithin: soon")
+    assert world.settings.current == settings.Settings(join_within=datetime.timedelta(hours=3))
+    assert world.settings.trouble is not None
+    assert world.settings.trouble.reason == "SettingsUnreadable"
+    world.configure("")
+    await world.keeper.reconcile()
+    assert (world.settings.current, world.said_of("ConfigMap")) == (settings.DEFAULT, [])
+    assert changes == ["changed"] * 3
+
+
+async def test_a_deleted_one_means_the_defaults() -> None:
+    world = World()
+    world.configure("nodeClientCert: {disabled: true}")
+    there = world.settings.config_map
+    assert there is not None
+    world.config.remove(there)
+    assert world.settings.current == settings.DEFAULT
+
+
+async def test_the_flag_is_the_default() -> None:
+    day = datetime.timedelta(days=1)
+    informer = cache.Informer(machine_settings.SOURCE)
+    followed = machine_settings.Followed(informer, day)
+    assert followed.current is None
+    assert followed.identities == settings.DEFAULT.identities
+    informer.end()
+    await followed.wait_answered()
+    assert followed.current == settings.Settings(join_within=day)
+
+
+async def test_what_is_wrong_is_told_once() -> None:
+    world = World()
+    world.configure("joinWithin: soon")
+    for _ in range(2):
+        await world.keeper.reconcile()
+    ((reason, message),) = world.said_of("ConfigMap")
+    assert (reason, message.endswith("the last good settings stay")) == ("SettingsUnreadable", True)
+    assert world.client.calls == [("create", "events", world.client.calls[0][2])]
+    (family,) = machine_settings.UNREADABLE.collect()
+    assert family.samples[0].value == 1
+    world.configure("")
+    await world.keeper.reconcile()
+    (family,) = machine_settings.UNREADABLE.collect()
+    assert family.samples[0].value == 0
+
+
+async def test_a_missing_one_is_made_empty() -> None:
+    world = World()
+    await world.keeper.reconcile()
+    assert world.client.objects[CONFIG]["data"] == {}
+
+
+@pytest.mark.parametrize("reason", ["Forbidden", "AlreadyExists"])
+async def test_one_that_may_not_be_made_is_done_without(reason: str) -> None:
+    world = World()
+
+    def refuse(verb: str, *_: str) -> None:
+        if verb == "create":
+            raise status.StatusError(reason, "no")
+
+    world.client.before = refuse
+    await world.keeper.reconcile()
+    assert world.client.calls == []
+
+
+async def test_its_namespace_is_waited_for() -> None:
+    world = World()
+
+    def missing(verb: str, plural: str, name: str) -> None:
+        if verb == "create":
+            raise status.not_found(plural, "", name)
+
+    world.client.before = missing
+    with pytest.raises(loop.NotYet, match="there is no namespace openshift-cluster-machine-approver"):
+        await world.keeper.reconcile()
