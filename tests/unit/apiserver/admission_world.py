@@ -31,7 +31,7 @@ def item(resource: tuple[str, str], name: str, namespace: str = "", **fields: An
 
 
 class World:
-    """Objects, an authoriser, and the plugin's view of both."""
+    """Objects, an authorizer, and the plugin's view of both."""
 
     def __init__(self, decide: Callable[[access.Attributes], decision.Decision] = refuses) -> None:
         # No store: nothing here is read from one.

@@ -14,7 +14,7 @@
    costs no more than being let in. What is kept is bounded by the ledger, and forgotten with its oldest segments.
    An entry about the node that cannot be read might be the newest: refused.
 
-Which of its requests for a certificate is admitted is `admission.node_recovery`'s.
+`admission.node_recovery` decides which of its requests for a certificate are admitted.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_node_recovery.py |
 |---|---|---|---|---|
@@ -71,7 +71,7 @@ class DenyList(Protocol):
 
 
 def concerns(info: request.RequestInfo) -> bool:
-    """Whether a request is one that a recovering node may make at all (1.)."""
+    """Whether a request is one that a recovering node may make at all (1)."""
     return info.verb in recovery.VERBS and (info.group, info.plural) == REQUESTS and not info.subresource
 
 
@@ -133,7 +133,7 @@ class NodeRecovery:
 def _read(
     peer: peer_module.Peer, bundle: bundles.TrustBundle, now: datetime.datetime
 ) -> tuple[certificates.Certificate, recovery.Shown]:
-    """The certificate of a chain that is good but for the time (2.)."""
+    """The certificate of a chain that is good but for the time (2)."""
     try:
         leaf, *issuers = (certificates.read(der) for der in peer.chain)
         roots = bundles.TrustBundle.of(anchor.der for anchor in bundle.in_force(now))
@@ -179,7 +179,7 @@ _created = msgspec.json.Decoder(_Created).decode
 
 
 class _Index:
-    """Which segments of the ledger name which node (5.)."""
+    """Which segments of the ledger name which node (5)."""
 
     def __init__(self, copy: replica.Replica) -> None:
         self._replica = copy

@@ -41,7 +41,7 @@ _NODE_NAME: Final = identity.EXTRA + "node-name"
 
 
 def _read(document: objects.Document) -> revocation.Revocation:
-    """What a Revocation says, as far as it can be understood (4.)."""
+    """What a Revocation says, as far as it can be understood (4)."""
     revoked = revocation.read(document)
     text = jsonpath.text(document, "spec", "expires")
     if text and revoked.expires is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: who writes roles and bindings may give away only what they hold. Who holds what is `rules.rbac.policy`'s.
+"""Admission: who writes roles and bindings may give away only what they hold. `rules.rbac.policy` knows who holds what.
 
 Of a Role or ClusterRole, created or updated:
 1. Who may `escalate` this role passes, and so do members of system:masters, who may do everything.

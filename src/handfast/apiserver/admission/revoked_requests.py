@@ -46,7 +46,7 @@ def row(revoked: revocations.Revocations) -> plugin.Row:
 
 
 def _grants(attributes: plugin.Attributes) -> bool:
-    """Whether a write to a certificate request files it, approves it or hands its certificate out (1.)."""
+    """Whether a write to a certificate request files it, approves it or hands its certificate out (1)."""
     if attributes.operation == plugin.CREATE:
         return not attributes.subresource
     if attributes.subresource == "approval":

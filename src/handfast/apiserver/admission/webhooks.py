@@ -313,7 +313,7 @@ class Webhooks:
         return answer
 
     def _failed(self, prefix: str, webhook: rules.Webhook, error: answers.CallFailed | answers.BadPatch) -> None:
-        """Log and count a failure; raise it unless the webhook may be passed over (2.; a bad patch never is, 5.)."""
+        """Log and count a failure; raise it unless the webhook may be passed over (2; a bad patch never is, 5)."""
         passed_over = webhook.fails_open and isinstance(error, answers.CallFailed)
         self._count(webhook.name, FAILED_OPEN if passed_over else FAILED_CLOSED)
         key = (prefix, *webhook.key)

@@ -142,6 +142,7 @@ class Watcher:
         if self._transport.is_closing():
             self.end()
             return
+        # 2. over the cap: dropped, never waited for
         if self._transport.get_write_buffer_size() > self._cap:
             self.drop()
             return
@@ -311,6 +312,7 @@ class Hub:
                 return
         # Large states take a while to send: catch up with what happened meanwhile, in memory-sized steps.
         while True:
+            # 3. older than what is remembered
             if version < collection.window:
                 raise status.expired(f"too old resource version: {version} ({collection.window})")
             changes = collection.since(version)
@@ -323,6 +325,7 @@ class Hub:
                     watcher.write(found)
             version = behind[-1].version
             await self._clock.sleep(0)
+        # 1. from here on nothing is awaited, so that no change is missed
         for change in changes:
             watcher.offer(change)
         watcher.flush()

@@ -10,7 +10,7 @@ silent nodes. So this runs only where it is named (`--controllers`); `handfast u
 3. Every `MONITOR` seconds the API server is asked for an answer. When none comes, when asking itself comes late, or when the wall
    clock was set or the machine slept, the grace of every node begins anew: this process was away itself, and knows nothing of
    others. The grace also begins anew with every start of the controller.
-4. Each write carries the version that it was decided of. Of several copies one writes, and that one tells of it.
+4. Each write carries the version that was judged. Of several copies one writes, and that one tells of it.
 5. A Revocation that comes, changes, goes or ends has every Node looked at: at once.
 6. A server that answers may still take no writes: its disk is full, or it is overloaded. So nobody is called silent before writes
    were seen to be taken for 20 seconds: renewals of other nodes, or what this controller writes. Where no other node renews, it
@@ -171,7 +171,7 @@ class NodeLifecycle:
             raise
 
     async def _patch(self, node: views.Node, change: lifecycle.Change) -> None:
-        # 4. at the version that it was decided of
+        # 4. at the version that was judged
         meta = node.metadata
         version = meta.resource_version
         if change.conditions:

@@ -103,7 +103,7 @@ DENIED = csr(conditions=[{"type": "Denied", "status": "True"}])
     ],
 )
 async def test_what_is_invalid_is_refused_whoever_asks(operation: str, facts: Any, why: str) -> None:
-    """Whoever asks: this authoriser would permit it."""
+    """Whoever asks: this authorizer would permit it."""
     permits = admission_world.World(lambda _: decision.Approve("Test", "yes", "test"))
     with pytest.raises(status.StatusError) as refused:
         await run(operation, permits, **facts)
@@ -125,7 +125,7 @@ async def test_what_is_invalid_is_refused_whoever_asks(operation: str, facts: An
 )
 async def test_not_looked_at(operation: str, facts: Any) -> None:
     def never(attributes: access.Attributes) -> decision.Decision:
-        raise AssertionError(f"the authoriser was asked: {attributes}")
+        raise AssertionError(f"the authorizer was asked: {attributes}")
 
     await run(operation, admission_world.World(never), **facts)
 

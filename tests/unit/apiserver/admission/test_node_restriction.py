@@ -101,7 +101,7 @@ def test_what_is_missing_is_named_in_the_details(world: admission_world.World) -
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_the_authoriser_is_asked_for_audiences(allowed: bool) -> None:
+def test_the_authorizer_is_asked_for_audiences(allowed: bool) -> None:
     def decide(attributes: access.Attributes) -> decision.Decision:
         assert (attributes.user, attributes.verb, attributes.plural) == (
             NODE.name,
