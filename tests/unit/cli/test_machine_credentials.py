@@ -59,7 +59,7 @@ def test_a_person_is_told_what_to_type_next_and_never_the_key(tmp_path, capsys):
         (("create", "--kind", "worker", "--out", "o", "--ttl", "1h"), "--ttl does not go with"),
         (("create", "--kind", "worker", "--out", "o", "--server-ca", "f"), "--server-ca does not go with"),
         (("revoke", "--kind", "master", "--all"), "--all does not go with --kind master"),
-        (("revoke",), "Missing option '--kind'"),
+        (("revoke",), "missing option '--kind'"),
     ],
 )
 def test_what_does_not_fit_together_is_wrong_usage(tmp_path, capsys, words, says):
