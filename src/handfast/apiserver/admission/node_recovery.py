@@ -18,15 +18,15 @@ from handfast.rules.nodes import recovery
 NAME: Final = "NodeRecovery"
 
 
-def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def admit(write: plugin.Write, context: plugin.Context) -> None:
     """Return if a new request is one that a recovering node may make, else refuse."""
-    user = attributes.user
+    user = write.user
     # Cheap test first: nearly everybody is somebody else.
-    if user_names.NODE_RECOVERY not in user.groups or attributes.subresource:
+    if user_names.NODE_RECOVERY not in user.groups or write.subresource:
         return
-    waiting = _waiting(context.replica, user.name, attributes.name)
+    waiting = _waiting(context.replica, user.name, write.name)
     node = recovery.node_of(user.name, user.groups)
-    plugin.require(attributes, recovery.judge_request(node, attributes.document, waiting))
+    plugin.require(write, recovery.judge_request(node, write.document, waiting))
 
 
 def _waiting(copy: replica.Replica, user: str, name: str) -> str | None:

@@ -70,7 +70,7 @@ def admit(
     operation = plugin.CREATE if old is None else plugin.DELETE if new is None else plugin.UPDATE
     given = new or old or {}
     namespace = given["metadata"]["namespace"] if namespace == client_ca_bundle.NAMESPACE else namespace
-    write = plugin.Attributes(
+    write = plugin.Write(
         operation=operation,
         kind=CONFIG_MAPS,
         subresource="",
