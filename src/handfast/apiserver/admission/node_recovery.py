@@ -11,7 +11,7 @@ from typing import Final
 from handfast.api import jsonpath
 from handfast.apiserver.access import node_recovery
 from handfast.apiserver.admission import plugin
-from handfast.apiserver.state import replica
+from handfast.apiserver.state import replica as replica_module
 from handfast.rules import user_names
 from handfast.rules.nodes import recovery
 
@@ -29,9 +29,9 @@ def admit(write: plugin.Write, context: plugin.Context) -> None:
     plugin.require(write, recovery.judge_request(node, write.document, waiting))
 
 
-def _waiting(copy: replica.Replica, user: str, name: str) -> str | None:
+def _waiting(replica: replica_module.Replica, user: str, name: str) -> str | None:
     """Another request of this user that is not done. The same one again is the store's to refuse: it exists."""
-    for item in copy.collection(node_recovery.REQUEST_PREFIX).iterate():
+    for item in replica.collection(node_recovery.REQUEST_PREFIX).iterate():
         if item.name == name or user.encode() not in item.body:
             continue
         document = item.document()

@@ -44,7 +44,7 @@ from handfast.api.merging import patch
 from handfast.apiserver import uids
 from handfast.apiserver.admission import plugin, webhook_client, webhook_review
 from handfast.apiserver.state import items
-from handfast.apiserver.state import replica as replicas
+from handfast.apiserver.state import replica as replica_module
 from handfast.rules.webhooks import answers, matching
 from handfast.rules.webhooks import configurations as rules
 from handfast.runtime import clock as clocks
@@ -127,15 +127,15 @@ class Webhooks:
 
     def __init__(
         self,
-        copy: replicas.Replica,
+        replica: replica_module.Replica,
         clock: clocks.Clock,
         *,
         table: Iterable[kinds.Kind] | None = None,
         count: Count = _count_nothing,
     ) -> None:
         served = kinds.builtin() if table is None else table
-        self._replica = copy
-        self._client = webhook_client.Client(copy, clock)
+        self._replica = replica
+        self._client = webhook_client.Client(replica, clock)
         self._count = count
         self._mutating = _Configurations(MUTATING, served)
         self._validating = _Configurations(VALIDATING, served)
