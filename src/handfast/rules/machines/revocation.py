@@ -40,7 +40,7 @@ TARGETS: Final[dict[str, tuple[Target, ...]]] = {
 
 
 def kind_of(request: signing_requests.Request) -> str | None:
-    """By which credential a request came; None: by neither (3.)."""
+    """By which credential a request came; None: by neither (3)."""
     if not bootstrapper.named(request.spec.username):
         return None
     ids = (request.spec.extra or {}).get(CREDENTIAL_ID) or ()
