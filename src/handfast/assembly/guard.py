@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is asking and may they, put together: authenticators, authorisers, admission, and what they watch.
+"""Who is asking and may they, put together: authenticators, authorizers, admission, and what they watch.
 
 Names concrete classes in their order and decides nothing: the order of the rows below is the order of the checks.
 """

@@ -75,7 +75,7 @@ def create(directory: pathlib.Path, server: str, server_ca: bytes | None, now: d
 
 
 def first(directory: pathlib.Path) -> Kept | None:
-    """The first credential of a directory; None where there is none, or where its making was cut short (2.)."""
+    """The first credential of a directory; None where there is none, or where its making was cut short (2)."""
     path = directory / KUBECONFIG_FILE
     if not path.exists():
         return None

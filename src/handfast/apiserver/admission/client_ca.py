@@ -29,7 +29,7 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
 | an editor of kube-system | delete, create on configmaps | bring back a retired first CA | 2 | test_an_editor_cannot_start_over |
 | an editor of kube-system | update on configmaps | have the garbage collector delete it | 2 | test_an_editor_cannot_name_an_owner |
 | an editor of kube-system | update on configmaps | fool other servers by requestheader-client-ca-file | 2 | test_the_other_keys_are_guarded |
-| an editor of kube-system | update on configmaps | make it immutable, against the next rollover | 2 | test_an_editor_cannot_freeze_it |
+| an editor of kube-system | update on configmaps | make it immutable, against the next rotation | 2 | test_an_editor_cannot_freeze_it |
 | a careless administrator | trust | paste a key, a server's certificate, or half a file | 3 | test_what_is_no_bundle_is_refused |
 | a careless administrator | trust, and a manifest of the bundle alone | lose the record of sources | 4 | test_the_record_is_not_lost_by_accident |
 | an editor of openshift-config | create, update on configmaps | have a CA of their own believed | 5 | test_an_editor_cannot_write_a_source |

@@ -43,7 +43,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What plugins may ask: the copy of the store, the authoriser, the time."""
+    """What plugins may ask: the copy of the store, the authorizer, the time."""
 
     replica: replica.Replica
     decide: access.Ask
@@ -55,7 +55,7 @@ class Context:
         return None if item is None else item.document()
 
     def of(self, user: identity.User) -> Context:
-        """The same for this user: whatever is asked of the authoriser in their name is limited by their scopes."""
+        """The same for this user: whatever is asked of the authorizer in their name is limited by their scopes."""
         scopes = user.extra.get(access.SCOPES)
         if not scopes:
             return self

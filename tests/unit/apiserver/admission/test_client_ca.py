@@ -33,7 +33,7 @@ ADMIN = identity.User("kubernetes-admin", ("system:masters",))
 
 
 class Asked:
-    """An authoriser in which only system:masters may trust; remembers the questions."""
+    """An authorizer in which only system:masters may trust; remembers the questions."""
 
     def __init__(self) -> None:
         self.questions: list[access.Attributes] = []
