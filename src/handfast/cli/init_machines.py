@@ -73,7 +73,7 @@ def taken(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def typed(values: Mapping[str, Any], *, machines: bool, out: pathlib.Path | None) -> Fleet | None:
-    """What was typed of a fleet; None without --machines (1.)."""
+    """What was typed of a fleet; None without --machines (1)."""
     if not machines:
         for field, value in values.items():
             if value is not None:

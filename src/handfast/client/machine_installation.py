@@ -51,7 +51,7 @@ class Credential:
 
 
 async def is_installed(client: api.Client) -> bool:
-    """Whether it was done before (1.)."""
+    """Whether it was done before (1)."""
     marker = await client.find(
         resources.CONFIG_MAPS, installation.MARKER, namespace=installation.MARKER_NAMESPACE, metadata=True
     )

@@ -87,7 +87,7 @@ def note_counted(directory: pathlib.Path) -> None:
 
 
 def first(directory: pathlib.Path) -> Kept | None:
-    """The first credential of a directory; None where there is none, or where its making was cut short (2.)."""
+    """The first credential of a directory; None where there is none, or where its making was cut short (2)."""
     path = directory / KUBECONFIG_FILE
     if not path.exists():
         return None

@@ -47,11 +47,11 @@ _NEEDS_EVERYTHING = "must have cluster-admin privileges to use the aggregationRu
 def rows(policy: rbac_policy.Policy) -> tuple[admission.Row, ...]:
     """The rows of both checks: they go among those that only look."""
 
-    def admit_role(attributes: admission.Attributes, context: admission.Context) -> None:
-        _check_role(policy, attributes, context)
+    def admit_role(write: admission.Write, context: admission.Context) -> None:
+        _check_role(policy, write, context)
 
-    def admit_binding(attributes: admission.Attributes, context: admission.Context) -> None:
-        _check_binding(policy, attributes, context)
+    def admit_binding(write: admission.Write, context: admission.Context) -> None:
+        _check_binding(policy, write, context)
 
     return (
         admission.Row(_ROLE_PLUGIN, _WRITES, admit_role, _ROLES),
@@ -59,49 +59,49 @@ def rows(policy: rbac_policy.Policy) -> tuple[admission.Row, ...]:
     )
 
 
-def _check_role(policy: rbac_policy.Policy, attributes: admission.Attributes, context: admission.Context) -> None:
-    document, old = attributes.document or {}, attributes.old
+def _check_role(policy: rbac_policy.Policy, write: admission.Write, context: admission.Context) -> None:
+    document, old = write.document or {}, write.old
     # 1. may escalate this role
-    if _may(attributes, context, "escalate", attributes.kind.plural, attributes.name):
+    if _may(write, context, "escalate", write.kind.plural, write.name):
         return
     # 2. nothing that counts has changed
     if old is not None and _same(document, old, ("rules",), ("aggregationRule",), ("metadata", "labels")):
         return
-    held = policy.rules_for(attributes.user.name, attributes.user.groups, attributes.namespace)
+    held = policy.rules_for(write.user.name, write.user.groups, write.namespace)
     # 3. every permission is held
-    _require(attributes, _ROLE_PLUGIN, held, policy_rules.parse(document.get("rules")))
+    _require(write, _ROLE_PLUGIN, held, policy_rules.parse(document.get("rules")))
     aggregates = document.get("aggregationRule") or (old or {}).get("aggregationRule")
     # 4. an aggregation rule needs everything
     if aggregates and escalation.uncovered(held, policy_rules.FULL):
-        raise admission.Refusal(attributes, decision.Deny("AggregationRule", _NEEDS_EVERYTHING, _ROLE_PLUGIN))
+        raise admission.Refusal(write, decision.Deny("AggregationRule", _NEEDS_EVERYTHING, _ROLE_PLUGIN))
 
 
-def _check_binding(policy: rbac_policy.Policy, attributes: admission.Attributes, context: admission.Context) -> None:
-    document, old = attributes.document or {}, attributes.old
+def _check_binding(policy: rbac_policy.Policy, write: admission.Write, context: admission.Context) -> None:
+    document, old = write.document or {}, write.old
     kind, name = jsonpath.text(document, "roleRef", "kind"), jsonpath.text(document, "roleRef", "name")
     plural = _PLURALS.get(kind)
     if plural is None:
         # It names no role: validation refuses it, and the policy gives nothing for it.
         return
     # 5. may bind this role
-    if _may(attributes, context, "bind", plural, name):
+    if _may(write, context, "bind", plural, name):
         return
     # 6. role and subjects are the same
     if old is not None and _same(document, old, ("roleRef",), ("subjects",)):
         return
-    rules = policy.role_rules(kind, attributes.namespace, name)
+    rules = policy.role_rules(kind, write.namespace, name)
     # 7. the role must be there
     if rules is None:
         raise status.not_found(plural, policy_rules.GROUP, name)
-    if attributes.namespace:
+    if write.namespace:
         rules = tuple(rule for rule in rules if rule.resources)
-    held = policy.rules_for(attributes.user.name, attributes.user.groups, attributes.namespace)
+    held = policy.rules_for(write.user.name, write.user.groups, write.namespace)
     # 8. every permission of the role is held
-    _require(attributes, _BINDING_PLUGIN, held, rules)
+    _require(write, _BINDING_PLUGIN, held, rules)
 
 
 def _require(
-    attributes: admission.Attributes,
+    write: admission.Write,
     plugin: str,
     held: list[policy_rules.PolicyRule],
     wanted: tuple[policy_rules.PolicyRule, ...],
@@ -109,14 +109,14 @@ def _require(
     try:
         missing = escalation.uncovered(held, wanted)
     except escalation.TooBroad as error:
-        raise admission.Refusal(attributes, decision.Deny(error.reason, error.message, plugin)) from error
+        raise admission.Refusal(write, decision.Deny(error.reason, error.message, plugin)) from error
     if missing:
-        why = escalation.refusal(attributes.user.name, attributes.user.groups, missing)
-        raise admission.Refusal(attributes, decision.Deny("Escalation", why, plugin))
+        why = escalation.refusal(write.user.name, write.user.groups, missing)
+        raise admission.Refusal(write, decision.Deny("Escalation", why, plugin))
 
 
-def _may(attributes: admission.Attributes, context: admission.Context, verb: str, plural: str, name: str) -> bool:
-    user = attributes.user
+def _may(write: admission.Write, context: admission.Context, verb: str, plural: str, name: str) -> bool:
+    user = write.user
     verdict = context.decide(
         access.Attributes(
             user=user.name,
@@ -126,7 +126,7 @@ def _may(attributes: admission.Attributes, context: admission.Context, verb: str
             group=policy_rules.GROUP,
             version="*",
             plural=plural,
-            namespace=attributes.namespace,
+            namespace=write.namespace,
             name=name,
         )
     )

@@ -13,7 +13,7 @@ Scopes are the values of the user's extra `scopes.authorization.openshift.io`. A
    tokens of service accounts, and the verbs `impersonate`, `bind`, `escalate`, `trust`.
 6. One scope that allows it is enough. A scope that is unknown or malformed, or whose role is missing, allows nothing.
 
-Where this has no opinion the other authorisers decide: also administrators are limited, and nobody gets more by a scope.
+Where this has no opinion the other authorizers decide: also administrators are limited, and nobody gets more by a scope.
 OpenShift's list for 5 has neither rbac.authorization.k8s.io, nor tokens of service accounts, nor verbs. Its `user:info` reads
 `users/~`; there is no such kind here, so that it also allows SelfSubjectReviews. Who may set a scope is not judged here:
 whoever may impersonate it (`userextras/scopes.authorization.openshift.io`). No certificate and no token carries one.
