@@ -20,7 +20,7 @@ from handfast.pki import pem
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.ledger import entries, segments
-from handfast.rules.machines import approval, bootstrapper, explanation, inventory, settings
+from handfast.rules.machines import approval, bootstrapper, credential_end, explanation, inventory, settings
 
 _T = TypeVar("_T")
 _REQUESTS: Final = msgspec.json.Decoder(api.Listing[signing_requests.Request])
@@ -100,7 +100,9 @@ class Look:
             document = await self._config_map(namespace, name)
             signers = _certificates(jsonpath.text(document, "data", bootstrapper.BUNDLE_KEY))
             if signers:
-                words.append(f"the masters' certificate ({signers} in ConfigMap {namespace}/{name})")
+                end = credential_end.of(document or {})
+                until = "" if end is None else f", until {objects.timestamp(end)}"
+                words.append(f"the masters' certificate ({signers} in ConfigMap {namespace}/{name}{until})")
         secret = await self._try(
             lambda: self.client.find(
                 resources.SECRETS, bootstrapper.TOKEN_SECRET, namespace=bootstrapper.NAMESPACE, metadata=True

@@ -21,7 +21,7 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
    whoever takes one away keeps it from doing so.
 6. Deleting one takes trust away, and needs nothing but `delete`.
 7. What it holds afterwards, where that changes, is CA certificates or nothing, and no private key under any name. Those of bootstrap
-   credentials have the common name of their signer.
+   credentials have the common name of their signer, and the end beside them, if one is named, is an instant.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_client_ca.py |
 |---|---|---|---|---|
@@ -35,6 +35,7 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
 | an editor of openshift-config | create, update on configmaps | have a CA of their own believed | 5 | test_an_editor_cannot_write_a_source |
 | … | … | have the garbage collector revoke it | 5 | test_an_editor_cannot_name_the_owner_of_a_source |
 | a careless administrator | trust | paste the CA's private key into a source | 7 | test_a_source_is_ca_certificates |
+| an editor of openshift-config | update on configmaps | put off the end of a bootstrap credential | 5 | test_an_editor_cannot_put_off_an_end |
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from handfast.api import jsonpath, objects, status
 from handfast.apiserver.access import client_cas
 from handfast.apiserver.admission import plugin
 from handfast.rules import access, client_ca_bundle, decision
-from handfast.rules.machines import client_ca_sources
+from handfast.rules.machines import client_ca_sources, credential_end
 
 VERB: Final = "trust"
 _PLUGIN: Final = "ClientCATrust"
@@ -57,6 +58,7 @@ _FREE: Final = frozenset({"labels", "annotations", "managedFields", "resourceVer
 _FREE_IN_SOURCES: Final = _FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
 _NAMES: Final = _GUARDED | client_ca_sources.NAMES
 _BUNDLE: Final = "must be one or more CA certificates in PEM"
+_INSTANT: Final = "must be an instant"
 _ANYONE: Final = "whoever changes the client CAs can become anyone"
 _BELIEVED: Final = "the CAs in it become client CAs of the API server"
 
@@ -101,6 +103,8 @@ def _admit_source(write: plugin.Write, context: plugin.Context) -> None:
     # 7. CA certificates or nothing, and no key
     if document.get("data") != (write.old or {}).get("data"):
         _require_source(document, client_cas.read_bootstrap if _is_bootstrap(write) else client_cas.read_source)
+        if _is_bootstrap(write):
+            _require(document, credential_end.KEY, credential_end.require_readable, _INSTANT)
 
 
 def _is_bootstrap(write: plugin.Write) -> bool:

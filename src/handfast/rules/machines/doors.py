@@ -15,6 +15,7 @@ A door to a first certificate is told apart from one to the next: a node that re
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -63,10 +64,10 @@ def of_token(view: token_views.View) -> Door | None:
     )
 
 
-def of_authority(certificate: certificates.Certificate, *, scoped: bool) -> Door:
-    """The door that a client CA is (2)."""
+def of_authority(certificate: certificates.Certificate, *, scoped: bool, end: datetime.datetime | None = None) -> Door:
+    """The door that a client CA is, perhaps with an end before that of its certificate (2)."""
     name = f"{certificate.subject.common_name} {certificate.fingerprint[:16]}"
-    until = objects.timestamp(certificate.not_after)
+    until = objects.timestamp(certificate.not_after if end is None else min(end, certificate.not_after))
     if scoped:
         opens = f"vouches for {bootstrapper.USER} and nobody else"
         return Door(AUTHORITY, name, opens, until, "handfast machine credentials revoke --kind master")

@@ -332,6 +332,26 @@ class TestSources:
         # Others are named as their owners like.
         admit(source(FIRST, client_ca_sources.UNSCOPED[0]), None)
 
+    def test_an_end_is_an_instant(self) -> None:
+        document = source(SIGNER)
+        document["data"]["revoke-at"] = "2027-01-31T12:00:00Z"
+        admit(document, None)
+        for wrong in ("soon", "", "2027-01-31"):
+            document["data"]["revoke-at"] = wrong
+            error = refused(lambda: admit(document, source(SIGNER)))
+            assert (error.code, error.causes[0].field) == (422, "data[revoke-at]")
+            assert "must be an instant: it is no instant, as in 2027-01-31T12:00:00Z" in error.message
+        # In a ConfigMap without bootstrap credentials the word means nothing.
+        other = source(FIRST, client_ca_sources.UNSCOPED[0])
+        other["data"]["revoke-at"] = "soon"
+        admit(other, None)
+
+    def test_an_editor_cannot_put_off_an_end(self) -> None:
+        ending, later = source(SIGNER), source(SIGNER)
+        ending["data"]["revoke-at"], later["data"]["revoke-at"] = "2027-01-31T12:00:00Z", "2028-01-31T12:00:00Z"
+        forbidden(later, ending)
+        forbidden(source(SIGNER), ending)
+
     def test_a_key_under_another_name_is_refused(self) -> None:
         document = source(SIGNER)
         document["data"]["tls.key"] = PRIVATE_KEY
