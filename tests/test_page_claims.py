@@ -90,7 +90,7 @@ def misread(line: page_text.CommandLine) -> str | None:
 
 def _wrong_value(parameter: click.Parameter, values: dict[str, object], line: page_text.CommandLine) -> str | None:
     value = values.get(parameter.name or "")
-    if not value or not isinstance(value, str | tuple):
+    if not value or not isinstance(value, str | tuple | list):
         return f"{parameter.name} is missing" if parameter.required and line.whole else None
     if isinstance(parameter.type, click.Choice) and isinstance(value, str) and value not in parameter.type.choices:
         return (

@@ -113,7 +113,7 @@ def test_an_agents_report_of_before_is_read() -> None:
 def test_a_rotation_that_was_begun_before_goes_on() -> None:
     state = trust_rotation.decode((FORMATS / "rotation-state.json").read_bytes())
     first, second = list(trust_rotation.Step)[:2]
-    assert (state.what, state.old, state.new) == (trust_rotation.What.CA, "a" * 64, "b" * 64)
+    assert (state.target, state.old, state.new) == (trust_rotation.Target.CA, "a" * 64, "b" * 64)
     assert (state.next, [step for step, _ in state.done]) == (second, [first])
 
 

@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
+import dataclasses
 import pathlib
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
-from handfast.api import machine_kinds
+from prometheus_client import parser
+
+from handfast.api import kinds, machine_kinds
 from handfast.assembly import controllers
-from handfast.client import api
+from handfast.client import api, cache, connection, transport
 from handfast.controllers import loop
 from handfast.controllers.machines import approver as machine_approver
-from handfast.rules.machines import bootstrapper, join_window, settings
-from tests.scenarios import certified, controlled, granting
+from handfast.rules import controller_rights
+from handfast.rules.machines import bootstrapper, settings
+from handfast.runtime import tasks
+from tests.scenarios import callers, certified, controlled, granting
 
 MACHINES = api.Resource("machine.openshift.io", "v1beta1", "machines", True)
 DEFINITIONS = api.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
@@ -92,8 +96,52 @@ async def telling(kind: type[_S], directory: pathlib.Path) -> AsyncIterator[_S]:
 
 
 def running(
-    story: Story, *chosen: str, join_within: datetime.timedelta = join_window.DEFAULT, **more: Any
+    story: Story, *chosen: str, **more: Any
 ) -> contextlib.AbstractAsyncContextManager[list[loop.Controller[Any]]]:
     """One process of the controllers of a fleet."""
-    selection = controllers.Selection(names=chosen or ALL, join_within=join_within)
-    return certified.running(story.world, *(chosen or ALL), selection=selection, **more)
+    names = chosen or ALL
+    return certified.running(story.world, *names, selection=controllers.Selection(names=names, **more))
+
+
+def forbidden(story: Story) -> int:
+    """How many requests were answered 403."""
+    families = parser.text_string_to_metric_families(story.world.server.metrics.text().decode())
+    samples = [sample for family in families for sample in family.samples]
+    return sum(
+        int(sample.value)
+        for sample in samples
+        if sample.name == "apiserver_request_total" and sample.labels["code"] == "403"
+    )
+
+
+@contextlib.asynccontextmanager
+async def running_as_printed(story: Story, *chosen: str) -> AsyncIterator[None]:
+    """These controllers with the account and the rights of `--print-manifest`, as on another API server."""
+    for document in controller_rights.documents(chosen):
+        row = next(row for row in kinds.builtin() if (row.api_version, row.kind) == _identity(document))
+        # The namespace of the settings is there already.
+        if row.kind != "Namespace" or document["metadata"]["name"] != settings.NAMESPACE:
+            await story.client.create(row, document, namespace=document["metadata"].get("namespace", ""))
+    path = f"/api/v1/namespaces/{controller_rights.NAMESPACE}/serviceaccounts/{controller_rights.ACCOUNT}/token"
+    token = (await callers.make(story.world, path, {"spec": {}}))["status"]["token"]
+    admin = connection.load(str(story.world.place.admin_kubeconfig))
+    place = dataclasses.replace(admin, server=story.world.base, cert_pem=None, key_pem=None, token=token)
+    link = transport.Transport(place, clock=story.clock)
+    builds = controllers.known(controlled.CA_PEM, selection=controllers.Selection(names=chosen))
+    try:
+        async with tasks.Group("printed") as group:
+            client = api.Client(link)
+            informers = cache.Informers(client, story.clock)
+            context = loop.Context(client=client, informers=informers, clock=story.clock)
+            built = [builds[name](context) for name in chosen]
+            informers.start(group)
+            for controller in built:
+                group.start(controller.run(), name=controller.name)
+            yield
+            group.end()
+    finally:
+        await link.close()
+
+
+def _identity(document: dict[str, Any]) -> tuple[str, str]:
+    return str(document["apiVersion"]), str(document["kind"])

@@ -30,7 +30,7 @@ STAY = {
     "handfast node run ": "registered",
 }
 # Commands that look at what may take a moment to come about: typed again until they show it.
-SETTLE = ("handfast node status", "handfast csr explain ", "grep -c ")
+SETTLE = ("handfast node status", "handfast csr explain ", "handfast machine explain ", "grep -c ")
 _MARK = "--- this command has ended with "
 
 

@@ -224,7 +224,7 @@ class TestBootstrapTokens:
 
 @pytest.mark.slow
 class TestClientCAs:
-    """What a removed CA leaves behind; the rollover itself is in `test_client_ca_rollover`."""
+    """What a removed CA leaves behind; the rotation itself is in `test_client_ca_rotation`."""
 
     @staticmethod
     async def choose(world: worlds.World, bundle: str) -> None:

@@ -466,12 +466,12 @@ async def test_a_rotation_goes_on_beside_it(tmp_path: pathlib.Path) -> None:
         fingerprint = following.certificate.fingerprint
         assert await rotation.distrust_client_ca(story.client, [fingerprint])
         await story.trusts(story.own(), following)
-        (lacking,) = await rotation.untold(story.client, unwanted=[fingerprint])
+        (lacking,) = await rotation.outdated(story.client, unwanted=[fingerprint])
         assert lacking == (
             "kube-system/extension-apiserver-authentication (given by openshift-kube-apiserver/user-client-ca)"
         )
         await story.revoke(USER_CA)
         await story.trusts(story.own())
-        assert await rotation.untold(story.client, unwanted=[fingerprint]) == []
+        assert await rotation.outdated(story.client, unwanted=[fingerprint]) == []
         # What was not its own, it left alone.
         await story.trusts(signer, key=client_ca_bundle.SCOPED_KEY)

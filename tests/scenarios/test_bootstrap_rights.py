@@ -2,7 +2,7 @@
 """What a bootstrap token opens, and what no credential at all opens: everything else is enumerated and refused.
 
 The cluster is prepared by the same code as `handfast init`. Every verb on every kind and subresource that is served, in
-several namespaces and by several names, and every path that is none of these, is asked twice: of the authorisers, and as
+several namespaces and by several names, and every path that is none of these, is asked twice: of the authorizers, and as
 a real request with the token. Both must allow exactly what is written here. What a token with limits may ask for is in
 `test_token_limits`.
 """
@@ -214,7 +214,7 @@ class Prepared:
             return response.status
 
     def decided(self, user: str, *groups: str) -> set[str]:
-        """What the authorisers allow."""
+        """What the authorizers allow."""
         decide = self.world.server.guard.authorizers.decide
         verdicts = ((asked, decide(asked.attributes(user, groups))) for asked in self.questions)
         return {str(asked) for asked, verdict in verdicts if isinstance(verdict, decision.Approve)}

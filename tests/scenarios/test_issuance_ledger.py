@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from handfast.client import api, connection, transport
-from handfast.controllers.certificates import issuance, ledger_retention
+from handfast.controllers.certificates import ledger as ledger_module
+from handfast.controllers.certificates import ledger_retention
 from handfast.rules.ledger import entries, verification
 from handfast.rules.ledger import segments as ledger
 from tests.scenarios import certified, controlled
@@ -34,12 +35,12 @@ def entry(world: worlds.World, number: int, signer: str = "kube-apiserver-client
 
 
 @contextlib.asynccontextmanager
-async def signer(world: worlds.World) -> AsyncIterator[issuance.Ledger]:
+async def signer(world: worlds.World) -> AsyncIterator[ledger_module.Ledger]:
     """A ledger with the credential of the controllers, which is all that a signer has."""
     place = dataclasses.replace(connection.load(str(world.place.controllers_kubeconfig)), server=world.base)
     link = transport.Transport(place, clock=world.clock)
     try:
-        yield issuance.Ledger(api.Client(link), world.clock)
+        yield ledger_module.Ledger(api.Client(link), world.clock)
     finally:
         await link.close()
 

@@ -20,7 +20,7 @@ from aiohttp import web
 from handfast.apiserver.access import standing
 from tests.scenarios import callers, hooked, wire
 from tests.scenarios.callers import administrator
-from tests.scenarios.test_client_ca_rollover import choose, new_ca
+from tests.scenarios.test_client_ca_rotation import choose, new_ca
 from tests.unit.apiserver import hooking
 from tests.world import world as worlds
 

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from handfast.controllers.certificates import approver as csr_approver
+from handfast.controllers.machines import approver as machine_approver
 from handfast.pki import keys
 from handfast.rules.ledger import entries as ledger_entries
 from handfast.rules.machines import inventory
@@ -118,7 +118,7 @@ async def test_each_request_has_one_judge(tmp_path: pathlib.Path) -> None:
         # Renewals stay csrapproving's.
         await story.ask(c.request("w9", name="renewal"), story.node("w9"))
         await story.issued("renewal")
-        assert (await story.conditions("renewal"))["Approved"][0] == csr_approver.AUTO_APPROVED
+        assert (await story.conditions("renewal"))["Approved"][0] == ledger_entries.AUTO_APPROVED
         assert await story.conditions("ghost") == {}
 
 
@@ -131,3 +131,64 @@ async def test_a_machine_that_takes_too_long_is_told_the_window(tmp_path: pathli
         assert await story.reason("late") == "OutsideJoinWindow"
         await story.settings("joinWithin: 20m")
         await story.issued("late")
+
+
+async def test_a_flood_parks_what_has_no_machine_and_the_others_go_on(tmp_path: pathlib.Path) -> None:
+    async with f.told(tmp_path) as story, f.running(story):
+        await story.machine("honest")
+        context = story.bootstrapper()
+        for number in range(130):
+            await story.ask(c.request(f"ghost-{number}", name=f"ghost-{number}"), context)
+
+        async def flooded() -> list[tuple[str, str]]:
+            rows = await story.told_of("openshift-cluster-machine-approver", "machine-approver-config")
+            return [row for row in rows if row[0] == "TooManyPending"]
+
+        ((_, message),) = await story.eventually(flooded, "the flood told of")
+        assert "requests without a Machine are parked" in message
+        await story.ask(c.request("honest", name="honest"), context)
+        await story.issued("honest")
+        # A Machine for one of the parked lets it in.
+        await story.machine("ghost-129")
+        await story.issued("ghost-129")
+        assert await story.conditions("ghost-128") == {}
+
+
+async def test_the_approver_may_be_killed_at_any_time(tmp_path: pathlib.Path) -> None:
+    """What was reserved by one process is approved by the next, for the same key alone."""
+    async with f.told(tmp_path) as story:
+        machine = await story.machine("w1")
+        key = keys.generate()
+        # As a process leaves it that was killed between the two writes.
+        machine["metadata"]["annotations"] = {inventory.APPROVED_KEY: key.public.fingerprint}
+        await story.client.update(f.MACHINES, machine)
+        await story.ask(c.request("w1", name="same", key=key), story.bootstrapper())
+        await story.ask(c.request("w1", name="other"), story.bootstrapper())
+        async with f.running(story):
+            await story.issued("same")
+            assert await story.reason("other") == "AnotherKeyApproved"
+        # A new process says nothing twice, and approves nothing that the last one did not.
+        async with f.running(story):
+            await story.quiet()
+            assert await story.conditions("other") == {}
+
+
+async def test_the_rights_that_are_printed_are_enough(tmp_path: pathlib.Path) -> None:
+    """The account of the manifest and its rights, and nothing else, as on another API server."""
+    async with f.told(tmp_path) as story, f.running_as_printed(story, machine_approver.NAME):
+        await story.machine("w1")
+        await story.ask(c.request("w1", name="join"), story.bootstrapper())
+
+        async def approved() -> bool:
+            return "Approved" in await story.conditions("join")
+
+        await story.eventually(approved, "approved")
+        await story.settings("joinWithin: soon")
+        await story.ask(c.request("ghost", name="ghost"), story.bootstrapper())
+        assert await story.reason("ghost") == "NoMachine"
+
+        async def told() -> list[tuple[str, str]]:
+            return await story.told_of("openshift-cluster-machine-approver", "machine-approver-config")
+
+        await story.eventually(told, "the settings told of")
+        assert f.forbidden(story) == 0

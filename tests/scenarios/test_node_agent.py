@@ -362,7 +362,7 @@ class TestAgent:
             agent.until_well()
             more = {line["event"] for line in agent.lines() if line["level"] == "debug"}
         assert len(machine.requests()) == 2
-        # What verbosity 2 adds: what the manager decides, and each step of a request.
+        # What verbosity 2 adds: what the keeper decides, and each step of a request.
         assert more >= {
             "no certificate is due",
             "the key is on disk, and its request is sent or waited for",

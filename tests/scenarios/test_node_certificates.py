@@ -25,7 +25,7 @@ from handfast import errors
 from handfast.api import resources
 from handfast.bootstrap import kubeconfig
 from handfast.client import api
-from handfast.node import certificates as managers
+from handfast.node import certificates as certificate_keepers
 from handfast.node import identity as identities
 from handfast.pki import keys, names, pairs, profiles
 from handfast.rules.certificates import wishes
@@ -140,18 +140,18 @@ class Node:
     async def joined(self) -> None:
         """A node that has a certificate and renews it."""
         self.boot()
-        holding = asyncio.create_task(self.identity.hold())
-        await self.pass_until(holding.done)
-        await holding
-        self._running = asyncio.create_task(self.manager.run())
+        ensuring = asyncio.create_task(self.identity.ensure())
+        await self.pass_until(ensuring.done)
+        await ensuring
+        self._running = asyncio.create_task(self.keeper.run())
 
     @property
-    def manager(self) -> managers.CertificateManager:
-        return self.identity.manager
+    def keeper(self) -> certificate_keepers.CertificateKeeper:
+        return self.identity.keeper
 
     @property
     def serial(self) -> str:
-        pair = self.manager.current()
+        pair = self.keeper.current()
         assert pair is not None
         return pair.leaf.serial
 
@@ -161,25 +161,25 @@ class Node:
                 return
             await self._true.advance(step)
             await asyncio.sleep(0.002)
-        raise AssertionError(f"never; the last error: {self.manager.last_error}")
+        raise AssertionError(f"never; the last error: {self.keeper.last_error}")
 
     async def fails(self, reason: str, step: float = 0.5) -> str:
         """What the operator reads, once an attempt has failed for this reason."""
-        await self.pass_until(lambda: self.manager.last_error and self.manager.last_error.reason == reason, step)
-        assert self.manager.last_error is not None
-        return self.manager.last_error.message
+        await self.pass_until(lambda: self.keeper.last_error and self.keeper.last_error.reason == reason, step)
+        assert self.keeper.last_error is not None
+        return self.keeper.last_error.message
 
     async def heals(self, before: str) -> None:
         """A new certificate, the old one in use until then, nothing left over, and the server knows it."""
         await self.pass_until(lambda: self.serial != before)
-        assert self.manager.last_error is None
+        assert self.keeper.last_error is None
         assert not self.identity.store.has_pending_key()
         answer = await self.identity.client.get(resources.SIGNING_REQUESTS, wishes.name_of(self.key, self.wanted))
         assert answer["spec"]["username"] in {f"system:node:{self.places.node}", "system:bootstrap:abcdef"}
 
     @property
     def key(self) -> keys.PublicKey:
-        pair = self.manager.current()
+        pair = self.keeper.current()
         assert pair is not None
         return pair.key.public
 
@@ -214,7 +214,7 @@ async def node(tmp_path: pathlib.Path) -> AsyncIterator[Node]:
 async def test_renewed_in_time(node: Node) -> None:
     node.certifier.lifetime = datetime.timedelta(hours=1)
     await node.joined()
-    pair, due = node.manager.current(), node.manager.next_renewal
+    pair, due = node.keeper.current(), node.keeper.next_renewal
     assert pair is not None
     assert due is not None
     await node.pass_until(lambda: node.serial != pair.leaf.serial, step=10)
@@ -234,7 +234,7 @@ async def test_the_credential_of_the_bootstrap_kubeconfig_is_a_certificate(node:
     await node.joined()
     [name] = node.certifier.requests
     assert (await node.certifier.client.get(resources.SIGNING_REQUESTS, name))["spec"]["username"] == "newcomer"
-    pair = node.manager.current()
+    pair = node.keeper.current()
     assert pair is not None
     assert (pair.leaf.subject, pair.key.public == key.public) == (node.wanted.subject, False)
     # What was written leads to the new pair, and no longer to the newcomer's.
@@ -272,15 +272,15 @@ async def test_clock_jumps_forward_a_day(node: Node) -> None:
     text = await node.fails("WrongCertificate")
     assert text.startswith("the certificate returned is refused: it expired at ")
     assert text.endswith("here")
-    assert node.manager.last_error is not None
-    assert node.manager.last_error.hint is not None
-    assert "clock" in node.manager.last_error.hint
+    assert node.keeper.last_error is not None
+    assert node.keeper.last_error.hint is not None
+    assert "clock" in node.keeper.last_error.hint
     assert node.serial == before
-    assert node.manager.usable() is False
+    assert node.keeper.usable() is False
     node.clock.off = 0.0
     # By its own clock the certificate is good again, and nothing more is asked for.
-    assert node.manager.usable()
-    node.manager.renew_now()
+    assert node.keeper.usable()
+    node.keeper.renew_now()
     await node.heals(before)
 
 
@@ -288,7 +288,7 @@ async def test_clock_jumps_back_a_day(node: Node) -> None:
     """The renewal comes when it would have come, not a day later."""
     node.certifier.lifetime = datetime.timedelta(hours=1)
     await node.joined()
-    before, due = node.serial, node.manager.next_renewal
+    before, due = node.serial, node.keeper.next_renewal
     assert due is not None
     node.clock.off = -DAY
     text = await node.fails("CertificateNotYetValid", step=10)
@@ -296,7 +296,7 @@ async def test_clock_jumps_back_a_day(node: Node) -> None:
     assert text.startswith("the certificate returned is not valid before ")
     assert node.serial == before
     # The same request is asked for again and again, not another.
-    await node.pass_until(lambda: node.manager.renew_errors > 3, step=5)
+    await node.pass_until(lambda: node.keeper.renew_errors > 3, step=5)
     assert len(node.certifier.requests) == 2
     node.clock.off = 0.0
     await node.heals(before)
@@ -314,10 +314,10 @@ async def test_api_server_down_for_longer_than_the_certificate_lasts(node: Node,
     await line.cut()
     text = await far.fails("Unreachable", step=20)
     assert f"https://127.0.0.1:{line.port} cannot be reached" in text
-    await far.pass_until(lambda: not far.manager.usable(), step=20)
+    await far.pass_until(lambda: not far.keeper.usable(), step=20)
     assert far.serial == before
-    assert far.manager.server_healthy is False
-    assert f"expired at {far.manager.current().leaf.not_after:%Y-%m-%dT%H:%M:%SZ}" in (far.manager.due() or "")  # type: ignore[union-attr]
+    assert far.keeper.server_healthy is False
+    assert f"expired at {far.keeper.current().leaf.not_after:%Y-%m-%dT%H:%M:%SZ}" in (far.keeper.due() or "")  # type: ignore[union-attr]
     await line.open()
     await far.heals(before)
     await far.stop()
@@ -359,7 +359,7 @@ async def test_a_directory_that_cannot_be_written(
     before = node.serial
     with monkeypatch.context() as patched:
         failing(patched, call, code, node.places.directory, flag=flag)
-        node.manager.renew_now()
+        node.keeper.renew_now()
         with capture_logs() as lines:
             text = await node.fails(reason)
         assert text == f"cannot write {node.places.directory}/kubelet-client.key.tmp: {says}"
@@ -385,7 +385,7 @@ async def test_a_disk_that_is_really_full(node: Node, small_disk: pathlib.Path) 
     before = node.serial
     with contextlib.suppress(OSError):
         (small_disk / "ballast").write_bytes(bytes(64 << 10))
-    node.manager.renew_now()
+    node.keeper.renew_now()
     assert await node.fails("NoSpace") == f"cannot write {small_disk}/kubelet-client.key.tmp: no space left on device"
     assert (node.serial, len(node.certifier.requests)) == (before, 1)
     assert sorted(small_disk.glob(".*")) == []
@@ -398,7 +398,7 @@ async def test_a_disk_that_is_really_read_only(node: Node, small_disk: pathlib.P
     await node.joined()
     before = node.serial
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    node.manager.renew_now()
+    node.keeper.renew_now()
     text = await node.fails("PermissionDenied")
     assert text == f"cannot write {small_disk}/kubelet-client.key.tmp: read-only file system"
     # A start finds the pair all the same.
@@ -406,7 +406,7 @@ async def test_a_disk_that_is_really_read_only(node: Node, small_disk: pathlib.P
     await node.joined()
     assert node.serial == before
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
-    node.manager.renew_now()
+    node.keeper.renew_now()
     await node.heals(before)
 
 
@@ -416,7 +416,7 @@ async def test_the_disk_fills_up_between_key_and_certificate(node: Node, monkeyp
     node.identity.store.pending_key()
     with monkeypatch.context() as patched:
         failing(patched, "write", errno.ENOSPC, node.places.directory)
-        node.manager.renew_now()
+        node.keeper.renew_now()
         text = await node.fails("NoSpace")
         assert "kubelet-client-2" in text
         assert sorted(node.places.directory.glob(".*")) == []
@@ -437,34 +437,34 @@ async def test_stored_files_that_others_may_read(node: Node) -> None:
 async def test_permission_to_ask_lost(node: Node) -> None:
     await node.certifier.client.delete(certifying.BINDINGS, "bootstrappers")
     node.boot()
-    holding = asyncio.create_task(node.identity.hold())
+    ensuring = asyncio.create_task(node.identity.ensure())
     with capture_logs() as lines:
         text = await node.fails("Forbidden")
     assert WHY_NOT | {"reason": "Forbidden", "error": text} in lines
     assert 'certificatesigningrequests.certificates.k8s.io is forbidden: User "system:bootstrap:abcdef"' in text
-    assert node.manager.server_healthy
-    await node.pass_until(holding.done, step=5)
+    assert node.keeper.server_healthy
+    await node.pass_until(ensuring.done, step=5)
     with pytest.raises(
         errors.Unavailable, match="no certificate was obtained within 300 seconds; the last error: "
     ) as e:
-        await holding
+        await ensuring
     assert e.value.reason == "BootstrapTimeout"
 
 
 async def test_nobody_answers_and_the_next_start_goes_on(node: Node) -> None:
     node.certifier.answer = certifying.ignore
     node.boot()
-    holding = asyncio.create_task(node.identity.hold())
-    await node.pass_until(holding.done, step=5)
+    ensuring = asyncio.create_task(node.identity.ensure())
+    await node.pass_until(ensuring.done, step=5)
     with pytest.raises(errors.Unavailable, match="no certificate was obtained within 300 seconds") as caught:
-        await holding
+        await ensuring
     [name] = node.certifier.requests
     assert caught.value.reason == "BootstrapTimeout"
     assert f'csr "{name}" was not approved within 300 seconds' in caught.value.message
     assert caught.value.hint == f"look at it on a control plane with: handfast csr explain {name}"
     await node.stop()
-    again = asyncio.create_task(node.boot().hold())
-    await node.pass_until(lambda: node.manager.last_error is None)
+    again = asyncio.create_task(node.boot().ensure())
+    await node.pass_until(lambda: node.keeper.last_error is None)
     await certifying.issue(node.certifier, await node.certifier.client.get(resources.SIGNING_REQUESTS, name))
     await node.pass_until(again.done)
     await again
@@ -523,7 +523,7 @@ async def test_an_answer_that_ends_the_request(node: Node, answer: certifying.An
     await node._true.advance(HOUR)
     before = node.serial
     node.certifier.answer = answer
-    node.manager.renew_now()
+    node.keeper.renew_now()
     text = await node.fails(reason)
     assert text.startswith(says.format(name=node.certifier.requests[1]))
     assert node.serial == before
@@ -538,7 +538,7 @@ async def test_an_answer_that_ends_the_request(node: Node, answer: certifying.An
 async def test_denials_come_further_and_further_apart(node: Node) -> None:
     await node.joined()
     node.certifier.answer = deny
-    node.manager.renew_now()
+    node.keeper.renew_now()
     began = node.clock.monotonic()
     await node.pass_until(lambda: node.clock.monotonic() - began > 2 * HOUR, step=20)
     # An upstream kubelet would have filed more than two hundred.
@@ -554,7 +554,7 @@ async def test_a_certificate_that_begins_later(node: Node) -> None:
     await node.joined()
     before = node.serial
     node.certifier.answer = early
-    node.manager.renew_now()
+    node.keeper.renew_now()
     text = await node.fails("CertificateNotYetValid")
     assert text.startswith("the certificate returned is not valid before ")
     await node.heals(before)
@@ -580,7 +580,7 @@ async def test_watches_end_and_resume_with_the_new_certificate(node: Node) -> No
     await asyncio.sleep(0.05)
     assert not ended.is_set()
     old = link._link
-    node.manager.renew_now()
+    node.keeper.renew_now()
     await node.heals(before)
     await asyncio.wait_for(ended.wait(), 5)
     await following
@@ -604,7 +604,7 @@ async def test_rotation_off_uses_what_there_is_and_asks_for_nothing(node: Node) 
     await asyncio.sleep(0.02)
     assert (node.serial, len(node.certifier.requests)) == (first, 1)
     with pytest.raises(errors.Refused, match="certificates are not rotated by this agent"):
-        node.manager.renew_now()
+        node.keeper.renew_now()
     await node.stop()
     node.places = on
     await node.joined()

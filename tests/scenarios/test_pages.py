@@ -27,6 +27,7 @@ ELSEWHERE = "10.0.0.1"
 LETTER = "access.md"
 ONE_STORY = ("joining.md", "node.md", "certificates.md", "ca.md")
 ON_ANOTHER = "cluster.md"
+FLEET = "machines.md"
 # Page and command -> why it is not run. A row that is not needed fails.
 LEFT_OUT = {
     (
@@ -146,6 +147,15 @@ def test_the_page_of_other_clusters_works_as_written(home: pathlib.Path) -> None
         follow(reader, ON_ANOTHER)
 
 
+@pytest.mark.slow
+def test_the_page_of_machine_fleets_works_as_written(home: pathlib.Path) -> None:
+    with (
+        lone_machine.switched_on(home.parent, NODE, ADDRESS) as enter,
+        page_reader.Reader(home, variables(home), enter) as reader,
+    ):
+        follow(reader, FLEET)
+
+
 def write_account(home: pathlib.Path) -> None:
     """The kubeconfig that the page shows, with server, CA and token of here, as it says."""
     page = (ROOT / "docs" / ON_ANOTHER).read_text()
@@ -162,7 +172,7 @@ def write_account(home: pathlib.Path) -> None:
 
 
 def test_every_command_of_the_pages_is_run_or_says_why_not() -> None:
-    followed = {LETTER, *ONE_STORY, ON_ANOTHER}
+    followed = {LETTER, *ONE_STORY, ON_ANOTHER, FLEET}
     missed = []
     for page in test_page_claims.PAGES:
         run = {step.command for terminal in ("first", "second") for step in page_text.steps(page.read_text(), terminal)}

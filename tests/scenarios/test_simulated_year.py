@@ -3,7 +3,7 @@
 
 Proves: through outages of up to a tenth of the lifetime no node is ever without a certificate in force, renewals spread
 out by themselves although all nodes joined in one hour, and after longer outages every node comes back without help.
-The managers that decide are the agent's own (`tests/world/fleet.py`), and the last test shows that the simulation keeps
+The keepers that decide are the agent's own (`tests/world/fleet.py`), and the last test shows that the simulation keeps
 their times when keys, requests, signer and disk are real, too.
 
 The control plane answers nobody while it is down, and so the renewals that it missed come in the minute after that: an
@@ -38,7 +38,7 @@ from handfast import errors
 from handfast.api import resources
 from handfast.client import api, keeping
 from handfast.node import certificate_store, certificates
-from handfast.pki import authority, keys, names, pairs, profiles, rotation
+from handfast.pki import authority, keys, names, pairs, profiles, renewal
 from handfast.pki import requests as signing_requests
 from handfast.rules import user_names
 from handfast.rules.certificates import wishes
@@ -158,7 +158,9 @@ def test_the_hour_of_a_fleet_in_which_most_have_their_instant() -> None:
     hour = 1 / 19.2
     busiest: list[float] = []
     for number in range(1, 301):
-        own = sorted(rotation.phase(f"kubelet-client system:node:node-{number}-{node}") for node in range(NODES))
+        own = sorted(
+            renewal.place_in_cycle(f"kubelet-client system:node:node-{number}-{node}") for node in range(NODES)
+        )
         own += [phase + 1 for phase in own]
         begins = [part / 96 for part in range(96)]
         most = max(bisect.bisect_left(own, begin + hour) - bisect.bisect_left(own, begin) for begin in begins)
@@ -204,10 +206,10 @@ def test_the_worst_instant() -> None:
 
     The latest is a little before nine tenths of the lifetime are over, so that one more attempt fits in behind it.
     """
-    latest = LIFETIME.total_seconds() * (0.7 + 0.2 * rotation.LATEST) - profiles.BACKDATE.total_seconds()
+    latest = LIFETIME.total_seconds() * (0.7 + 0.2 * renewal.LATEST) - profiles.BACKDATE.total_seconds()
     # A node whose own instants are far ahead of its certificate, so that chance decides, and chance at its worst.
     name = next(name for name in map(str, itertools.count()) if 0.2 < _phase(name) < 0.4)
-    worst = max(map(str, range(20_000)), key=lambda serial: rotation.phase(f"{_holder(name)} {serial}"))
+    worst = max(map(str, range(20_000)), key=lambda serial: renewal.place_in_cycle(f"{_holder(name)} {serial}"))
     for offset in range(-40, 41, 4):
         nodes = fleet.Fleet()
         node = nodes.add(0.0, random.Random(SEED), name=name)
@@ -227,7 +229,7 @@ def test_the_worst_instant() -> None:
 def _phase(name: str) -> float:
     """How far ahead of `fleet.START` the node's first instant is, as a share of the cycle."""
     cycle = 0.8 * LIFETIME.total_seconds()
-    return (rotation.phase(_holder(name)) - fleet.START.timestamp() / cycle) % 1
+    return (renewal.place_in_cycle(_holder(name)) - fleet.START.timestamp() / cycle) % 1
 
 
 def _holder(name: str) -> str:
@@ -284,7 +286,7 @@ class Machine:
         self.store = certificate_store.CertificateStore(directory, certificate_store.CLIENT, clock)
         self.plane = plane
         wanted = wishes.node_client(name)
-        self.manager = certificates.CertificateManager(
+        self.keeper = certificates.CertificateKeeper(
             self.store,
             lambda: wanted,
             lambda: cast(api.Client, plane),
@@ -293,7 +295,7 @@ class Machine:
             look_seconds=HOUR,
         )
         self.seen: list[pairs.Pair] = []
-        self.manager.subscribe(self._switched)
+        self.keeper.subscribe(self._switched)
 
     async def _switched(self, pair: pairs.Pair) -> None:
         self.seen.append(pair)
@@ -316,7 +318,7 @@ async def test_the_simulation_keeps_the_real_times(tmp_path: pathlib.Path) -> No
         Machine(f"n{number}", ControlPlane(clock, ca, trouble), tmp_path / f"n{number}", clock)
         for number, trouble in enumerate(troubles)
     ]
-    running = [asyncio.create_task(machine.manager.run()) for machine in machines]
+    running = [asyncio.create_task(machine.keeper.run()) for machine in machines]
     try:
         await clock.advance(days * DAY)
     finally:
@@ -324,15 +326,15 @@ async def test_the_simulation_keeps_the_real_times(tmp_path: pathlib.Path) -> No
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    assert sum(machine.manager.renew_errors for machine in machines) > 100, "the outages were none"
+    assert sum(machine.keeper.renew_errors for machine in machines) > 100, "the outages were none"
     for machine, trouble in zip(machines, troubles, strict=True):
         assert all(gap < 0 for gap in machine.gaps()), machine.gaps()
-        assert machine.store.load() == machine.manager.current() == machine.seen[-1]
+        assert machine.store.load() == machine.keeper.current() == machine.seen[-1]
         alone = fleet.Fleet()
         with contextlib.closing(alone):
             alone_name = f"n{machines.index(machine)}"
             node = alone.add(0.0, random.Random(alone_name), trouble, alone_name)
             node.serials = iter([pair.leaf.serial for pair in machine.seen])
             simulated = alone.run(days * DAY)
-        assert node.renew_errors == machine.manager.renew_errors, alone_name
+        assert node.renew_errors == machine.keeper.renew_errors, alone_name
         assert simulated.renewals == pytest.approx(machine.plane.issued[1:], abs=0.1), alone_name

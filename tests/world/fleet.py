@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many nodes for a long time: the agent's own certificate managers on one virtual clock, with a signer that answers at once.
+"""Many nodes for a long time: the agent's own certificate keepers on one virtual clock, with a signer that answers at once.
 
-Each node is the real `CertificateManager` and its real `run`: when a renewal is due, when it is tried again and what ends
+Each node is the real `CertificateKeeper` and its real `run`: when a renewal is due, when it is tried again and what ends
 a certificate are its decisions. Replaced are only the two places where it meets the world: waiting (`_rest`), which hands
 the seconds to the loop below instead of to asyncio, and the exchange with key, request and disk (`_renewed`), which makes
 no cryptography. The signer's times are those of `profiles`, back-dating included, and a node whose certificate has
-expired gets another one where `node_recovery` says so. That all this keeps the times of managers with everything real is
+expired gets another one where `node_recovery` says so. That all this keeps the times of keepers with everything real is
 shown in `tests/scenarios/test_simulated_year.py`.
 """
 
@@ -83,7 +83,7 @@ class Outages:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What a manager reads of a certificate."""
+    """What a keeper reads of a certificate."""
 
     subject: names.Subject
     sans: names.Sans
@@ -158,8 +158,8 @@ def _pause(seconds: float) -> Generator[float, None, None]:
     yield seconds
 
 
-class Node(certificates.CertificateManager):
-    """One manager of the fleet."""
+class Node(certificates.CertificateKeeper):
+    """One keeper of the fleet."""
 
     def __init__(self, name: str, fleet: Fleet, chance: random.Random, outages: Outages) -> None:
         self.name = name

@@ -150,7 +150,7 @@ async def boot(order: Order) -> str:
     """From nothing to a certificate and a kubeconfig; the serial of what is held."""
     identity = identities.Identity(places(order), clock=clocks.SystemClock())
     try:
-        await identity.hold(30.0)
+        await identity.ensure(30.0)
         return held(identity)
     finally:
         await identity.close()
@@ -160,7 +160,7 @@ async def rotate(order: Order) -> str:
     """Renew, unless the certificate that the story began with is no longer the one in use."""
     identity = identities.Identity(places(order), clock=clocks.SystemClock())
     try:
-        await identity.hold(30.0)
+        await identity.ensure(30.0)
         if held(identity) != order.first:
             return held(identity)
         changed = asyncio.Event()
@@ -168,9 +168,9 @@ async def rotate(order: Order) -> str:
         async def note(_: object) -> None:
             changed.set()
 
-        identity.manager.subscribe(note)
-        identity.manager.renew_now()
-        running = asyncio.create_task(identity.manager.run())
+        identity.keeper.subscribe(note)
+        identity.keeper.renew_now()
+        running = asyncio.create_task(identity.keeper.run())
         async with asyncio.timeout(30):
             await changed.wait()
         running.cancel()
@@ -181,7 +181,7 @@ async def rotate(order: Order) -> str:
 
 
 def held(identity: identities.Identity) -> str:
-    pair = identity.manager.current()
+    pair = identity.keeper.current()
     assert pair is not None
     return pair.leaf.serial
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metadata of an object as typed views of objects have it. What a server makes of metadata is `objects`' matter."""
+"""The metadata of an object as typed views of objects have it. What a server makes of metadata is in `objects`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Around all stations: what happened. Counts every request, and writes it down.
 
-Refusals and failures also go to the log, with who, what, the answer and the reason; never a body, header or token. The
-line of the audit log is `audit_log`'s. It decides nothing.
+Refusals and failures also go to the log, with who, what, the answer and the reason; never a body, header or token.
+`audit_log` makes the line of the audit log. It decides nothing.
 """
 
 from __future__ import annotations

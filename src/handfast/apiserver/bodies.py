@@ -9,7 +9,7 @@
 5. Unknown fields are dropped, and of duplicate ones the last is taken. `fieldValidation` says whether that is done with a
    warning (Warn, the default), in silence (Ignore), or refused (Strict: 400).
 
-Whether the values make sense is validation's question, later.
+Whether the values make sense is validated later.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from handfast.serving import aiohttp_parts
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 
 
-class Room:
-    """How much of the memory bodies may take while they arrive: a share for each user, and a bound for all."""
+class BodyMemory:
+    """The memory that bodies take while they arrive: a share for each user, and a bound for all."""
 
     def __init__(self, limits: limits_module.Limits) -> None:
         self._limits = limits
@@ -63,7 +63,7 @@ class Room:
 async def read(
     http: web.BaseRequest,
     limits: limits_module.Limits,
-    room: Room,
+    memory: BodyMemory,
     user: str,
     *,
     largest: tuple[int, str] = (0, ""),
@@ -71,13 +71,15 @@ async def read(
 ) -> bytes:
     """The whole body, or 413 as soon as it is known to be too long; `largest` is the kind's own limit, and its name."""
     limit = min(limits.body_bytes, largest[0] or limits.body_bytes)
+    # 1. not too long, and paid for
     if http.content_length is not None:
-        _require_room(http.content_length, limit, largest[1], charge)
+        _require_size(http.content_length, limit, largest[1], charge)
     if (broken := http.content.exception()) is not None:
         raise _unreadable(broken)
     if not http.can_read_body:
         return b""
     coding = http.headers.get("Content-Encoding", "identity")
+    # 1. not compressed
     if coding.lower() != "identity":
         raise status.StatusError(
             "UnsupportedMediaType", f'the body has the content encoding "{coding}": send it as it is, without one'
@@ -85,19 +87,20 @@ async def read(
     if http.content.is_eof():
         # It arrived with the head, as small bodies do: no need to wait, nor for a timer.
         body = aiohttp_parts.arrived(http.content)
-        _require_room(len(body), limit, largest[1], charge)
+        _require_size(len(body), limit, largest[1], charge)
         return body
     if "Expect" in http.headers:
         await _invite(http)
     parts: list[bytes] = []
     size = 0
     taken = 0
+    # 1. in time
     try:
         async with asyncio.timeout(limits.body_seconds):
             while part := await http.content.readany():
                 size += len(part)
-                _require_room(size, limit, largest[1], charge)
-                room.take(user, len(part))
+                _require_size(size, limit, largest[1], charge)
+                memory.take(user, len(part))
                 taken += len(part)
                 parts.append(part)
     except TimeoutError:
@@ -107,7 +110,7 @@ async def read(
     except web.RequestPayloadError as error:
         raise _unreadable(error) from None
     finally:
-        room.give_back(user, taken)
+        memory.give_back(user, taken)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -126,7 +129,7 @@ def _unreadable(error: BaseException) -> status.StatusError:
     return status.bad_request(f"the body cannot be read: {error}")
 
 
-def _require_room(size: int, limit: int, kind: str, charge: flows.Charge | None) -> None:
+def _require_size(size: int, limit: int, kind: str, charge: flows.Charge | None) -> None:
     """So many bytes of a body, as far as is known by now, are within the limit, and paid for."""
     if size > limit:
         whose = f" for the kind {kind}" if kind else ""
@@ -154,15 +157,18 @@ def validation_mode(info: request.RequestInfo) -> str:
 
 
 def document(body: bytes, content_type: str, kind: str, api_version: str, message: str) -> objects.Document:
-    """Steps 2 to 4: a document of that kind, whose fields have the types of the message."""
+    """A document of that kind, whose fields have the types of the message."""
+    # 2. it can be read, and is an object
     found = decode.document(body, content_type)
+    # 3. of the kind of the URL
     require_type(found, kind, api_version)
+    # 4. of the types of the schema
     check_fields(found, message, IGNORE)
     return found
 
 
 def require_type(document: objects.Document, kind: str, api_version: str) -> None:
-    """Step 3: apiVersion, kind and metadata are there, and right."""
+    """Return if apiVersion and kind are those wanted (3). Absent ones are filled in, and so is the metadata."""
     for field, wanted in (("apiVersion", api_version), ("kind", kind)):
         value = document.get(field)
         if value is None or value == "":
@@ -185,16 +191,18 @@ def _wrong_type(field: str, value: object, kind: str, api_version: str) -> statu
 
 
 def check_fields(document: objects.Document, message: str, mode: str, repeated: Sequence[str] = ()) -> list[str]:
-    """Steps 4 and 5: raises for wrong types and, in Strict mode, odd fields; returns the warnings to send.
+    """The warnings to send. Wrong types are refused (4), and so are odd fields in Strict mode (5).
 
-    Afterwards `found` has no field that the message does not have.
+    Afterwards `document` has no field that the message does not have.
     """
     # Of a custom object only the metadata is known here; its odd fields are pruned, and told of, by its strategy.
     name, judged = (message, document) if message else (structural.OBJECT_META, document.get("metadata", {}))
     findings = structs.check(name, judged)
+    # 4. of the types of the schema
     if findings.type_error is not None:
         raise status.bad_request(findings.type_error)
     structs.settle_nulls(findings)
+    # 5. unknown fields are dropped; warned of, or refused
     if message:
         structs.drop_unknown(findings)
     if mode == IGNORE:
@@ -209,11 +217,13 @@ def check_fields(document: objects.Document, message: str, mode: str, repeated: 
 def for_kind(body: bytes, content_type: str, kind: kinds.Kind, mode: str) -> tuple[objects.Document, list[str]]:
     """A whole object of `kind` from a request body, and the warnings."""
     repeated: Sequence[str] = ()
+    # 2. it can be read, and is an object
     if mode == IGNORE:
         document = decode.document(body, content_type)
     else:
         # Before anything is filled in: the search for repeated keys compares the document with the body.
         document, repeated = decode.document_and_duplicates(body, content_type)
+    # 3. of the kind of the URL
     require_type(document, kind.kind, kind.api_version)
     try:
         return document, check_fields(document, kind.message, mode, repeated)

@@ -36,8 +36,9 @@ class Call(msgspec.Struct):
     losses: int = -1
     # What the operator should know of this request and the caller should not: it goes to the audit line.
     noted: str = ""
-    # What webhooks want said there, by key; and the name of an object that got it only here.
+    # What webhooks add to the audit line, by key.
     annotations: dict[str, str] = {}
+    # The name of a new object, where the server generated it.
     created: str = ""
     warnings: list[str] = []
     # Who does the work once the body, or an object that it changes, is known to be heavy (`api.codec.bounds`).

@@ -2,7 +2,7 @@
 """How much anyone may ask, and how much joins and nodes may send and have kept.
 
 The pipeline asks here with each request. The budgets bound what a flood costs; they are not an access rule. The numbers
-are in `limits`; connections have their own (`serving.gate`). Which budget a request falls under is `rules.flow`'s to say:
+are in `limits`; connections have their own (`serving.gate`). `rules.flow` says which budget a request falls under:
 
 1. Strangers, and those whose credential is refused, share the budget of their source; health paths are counted apart.
 2. Users are counted by name, nodes too, and a node's renewals apart from the rest of what it asks.
@@ -164,7 +164,7 @@ class Flows:
         probe = flow.of_path(flow.ANONYMOUS, target) == flow.HEALTH
         return (self._probes if probe else self._strangers).wait(networks.neighbourhood(source), now)
 
-    def worn_out(self, source: str, now: float) -> float:
+    def exhausted(self, source: str, now: float) -> float:
         """How long a source must wait whose refused credentials have used up its budget; it takes nothing."""
         return 0.0 if self._lifted else self._failures.look(networks.neighbourhood(source), now)
 
@@ -177,19 +177,19 @@ class Flows:
         """A request of an authenticated user. Strangers have been counted already: see `stranger`."""
         if self._lifted:
             return 0.0
-        flow_ = self.flow(user, info)
+        flow_name = self.flow(user, info)
         # 2. users, nodes and renewals by name
-        by_name = self._by_name.get(flow_)
+        by_name = self._by_name.get(flow_name)
         if by_name is not None:
             return by_name.wait(user.name, now)
         # 3. service accounts, and 4. joins, by name and source
-        by_source = self._by_source.get(flow_)
+        by_source = self._by_source.get(flow_name)
         if by_source is None:
             return 0.0
         key = (user.name, networks.neighbourhood(source))
         seconds = by_source.wait(key, now)
         # 4. and all joins together
-        if seconds == 0.0 and flow_ == flow.JOIN:
+        if seconds == 0.0 and flow_name == flow.JOIN:
             seconds = self._joins.wait(flow.JOIN, now)
             # 6. what is refused costs nothing
             if seconds > 0.0:
@@ -200,20 +200,20 @@ class Flows:
         """What a request that `wait` has let pass will pay in bytes; None for those who have no such budget."""
         if self._lifted:
             return None
-        flow_, name = self.flow(user, info), user.name
-        if flow_ == flow.NODE:
+        flow_name, name = self.flow(user, info), user.name
+        if flow_name == flow.NODE:
             return Charge(
                 ((self._node_sent, name, "one node may send or write"),),
                 ((self._node_added, name, "one node may add to the store"),),
                 now,
             )
-        if flow_ == flow.RENEWAL:
+        if flow_name == flow.RENEWAL:
             return Charge(
                 ((self._renewal_sent, name, "one node may send for its certificates"),),
                 ((self._renewal_added, name, "one node's certificate requests may add to the store"),),
                 now,
             )
-        if flow_ != flow.JOIN:
+        if flow_name != flow.JOIN:
             return None
         key = (name, networks.neighbourhood(source))
         return Charge(

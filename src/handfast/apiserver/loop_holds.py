@@ -44,7 +44,7 @@ class LoopHolds:
         self._named = False
 
     def step(self, call: calls.Call, seconds: float) -> None:
-        """One step of this request held the loop for so long (1.)."""
+        """One step of this request held the loop for so long (1)."""
         self._named = True
         self._metrics.held(call.info.verb, "" if call.kind is None else call.kind.plural)
         acting = call.impersonator
@@ -61,7 +61,7 @@ class LoopHolds:
         )
 
     def late(self, seconds: float) -> None:
-        """The loop was late by so much (2.)."""
+        """The loop was late by so much (2)."""
         self._metrics.loop_lateness.observe(seconds)
         if seconds > LATE_SECONDS and not self._named:
             self._tell("the event loop was held, and by no request", seconds)

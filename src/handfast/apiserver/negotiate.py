@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Accept header -> in which shape to answer: plain JSON, a Table, or metadata only.
 
-It chooses among what this server can give and refuses with 406 otherwise; encoding is `encode`'s work.
+It chooses among what this server can give and refuses with 406 otherwise; `verbs.encode` encodes.
 """
 
 from __future__ import annotations

@@ -42,9 +42,12 @@ from aiohttp import web
 
 from handfast import errors
 from handfast.api import kinds, status
-from handfast.apiserver import audit, calls, flows, identity, limits, loop_holds, nonresources, request
-from handfast.apiserver.access import authn, authz, bootstrap_presence, impersonation, standing
-from handfast.apiserver.verbs import resources
+from handfast.apiserver import audit, calls, flows, identity, loop_holds, request
+from handfast.apiserver import limits as limits_module
+from handfast.apiserver import nonresources as nonresources_module
+from handfast.apiserver.access import authn, authz, bootstrap_presence, impersonation
+from handfast.apiserver.access import standing as standing_module
+from handfast.apiserver.verbs import resources as resources_module
 from handfast.rules import access
 from handfast.rules.machines import bootstrapper
 from handfast.runtime import clock as clock_module
@@ -59,7 +62,7 @@ _WARNINGS_TOTAL = 4096
 # Some clients read at most 100 header lines.
 _WARNINGS = 64
 _READS = frozenset({"get", "list", "watch"})
-_STRANGER = "too many requests without a good credential from this address"
+_STRANGER_TEXT = "too many requests without a good credential from this address"
 
 
 class Pipeline:
@@ -70,24 +73,24 @@ class Pipeline:
         *,
         authenticator: authn.Authenticator,
         authorizers: access.Authorizers,
-        standing_: standing.Standing,
-        resources_: resources.Resources,
-        nonresources_: nonresources.NonResources,
+        standing: standing_module.Standing,
+        resources: resources_module.Resources,
+        nonresources: nonresources_module.NonResources,
         auditor: audit.Audit,
         holds: loop_holds.LoopHolds,
-        limits_: limits.Limits,
+        limits: limits_module.Limits,
         clock: clock_module.Clock,
     ) -> None:
         self._authenticator = authenticator
         self._authorizers = authorizers
-        self._standing = standing_
-        self._resources = resources_
-        self._nonresources = nonresources_
+        self._standing = standing
+        self._resources = resources
+        self._nonresources = nonresources
         self._audit = auditor
         self._holds = holds
-        self._limits = limits_
+        self._limits = limits
         self._clock = clock
-        self._flows = flows.Flows(limits_)
+        self._flows = flows.Flows(limits)
         self.presence = bootstrap_presence.BootstrapPresence()
         self._ids = itertools.count(1)
         self._boot = secrets.token_hex(4)
@@ -123,7 +126,7 @@ class Pipeline:
                 self._audit.failed(call, error)
             response = error_response(refusal)
         self._audit.answered(call, response.status, self._clock.monotonic() - started, refusal)
-        # Its traceback holds this frame, and with it the request. Only the garbage collector would free such a circle.
+        # Its traceback holds this frame, and with it the request. Only the garbage collector would free such a cycle.
         refusal = None
         if isinstance(response, answers.Answer):
             response.add("Audit-Id", call.id)
@@ -139,7 +142,7 @@ class Pipeline:
         authorization = http.headers.get("Authorization")
         # 1 rate limit: no credential, or too many bad ones
         if not peer.chain and authorization is None:
-            _require(self._flows.stranger(peer.address, http.raw_path, started), _STRANGER)
+            _require_within_rate(self._flows.stranger(peer.address, http.raw_path, started), _STRANGER_TEXT)
         elif (
             authorization is not None
             and not self._limits.lifted
@@ -147,7 +150,7 @@ class Pipeline:
         ):
             # After too many guesses from an address, no new token is looked at; one that was good before still is. A
             # certificate that passed TLS is no guess: nodes must not suffer from others behind the same address.
-            _require(self._flows.worn_out(peer.address, started), _STRANGER)
+            _require_within_rate(self._flows.exhausted(peer.address, started), _STRANGER_TEXT)
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         # 2 authenticate
@@ -159,7 +162,9 @@ class Pipeline:
         payer = call.impersonator or call.user
         connection.user = payer.name
         if payer is not identity.ANONYMOUS:
-            _require(self._flows.wait(payer, call.info, peer.address, started), "too many requests of this user")
+            _require_within_rate(
+                self._flows.wait(payer, call.info, peer.address, started), "too many requests of this user"
+            )
             if call.info.verb not in _READS:
                 call.charge = self._flows.charge(payer, call.info, peer.address, started)
         # 5 authorise
@@ -188,7 +193,7 @@ class Pipeline:
         except identity.Unauthorized:
             # Bad credentials cost more than none: they are counted like requests without one.
             if peer.chain or authorization is not None:
-                _require(self._flows.failed(peer.address, started), _STRANGER)
+                _require_within_rate(self._flows.failed(peer.address, started), _STRANGER_TEXT)
             raise
         if connection.on_proved is not None and call.user is not identity.ANONYMOUS:
             # The connections of those who are known are not what a source's rate is for: see `gate`.
@@ -230,7 +235,7 @@ class Pipeline:
             self._authenticator.require_not_denied(other, self._clock.now())
 
 
-def _require(seconds: float, what: str) -> None:
+def _require_within_rate(seconds: float, what: str) -> None:
     """Go on, or 429 with the time after which it is worth trying again."""
     if seconds > 0.0:
         raise status.StatusError(

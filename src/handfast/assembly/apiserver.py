@@ -25,11 +25,11 @@ from handfast.apiserver import (
     audit_log,
     discovery,
     first_objects,
-    limits,
     loop_holds,
     nonresources,
     pipeline,
 )
+from handfast.apiserver import limits as limits_module
 from handfast.apiserver.access import bonds, bootstrap_presence
 from handfast.apiserver.state import compaction, envelope, replica, storage
 from handfast.apiserver.verbs import (
@@ -84,7 +84,7 @@ class ApiServerOptions:
     listen_fd: int | None = None
     advertise: tuple[str, ...] = ()
     store: str = ""
-    limits: limits.Limits = field(default_factory=limits.Limits)
+    limits: limits_module.Limits = field(default_factory=limits_module.Limits)
     guard: guard_module.GuardOptions = field(default_factory=guard_module.GuardOptions)
     audit: AuditOptions | None = None
     # Certificate and key files that are served instead of the directory's own pair.
@@ -105,7 +105,7 @@ class ApiServer:
         options: ApiServerOptions,
         clock: clock_module.Clock,
     ) -> None:
-        limits_ = options.limits
+        limits = options.limits
         sealer = seal.Sealer.from_text(files.read_private(place.encryption_key, limit=_FILE_BYTES).decode())
         envelopes = envelope.Envelopes(sealer, SEALED)
         # First, so that a file that changes from here on is one that has changed.
@@ -121,7 +121,7 @@ class ApiServer:
         self.storage = storage.Storage(store, envelopes, self.replica)
         self.table = kinds.Table((*kinds.builtin(), *handfast_kinds.rows()))
         self.discovery = discovery.Discovery(self.table)
-        self.hub = watch.Hub(self.replica, clock, limits_.watch_buffer_bytes, limits_.write_seconds)
+        self.hub = watch.Hub(self.replica, clock, limits.watch_buffer_bytes, limits.write_seconds)
         self.customs = definitions.Customs(self.table, self.storage, self.discovery, clock)
         context = self._files.server_context(client_cas)
         signing_key, token_keys = self._files.token_keys()
@@ -146,10 +146,10 @@ class ApiServer:
         self.audit = _audit_log(options.audit, clock)
         self.holds = loop_holds.LoopHolds(self.metrics, clock)
         self.health = self._checks()
-        self.pipeline = self._pipeline(limits_)
+        self.pipeline = self._pipeline(limits)
         named = proxied.Proxied(networks.Networks.parse(options.proxy_protocol_from))
         self.listener = listener.Listener(
-            sock, context, self.pipeline.handle, pipeline.protocol_error, limits_, clock, named
+            sock, context, self.pipeline.handle, pipeline.protocol_error, limits, clock, named
         )
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._gauges()
@@ -157,9 +157,9 @@ class ApiServer:
     def _admit_cas(self, pem: str) -> None:
         self.listener.trust(pem)
 
-    def _pipeline(self, limits_: limits.Limits) -> pipeline.Pipeline:
+    def _pipeline(self, limits: limits_module.Limits) -> pipeline.Pipeline:
         guard, clock = self.guard, self._clock
-        reader = reads.Reader(self.storage, clock, limits_.write_seconds)
+        reader = reads.Reader(self.storage, clock, limits.write_seconds)
         writer = writes.Writer(self.storage, clock, guard.admitter, guard.authorizers, guard.standing)
         deleter = deletes.Deleter(self.storage, clock, guard.admitter, guard.standing)
         verbs = resources.Verbs(
@@ -168,26 +168,26 @@ class ApiServer:
             patcher=patches.Patcher(writer, clock),
             deleter=deleter,
             actions=actions.Actions(reader, writer, deleter, guard.admitter, guard.tokens, guard.standing, clock),
-            questions=reviews.Reviews(guard.authenticator, guard.authorizers, guard.policy.policy, clock),
+            reviews=reviews.Reviews(guard.authenticator, guard.authorizers, guard.policy.policy, clock),
             hub=self.hub,
         )
         version = discovery.version_document(importlib.metadata.version("handfast"))
         return pipeline.Pipeline(
             authenticator=guard.authenticator,
             authorizers=guard.authorizers,
-            standing_=guard.standing,
-            resources_=resources.Resources(
-                definitions_=self.customs,
+            standing=guard.standing,
+            resources=resources.Resources(
+                customs=self.customs,
                 verbs=verbs,
-                standing_=guard.standing,
-                limits_=limits_,
+                standing=guard.standing,
+                limits=limits,
                 aside=self._aside,
                 clock=clock,
             ),
-            nonresources_=nonresources.NonResources(self.discovery, self.health, self.metrics, guard.openid, version),
+            nonresources=nonresources.NonResources(self.discovery, self.health, self.metrics, guard.openid, version),
             auditor=audit.Audit(self.metrics, self.audit),
             holds=self.holds,
-            limits_=limits_,
+            limits=limits,
             clock=clock,
         )
 

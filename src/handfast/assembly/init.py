@@ -33,7 +33,7 @@ def servers(listen: addresses.Address, advertise: Sequence[addresses.Address]) -
 
 @contextlib.asynccontextmanager
 async def served(place: layout.Layout, chosen: config.Configuration, clock: clocks.Clock) -> AsyncIterator[api.Client]:
-    """The administrator's client of a prepared directory that nobody else serves (1.)."""
+    """The administrator's client of a prepared directory that nobody else serves (1)."""
     server = await apiserver.open_server(_options(place, chosen), clock)
     port = server.address[1]
     # 2. the address is where it will listen

@@ -50,7 +50,7 @@ def owned(directory: pathlib.Path) -> Iterator[None]:
         lock.release()
 
 
-def places(configuration: node_config.NodeConfiguration) -> identities.Places:
+def places_of(configuration: node_config.NodeConfiguration) -> identities.Places:
     """Who the node is and where its credentials lie."""
     return identities.Places(
         node=configuration.node_name or machine.node_name(),
@@ -65,11 +65,11 @@ async def run(configuration: node_config.NodeConfiguration, *, clock: clocks.Clo
     """Run the agent until cancelled."""
     for text in configuration.warnings:
         _log.warning(text)
-    where = places(configuration)
+    places = places_of(configuration)
     with owned(configuration.cert_dir), addresses.listen(configuration.listen, "--listen") as listener:
         node_agent = agent.Agent(
             agent.Options(
-                places=where,
+                places=places,
                 node_ip=configuration.node_ip,
                 rotate_server=configuration.rotate_server_certificates,
                 static_pods=configuration.static_pods_dir,
@@ -79,22 +79,22 @@ async def run(configuration: node_config.NodeConfiguration, *, clock: clocks.Clo
             clock=clock,
         )
         _log.info(
-            "the node agent starts", node=where.node, endpoint=str(addresses.bound(listener, configuration.listen))
+            "the node agent starts", node=places.node, endpoint=str(addresses.bound(listener, configuration.listen))
         )
         await node_agent.run()
 
 
 @dataclass(frozen=True, slots=True)
 class Obtained:
-    """A certificate in force; `fresh`: it was not there before; `known`: there is a Node of that name already."""
+    """A certificate in force; `is_new`: it was not there before; `node_existed`: there is a Node of that name already."""
 
     pair: pairs.Pair
-    fresh: bool
-    known: bool
+    is_new: bool
+    node_existed: bool
 
 
 async def obtain(
-    where: identities.Places,
+    places: identities.Places,
     seconds: float,
     *,
     clock: clocks.Clock,
@@ -105,30 +105,30 @@ async def obtain(
     `on_waiting` is told that a living node has this name: before anything is asked for, where that can be seen from its Node, and
     else by what the approver says of the request.
     """
-    with owned(where.directory):
-        identity = identities.Identity(where, clock=clock)
+    with owned(places.directory):
+        identity = identities.Identity(places, clock=clock)
         end = clock.monotonic() + seconds
-        fresh = not identity.manager.usable()
-        identity.manager.on_waiting = on_waiting
+        is_new = not identity.keeper.usable()
+        identity.keeper.on_waiting = on_waiting
         try:
-            if fresh:
-                _look_at(await identity.namesake(), on_waiting)
-            await identity.hold(seconds, patient=False)
-            pair = identity.manager.current()
+            if is_new:
+                _report_living_node(await identity.namesake(), on_waiting)
+            await identity.ensure(seconds, patient=False)
+            pair = identity.keeper.current()
             if pair is None:
                 raise errors.Refused(
-                    f"{where.kubeconfig} logs in with a token, and no certificate was asked for",
+                    f"{places.kubeconfig} logs in with a token, and no certificate was asked for",
                     reason="NoCertificate",
                     hint="name another file with --kubeconfig",
                 )
-            known = await _accepted(identity, where, pair, fresh=fresh, clock=clock, end=end)
+            node_existed = await _use_once(identity, places, pair, is_new=is_new, clock=clock, end=end)
         finally:
             await identity.close()
-    return Obtained(pair, fresh, known)
+    return Obtained(pair, is_new, node_existed)
 
 
 async def rehearse(
-    where: identities.Places,
+    places: identities.Places,
     connection: connections.Connection,
     *,
     clock: clocks.Clock,
@@ -139,22 +139,22 @@ async def rehearse(
     False: a certificate in force is here, and none would be asked for. `on_waiting` is told of a living node of this name where its
     Node can be seen: no approver looks at a request that is not kept.
     """
-    store = certificate_store.CertificateStore(where.directory, certificate_store.CLIENT, clock)
-    wanted = wishes.node_client(where.node)
+    store = certificate_store.CertificateStore(places.directory, certificate_store.CLIENT, clock)
+    wanted = wishes.node_client(places.node)
     pair = store.find().pair
     if pair is not None and pair.leaf.subject == wanted.subject and certificate_store.unexpired(pair, clock.now()):
         return False
     link = transports.Transport(connection, clock=clock)
     try:
         client = api.Client(link)
-        _look_at(await identities.namesake(client, where.node), on_waiting)
+        _report_living_node(await identities.namesake(client, places.node), on_waiting)
         await requests.rehearse(client, store.rehearsal_key(), wanted)
     finally:
         await link.close()
     return True
 
 
-def _look_at(node: objects.Document | None, on_waiting: requests.OnWaiting) -> None:
+def _report_living_node(node: objects.Document | None, on_waiting: requests.OnWaiting) -> None:
     since = claim.seems_alive(node)
     if since is not None:
         name = jsonpath.text(node, "metadata", "name")
@@ -182,40 +182,40 @@ async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: 
         await clock.sleep(wait)
 
 
-async def _accepted(
+async def _use_once(
     identity: identities.Identity,
-    where: identities.Places,
+    places: identities.Places,
     pair: pairs.Pair,
     *,
-    fresh: bool,
+    is_new: bool,
     clock: clocks.Clock,
     end: float,
 ) -> bool:
-    """One request with the certificate: whether there is a Node of this name, which it may ask about no other."""
-    signer = _signed_by(pair, identity.connection().ca_pem, clock.now())
+    """Use the certificate once, to ask for the Node of this name, the only one that it may read; whether there is one."""
+    signer = _wrong_signer(pair, identity.connection().ca_pem, clock.now())
     # That of another CA is never accepted; one of the cluster's may be refused by a server that has just started.
     believed = clock.monotonic() + (0.0 if signer else refusals.BELIEVED_SECONDS)
 
     async def ask() -> bool:
-        return await identity.client.find(resources.NODES, where.node) is not None
+        return await identity.client.find(resources.NODES, places.node) is not None
 
     try:
         return await _patiently(ask, clock, end, believed)
     except status.StatusError as error:
         if error.reason not in {"Unauthorized", "Forbidden"}:
             raise
-        old = "" if fresh else f"; the certificate in {where.directory} was there before and may be another cluster's"
+        old = "" if is_new else f"; the certificate in {places.directory} was there before and may be another cluster's"
         raise errors.Refused(
             f"the cluster does not accept the certificate {pair.leaf.subject}: {error.message}{signer}{old}",
             reason="CertificateRefused",
-            hint=f"remove {where.kubeconfig} and {identity.store.current}, with what it leads to, and join again"
-            if not fresh
+            hint=f"remove {places.kubeconfig} and {identity.store.current}, with what it leads to, and join again"
+            if not is_new
             else "have certificates signed by the CA that the API server trusts for clients (--cluster-signing-cert-file of "
             "the controllers), or have it trust the one that signs; then delete what was issued, and join again",
         ) from None
 
 
-def _signed_by(pair: pairs.Pair, ca_pem: bytes | None, now: datetime.datetime) -> str:
+def _wrong_signer(pair: pairs.Pair, ca_pem: bytes | None, now: datetime.datetime) -> str:
     """Which CA signed a certificate, and which it should have been: nothing where that is the cluster's own."""
     if ca_pem is None:
         return f"; it was signed by {pair.leaf.issuer}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the values of settings: what a flag, a variable or a line of the file gives becomes what the program uses.
 
-A value that is not allowed is a ValueError whose words follow the value in a sentence. Which settings there are, and where a
-value came from, is `config`'s.
+A value that is not allowed is a ValueError whose words follow the value in a sentence. `config` knows which settings there
+are, and where a value came from.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ signatures cover its octets.
 `signatures` signs for a token when all of this holds:
 
 6. Its Secret is consistent (`tokens.require_consistent`), not being deleted, has the usage `signing`, and has not
-   expired; one whose expiration cannot be read has. That its secret half and groups are well formed is the caller's to
-   see to (`token_secrets.fault`).
+   expired; one whose expiration cannot be read has. The caller sees to it that its secret half and groups are
+   well formed (`token_secrets.fault`).
 7. There is room: of too many tokens, those that expire last keep their signatures.
-8. Nobody's credentials are in the text, whoever wrote it (`require_no_credentials`, which is the caller's to ask).
+8. Nobody's credentials are in the text, whoever wrote it (`require_no_credentials`, which the caller has to call).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ What was fetched without verified TLS (`read_config_map`, `check`, `require_same
  6. One of its CA certificates is pinned, where there are pins.
  7. The same `kubeconfig`, octet for octet, comes over TLS that is verified with its CA; with pins, only with the
     certificates that are pinned (`anchors`): somebody with the token could sign a bundle of the real CA and their own.
-    That fetch is the caller's.
+    The caller makes that fetch.
 
 What a known cluster says of itself later (`adopt`, `common_roots`), over TLS that is verified with what is known:
 

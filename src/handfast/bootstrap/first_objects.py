@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The objects that make a cluster joinable, as `kubeadm init` makes them and `kubeadm join` looks for them.
 
-Documents only: who applies them, and whether one that is there stays, is the caller's. What they open, and to whom:
+Documents only: the caller applies them, and decides whether one that is there stays. What they open, and to whom:
 
 1. `kubeadm:bootstrap-signer-clusterinfo`: the user `system:anonymous` reads the ConfigMap cluster-info, and no other.
 2. `kubeadm:kubelet-bootstrap`: tokens with the group of joining nodes submit certificate requests, and see them.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a bootstrap token is limited to, and who has used it: the annotations of its Secret, read and written.
 
-It does not decide whether a use is allowed (`rules.tokens.use` does) and enforces nothing (the API server does).
+It does not decide whether a use is allowed (`rules.tokens.use` does) and enforces nothing (`apiserver.admission.token_limits`
+does, and counts there).
 
 | annotation | says | allowed |
 |---|---|---|

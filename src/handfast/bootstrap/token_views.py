@@ -65,7 +65,7 @@ class View:
 
 
 def view(document: objects.Document) -> View:
-    """What a Secret says of its token, or Refused in kubeadm's words (1.)."""
+    """What a Secret says of its token, or Refused in kubeadm's words (1)."""
     secret = tokens.read(document)
     tokens.require_consistent(secret)
     try:
@@ -102,7 +102,7 @@ def short_duration(duration: datetime.timedelta) -> str:
 
 
 def table(views: Sequence[View], now: datetime.datetime, *, wide: bool = False) -> str:
-    """The listing for people (2.); nothing for no token, not even a head."""
+    """The listing for people (2); nothing for no token, not even a head."""
     if not views:
         return ""
     lines_of_cells = [WIDE_COLUMNS if wide else COLUMNS, *rows(views, now, wide=wide)]
@@ -157,7 +157,7 @@ def _one_line(text: str) -> str:
 
 
 def document(each: View) -> dict[str, Any]:
-    """A `BootstrapToken` (3.)."""
+    """A `BootstrapToken` (3)."""
     fields = {
         "kind": KIND,
         "apiVersion": API_VERSION,

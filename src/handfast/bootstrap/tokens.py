@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Bootstrap tokens: their grammar, and the Secret that holds one, written and read.
 
-It judges nobody (`token_verdict`), draws no random octets and asks no clock, it looks nothing up, and it signs nothing: all
-that is the caller's. A token's secret half never stands in a `repr` or an error, and is compared only in constant time.
+It judges nobody (`token_verdict`), draws no random octets and asks no clock, it looks nothing up, and it signs nothing: the
+caller does all that. A token's secret half never stands in a `repr` or an error, and is compared only in constant time.
 
 | who | holding | tries | stopped by | shown in tests/unit/bootstrap/test_tokens.py |
 |---|---|---|---|---|

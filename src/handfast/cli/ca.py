@@ -53,7 +53,7 @@ def command() -> None:
 
 
 @contextlib.contextmanager
-def _owned(place: layout.Layout) -> Iterator[bool]:
+def _locked_unless_served(place: layout.Layout) -> Iterator[bool]:
     """Whether the directory is being served. Where it is not, it is locked: nobody can begin to while the block runs."""
     if not place.ca_certificate.exists():
         raise errors.Refused(
@@ -119,7 +119,7 @@ def show(directory: str, form: str) -> None:
             output.note(f"certificates are not counted: {error.message}")
             return None
 
-    with _owned(place) as running:
+    with _locked_unless_served(place) as running:
         overview = trust_overview.of(place, asyncio.run(entries()) if running else None, now)
     if form != "text":
         output.result(output.document(_document(overview), form))
@@ -151,11 +151,11 @@ def _document(overview: trust_overview.Overview) -> dict[str, Any]:
 
 def _state(state: trust_rotation.State) -> dict[str, Any]:
     return {
-        "what": str(state.what),
+        "what": str(state.target),
         "next": str(state.next),
         "staying": state.staying,
         "leaving": state.leaving,
-        "undone": state.turned,
+        "undone": state.undoing,
     }
 
 
@@ -180,19 +180,19 @@ def _text(overview: trust_overview.Overview) -> str:
     keys = [(key[:16], "yes" if signs else "no") for key, signs in overview.keys]
     parts.append(tables.table(("SERVICE ACCOUNT KEY", "SIGNS"), keys))
     for state in overview.rotations:
-        way = "being undone" if state.turned else "under way"
+        way = "being undone" if state.undoing else "under way"
         parts.append(
-            f"A rotation of the {_named(state.what)} is {way}; next is {state.next}: {_about(state.what, state.next)}"
+            f"A rotation of the {_named(state.target)} is {way}; next is {state.next}: {_about(state.target, state.next)}"
         )
     return "\n\n".join(parts)
 
 
-def _named(what: str) -> str:
-    return "CA" if what == "ca" else "service account key"
+def _named(target: str) -> str:
+    return "CA" if target == "ca" else "service account key"
 
 
-def _about(what: str, step: str) -> str:
-    return _ABOUT[what][step]
+def _about(target: str, step: str) -> str:
+    return _ABOUT[target][step]
 
 
 # --- rotate
@@ -221,7 +221,7 @@ def rotate(directory: str, config_file: str | None, form: str, **flags: bool) ->
 
     place = layout.Layout.at(directory)
     chosen = settings.load(place, {}, config_file).configuration
-    with _owned(place) as running:
+    with _locked_unless_served(place) as running:
         asyncio.run(_rotate(place, chosen, flags, form, running=running))
 
 
@@ -231,30 +231,32 @@ async def _rotate(
     from handfast.datadir.rotation import sequence, steps
     from handfast.rules import trust_rotation
 
-    what = trust_rotation.What.ACCOUNTS if flags["accounts"] else trust_rotation.What.CA
+    target = trust_rotation.Target.TOKEN_KEY if flags["accounts"] else trust_rotation.Target.CA
     control_plane = steps.ControlPlane(
         reach=lambda: _reach(place, chosen, running=running),
         running=running,
         clock=clocks.SystemClock(),
         max_token_seconds=chosen.service_account_max_token_seconds,
     )
-    work = sequence.Rotation(place, what, control_plane)
+    rotation = sequence.Rotation(place, target, control_plane)
     skip = flags["unsafe_skip_wait"]
     reports: list[sequence.Report] = []
-    with work.alone():
+    with rotation.alone():
         while True:
             first = not reports
-            report = await (work.undo() if flags["undo"] and first else work.advance(skip_waits=skip))
+            report = await (rotation.undo() if flags["undo"] and first else rotation.advance(skip_waits=skip))
             reports.append(report)
             if form == "text":
-                output.result(_report(what, report))
+                output.result(_report_text(target, report))
             if not flags["everything"] or report.next is None or (report.waits and not skip):
                 break
     if form != "text":
-        output.result(output.document({"what": str(what), "steps": [_step(report) for report in reports]}, form))
+        output.result(
+            output.document({"what": str(target), "steps": [_report_document(report) for report in reports]}, form)
+        )
 
 
-def _step(report: sequence.Report) -> dict[str, Any]:
+def _report_document(report: sequence.Report) -> dict[str, Any]:
     from handfast.api import objects
 
     return {
@@ -268,14 +270,14 @@ def _step(report: sequence.Report) -> dict[str, Any]:
     }
 
 
-def _report(what: str, report: sequence.Report) -> str:
+def _report_text(target: str, report: sequence.Report) -> str:
     lines: list[str] = []
     if report.did is not None:
-        lines += [f"done: {report.did} ({_about(what, report.did)})", *(f"  {action}" for action in report.actions)]
+        lines += [f"done: {report.did} ({_about(target, report.did)})", *(f"  {action}" for action in report.actions)]
     if report.next is None:
         lines.append("the rotation is over")
         return "\n".join(lines)
-    lines.append(f"next: {report.next} ({_about(what, report.next)})")
+    lines.append(f"next: {report.next} ({_about(target, report.next)})")
     lines += _waiting(report.waits)
     return "\n".join(lines)
 

@@ -52,7 +52,7 @@ def options(function: _F) -> _F:
 
 
 def chosen(ctx: click.Context, kubeconfig: str | None, directory: str) -> str:
-    """The path of the kubeconfig that counts (1.)."""
+    """The path of the kubeconfig that counts (1)."""
     if (path := named(ctx, kubeconfig, directory)) is not None:
         return path
     own = layout.Layout.at(directory).admin_kubeconfig
@@ -83,7 +83,7 @@ def named(ctx: click.Context, kubeconfig: str | None, directory: str) -> str | N
 
 
 def _require_harmless(path: pathlib.Path) -> None:
-    """Return if a kubeconfig that nobody named is one that `init` could have written for this user (3.)."""
+    """Return if a kubeconfig that nobody named is one that `init` could have written for this user (3)."""
     from handfast.bootstrap import kubeconfig
     from handfast.runtime import files
 
@@ -141,7 +141,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class _Explain:
-    """What is wrong with a server, and what to do (4.)."""
+    """What is wrong with a server, and what to do (4)."""
 
     kubeconfig: str
 
@@ -179,7 +179,7 @@ def _no_system_roots() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def connected(kubeconfig: str) -> AsyncIterator[Reached]:
-    """A client for as long as the block runs (2.)."""
+    """A client for as long as the block runs (2)."""
     from handfast.api import status
 
     with _no_system_roots():

@@ -38,7 +38,7 @@ def here(command: str) -> str:
 
 
 def _script() -> pathlib.Path | None:
-    """The script of this program (1.), by its absolute path."""
+    """The script of this program (1), by its absolute path."""
     beside = pathlib.Path(sys.executable).with_name(NAME)
     for path in (pathlib.Path(sys.argv[0]), beside):
         if path.name == NAME and path.is_file():

@@ -6,7 +6,8 @@ The walk, from the command to the POST of a CertificateSigningRequest:
 1. `join_flags.read`: what was typed, read once.
 2. `join_plan.choose`: what is going to be done. What must hold is in `bootstrap.discovery`.
 3. `join_cluster.find`: the cluster, proven to be the right one.
-4. `join_node.obtain`: a certificate for this node, by way of `assembly.node`, the node's identity and its keeper.
+4. `join_node.obtain`: a certificate for this node, by way of `assembly.node`, `node.identity`,
+   `client.keeping` and `client.issuance`.
 5. `client.requests.obtain`: the POST, and the watch for the answer.
 
 Here is their order, and what is printed or written between them.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first half of `handfast join`: from the plan to a cluster that is proven, and the bootstrap kubeconfig for it.
 
-The search is `client.discovery`'s. Here its documents are read, its remarks are printed, and its result is told. It writes
+`client.discovery` searches. Here the discovery document is read, and what the search says and finds is printed. It writes
 nothing.
 """
 

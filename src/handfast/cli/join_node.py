@@ -53,10 +53,10 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The unit that was written, None where none was wanted; `left` is the command that a person still has to give."""
+    """The unit that was written, None where none was wanted; `next_command` is what a person still has to run."""
 
     unit: pathlib.Path | None = None
-    left: str | None = None
+    next_command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class Joined:
             **self.discovered.document(),
             "joined": True,
             "node": self.node_plan.name,
-            "nodeExisted": self.obtained.known,
+            "nodeExisted": self.obtained.node_existed,
             "kubeconfig": str(self.node_plan.kubeconfig),
             "certificateDirectory": str(self.node_plan.directory),
             "certificate": self._certificate(),
             "agentCommand": self.node_plan.command(),
             "systemdUnit": None if self.service.unit is None else str(self.service.unit),
-            "left": self.service.left,
+            "left": self.service.next_command,
         }
 
     def _certificate(self) -> dict[str, Any]:
@@ -91,14 +91,14 @@ class Joined:
             "subject": str(leaf.subject),
             "serial": leaf.serial,
             "notAfter": objects.timestamp(leaf.not_after),
-            "new": self.obtained.fresh,
+            "new": self.obtained.is_new,
         }
 
     def story(self) -> str:
         """For people."""
         certificate = self._certificate()
-        word = "" if self.obtained.fresh else ", which was here already"
-        known = " (a Node of this name is there already, and is taken over)" if self.obtained.known else ""
+        word = "" if self.obtained.is_new else ", which was here already"
+        known = " (a Node of this name is there already, and is taken over)" if self.obtained.node_existed else ""
         return (
             f"this machine has joined the cluster as node {self.node_plan.name}{known}\n\n{self.discovered.table()}"
             f"  certificate {certificate['subject']}, until {certificate['notAfter']}{word}\n"
@@ -107,12 +107,12 @@ class Joined:
         )
 
     def _next(self) -> str:
-        unit, left = self.service.unit, self.service.left
+        unit, next_command = self.service.unit, self.service.next_command
         if unit is None:
             command = " ".join(output.quoted(part) for part in self.node_plan.command())
             return f"The certificate is renewed only while the node's agent runs. To start it:\n\n  {command}"
-        if left:
-            return f"wrote {unit}; it was not started. To start the agent:\n\n  {left}"
+        if next_command:
+            return f"wrote {unit}; it was not started. To start the agent:\n\n  {next_command}"
         return f"wrote {unit}: the agent runs now, and after every start of this machine"
 
 
@@ -208,7 +208,7 @@ async def rehearse(node_plan: NodePlan, discovered: join_cluster.Discovered) -> 
 
 
 def _on_waiting(node_plan: NodePlan, what: str) -> requests.OnWaiting:
-    """A living node has this name (4): refuses, or notes that `what` is done until it has ended."""
+    """A living node has this name (4): refuse, or with --replace-node note that `what` lasts until its Lease has ended."""
     from handfast.client import requests
 
     def on_waiting(reason: str, message: str) -> None:
@@ -234,7 +234,7 @@ def install(node_plan: NodePlan) -> Service:
             f"the agent runs as root, and others than root can change {place}, which it is started from: install handfast "
             "where only root can write"
         )
-    path, left = units.install(
+    path, next_command = units.install(
         command, node_plan.unit_directory, writable=(node_plan.directory, node_plan.kubeconfig.parent)
     )
-    return Service(path, left or None)
+    return Service(path, next_command or None)

@@ -33,7 +33,7 @@ def namespace_option(function: click.decorators.FC) -> click.decorators.FC:
 def explain(ctx: click.Context, name: str, namespace: str, kubeconfig: str | None, directory: str, form: str) -> None:
     """Say how far a machine has come on its way to being a node: known, credential, asked, judged, issued, registered, linked.
 
-    The first stage that is not done says what to do. The exit code is 1 as long as there is one.
+    The first stage that is not done says what to do.
     """
     import asyncio
 
@@ -53,8 +53,6 @@ def explain(ctx: click.Context, name: str, namespace: str, kubeconfig: str | Non
         output.result(output.document({"machine": facts.machine.title, "stages": rows}, form))
     else:
         _show(stages)
-    if any(stage.state == explanation.WAITS for stage in stages):
-        ctx.exit(output.Code.FAILED)
 
 
 def _show(stages: Sequence[explanation.Stage]) -> None:

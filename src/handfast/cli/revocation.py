@@ -59,7 +59,7 @@ def name_of(node: str) -> str:
 
 
 async def revoke(client: api.Client, node: str, reason: str, expires: str) -> Outcome:
-    """Refuse a node from now on; `reason` and `expires` may be empty (2.)."""
+    """Refuse a node from now on; `reason` and `expires` may be empty (2)."""
     name = name_of(node)
     for _ in range(_TRIES):
         try:
@@ -82,7 +82,7 @@ async def revoke(client: api.Client, node: str, reason: str, expires: str) -> Ou
 
 
 async def _put(client: api.Client, name: str, node: str, reason: str, expires: str) -> tuple[dict[str, Any], bool]:
-    """Have the Revocation there (1.); its spec, and whether that is new."""
+    """Have the Revocation there (1); its spec, and whether that is new."""
     existing = await client.find(KIND, name)
     before = {} if existing is None else jsonpath.mapping(existing, "spec")
     wanted = {key: value for key, value in before.items() if key != "expires"} | {"node": node}
@@ -109,7 +109,7 @@ async def _create(client: api.Client, document: dict[str, Any]) -> objects.Docum
 
 
 async def undo(client: api.Client, node: str) -> Outcome:
-    """Let a node in again (3.)."""
+    """Let a node in again (3)."""
     name = name_of(node)
     changed = False
     with api.MISSING_OK:

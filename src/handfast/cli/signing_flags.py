@@ -38,7 +38,7 @@ def options(function: _F) -> _F:
 
 
 def take_older_name(flags: dict[str, Any]) -> None:
-    """Replace the older name of the duration by its name of today (4.)."""
+    """Replace the older name of the duration by its name of today (4)."""
     older = flags.pop(_OLDER)
     if older is None:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables, which fit the width of a terminal. What is in them is the command's business.
+"""Tables, which fit the width of a terminal. The commands fill them.
 
 1. Where the result does not go to a terminal, every column is as wide as its widest cell, and nothing is left out.
 2. On a terminal that is too narrow, columns that the command calls less important are shortened, the least important
@@ -26,7 +26,7 @@ Row = Sequence[str]
 
 
 def room() -> int | None:
-    """How many characters fit into a line; None: as many as there are (1.)."""
+    """How many characters fit into a line; None: as many as there are (1)."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -60,7 +60,7 @@ def _width(widths: Sequence[int]) -> int:
 
 
 def _shortened(rows: Sequence[Row], minor: Sequence[str], limit: int) -> list[int]:
-    """The widths of columns after shortening (2.)."""
+    """The widths of columns after shortening (2)."""
     widths = _widths(rows)
     for name in minor:
         index = rows[0].index(name)

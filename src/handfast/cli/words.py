@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every word of every command line, before any command reads it. What a word means is the command's business.
+"""What holds for every word of every command line, before any command reads it. What a word means, the command knows.
 
 1. A word, and a variable that this program reads, is text in UTF-8. Anything else could be neither sent nor shown.
 2. No value and no argument is empty. An empty path would mean the current directory, an empty name every object. Mostly

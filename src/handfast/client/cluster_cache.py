@@ -90,7 +90,7 @@ def replaced(text: str, cluster: str, info: cluster_info.ClusterInfo, server: st
 
 
 async def refresh(path: pathlib.Path, search: discovery.Discovery, context: str = "") -> Refreshed:
-    """Ask the cluster, and replace the copy where something has changed (1. to 5.)."""
+    """Ask the cluster, and replace the copy where something has changed (1 to 5)."""
     target = _target(path)
     before = load(target, context)
     # 1. over verified TLS; 2. of the same cluster; 3. by a root of both bundles

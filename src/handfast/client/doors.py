@@ -18,10 +18,17 @@ from handfast.client import api
 from handfast.client import tokens as over_api
 from handfast.pki import bundles, pem
 from handfast.rules import client_ca_bundle
-from handfast.rules.machines import bootstrapper, client_ca_sources, credential_end, doors
+from handfast.rules.machines import (
+    bootstrapper,
+    client_ca_sources,
+    credential_end,
+    doors,
+    machine_tokens,
+    revocation,
+)
 from handfast.rules.tokens import service_accounts
 
-_ACCOUNT: Final = "kubernetes.io/service-account.name"
+_OWN: Final = api.Scope(namespace=bootstrapper.NAMESPACE, label_selector=machine_tokens.LABEL)
 
 
 @dataclass(slots=True)
@@ -81,8 +88,12 @@ class Look:
 
     async def _accounts(self) -> list[doors.Door]:
         scope = api.Scope(namespace=bootstrapper.NAMESPACE, field_selector=f"type={service_accounts.LEGACY_TYPE}")
-        secrets = await self.client.list(resources.SECRETS, scope, metadata=True)
-        return [doors.of_secret(objects.metadata(secret)) for secret in secrets if _is_bootstrappers(secret)]
+        secrets = [objects.metadata(each) for each in await self.client.list(resources.SECRETS, scope, metadata=True)]
+        own = await self.client.list(resources.SECRETS, _OWN, metadata=True)
+        return [
+            *(doors.of_secret(metadata) for metadata in secrets if revocation.is_shared(metadata)),
+            *(doors.of_secret(objects.metadata(each), machine=_machine(each)) for each in own),
+        ]
 
     async def _bindings(self) -> Iterator[doors.Door | None]:
         roles: dict[str, Any] = {
@@ -104,6 +115,7 @@ def _anchors(text: str) -> bundles.TrustBundle:
     return bundles.TrustBundle.readable(ders)[0]
 
 
-def _is_bootstrappers(secret: objects.Document) -> bool:
-    annotations = jsonpath.mapping(secret, "metadata", "annotations")
-    return annotations.get(_ACCOUNT) == bootstrapper.ACCOUNT
+def _machine(secret: objects.Document) -> str:
+    """The Machine that a Secret is for, as it says."""
+    machine = jsonpath.mapping(secret, "metadata", "annotations").get(machine_tokens.MACHINE)
+    return str(machine or "unknown")

@@ -31,7 +31,7 @@ import structlog
 
 from handfast import errors
 from handfast.client import issuance, refusals, timetable
-from handfast.pki import certificates, keys, names, pairs, rotation
+from handfast.pki import certificates, keys, names, pairs, renewal
 from handfast.runtime import clock as clocks
 from handfast.runtime import tasks
 
@@ -56,7 +56,7 @@ class Names(Protocol):
 
 
 W = TypeVar("W", bound=Names)
-# The certificate for a key, in PEM with its chain, within so many seconds. What its errors mean is the judge's.
+# The certificate for a key, in PEM with its chain, within so many seconds. The judge says what its errors mean.
 Obtain = Callable[[keys.PrivateKey, W, float], Awaitable[bytes]]
 
 
@@ -150,7 +150,7 @@ class Keeper(Generic[W]):
     def lacking(self, pair: pairs.Pair) -> str | None:
         """Why a pair does not say what is wanted now; None if it does, or if nothing is wanted."""
         wanted = self._wanted()
-        return None if wanted is None else rotation.lacking(pair.leaf, wanted.subject, wanted.sans)
+        return None if wanted is None else renewal.lacking(pair.leaf, wanted.subject, wanted.sans)
 
     def subscribe(self, listener: Callable[[pairs.Pair], Awaitable[None]]) -> None:
         """Have `listener` awaited with each new pair, after it is current."""
@@ -169,7 +169,7 @@ class Keeper(Generic[W]):
         self._times.hurry()
         self._wake.set()
 
-    async def hold(self, seconds: float, *, patient: bool = True) -> pairs.Pair:
+    async def ensure(self, seconds: float, *, patient: bool = True) -> pairs.Pair:
         """A usable pair, asked for if there is none; Unavailable after so many seconds.
 
         Not `patient`: a refusal ends it, once it is believed (`refusals`). With an expired pair there are two ways to ask, by

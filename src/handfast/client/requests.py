@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The requester's half of a CertificateSigningRequest: file it, and wait for the answer by one watch.
 
-`rules.certificates.wishes` says what is asked for, and whether what is found or comes back is that.
+`rules.certificates.wishes` says what to ask for, and checks the request that was found and the certificate that comes back.
 
-It keeps neither key nor certificate (`node.certificate_store`), and does not begin again after a refusal: whether the
-key is of use after an error is said by `KEY_IS_SPENT`, and what follows is the caller's.
+It keeps neither key nor certificate (`node.certificate_store`). After a refusal it does not begin again: `KEY_IS_SPENT` lists
+the errors after which the key is useless, and the caller decides what to do.
 """
 
 from __future__ import annotations
@@ -34,30 +34,37 @@ T = TypeVar("T")
 _log = structlog.get_logger("handfast.client")
 
 
+_DENIED = "RequestDenied"
+_FAILED = "RequestFailed"
+_DELETED = "RequestDeleted"
+_REPLACED = "RequestReplaced"
 # Somebody, or the signer, has said no: asking again would only be another request to decide about.
-_DECIDED = frozenset({"RequestDenied", revocation.REVOKED, "RequestFailed"})
+_DECIDED = frozenset({_DENIED, revocation.REVOKED, _FAILED})
 # After these the request of this key will never be answered better: its name is the key's.
-KEY_IS_SPENT = _DECIDED | {"IncompatibleRequest", "WrongCertificate"}
+KEY_IS_SPENT = _DECIDED | {wishes.INCOMPATIBLE, wishes.WRONG_CERTIFICATE}
 # After these the request is over. One that was only deleted is made again, with the same key and so under the same name.
-REQUEST_IS_OVER = KEY_IS_SPENT | {"RequestDeleted", "RequestReplaced"}
+REQUEST_IS_OVER = KEY_IS_SPENT | {_DELETED, _REPLACED}
 
-_ANOTHER = "ask for another token: `handfast token create --print-join-command` on a control plane makes one"
+_ANOTHER_TOKEN_HINT = (
+    "ask for another token: "  # noqa: S105 - no token, but how to get one
+    "`handfast token create --print-join-command` on a control plane makes one"
+)
 _REVOKED_HINT = (
     "let the node in again with `handfast node revoke NAME --undo` on a control plane, or give another --node-name"
 )
 # The words of our own server's rules, which nobody else says. They are true of the next attempt, too.
 _FINAL_HINTS = {
     revocation.REVOKED: _REVOKED_HINT,
-    use.USED_UP: _ANOTHER,
-    use.EXPIRED: _ANOTHER,
-    use.GONE: _ANOTHER,
-    use.NOT_FOR_THIS_NODE: f"give a name that the token allows with --node-name; or {_ANOTHER}, with --node",
-    use.NOT_FROM_HERE: f"{_ANOTHER}, with --cidr and a network of this machine",
+    use.USED_UP: _ANOTHER_TOKEN_HINT,
+    use.EXPIRED: _ANOTHER_TOKEN_HINT,
+    use.GONE: _ANOTHER_TOKEN_HINT,
+    use.NOT_FOR_THIS_NODE: f"give a name that the token allows with --node-name; or {_ANOTHER_TOKEN_HINT}, with --node",
+    use.NOT_FROM_HERE: f"{_ANOTHER_TOKEN_HINT}, with --cidr and a network of this machine",
 }
 _FINAL = _DECIDED | _FINAL_HINTS.keys()
 _HINTS = {
     **_FINAL_HINTS,
-    "Unauthorized": f"the token was accepted a moment ago, and has expired or was deleted since; {_ANOTHER}",
+    "Unauthorized": f"the token was accepted a moment ago, and has expired or was deleted since; {_ANOTHER_TOKEN_HINT}",
     "Forbidden": "on a control plane, bind the ClusterRole system:node-bootstrapper to a group of the token",
 }
 _RETRY = backoff.Schedule(initial=1.0, cap=30.0)
@@ -183,15 +190,15 @@ class _Asking:
         """Until there is a certificate."""
         filed = await self._file()
         self._uid = filed.metadata.uid
-        done, look = self._seen(filed), False
+        done, look = self._has_certificate(filed), False
         while not done:
             try:
                 if look:
-                    done, look = self._seen(await self._look()), False
+                    done, look = self._has_certificate(await self._look()), False
                 if not done:
                     done = await self._watched()
             except (errors.Unavailable, status.StatusError) as error:
-                await self._clock.sleep(self._after(error))
+                await self._clock.sleep(self._delay_after(error))
                 look = True
 
     async def _file(self) -> signing_requests.Request:
@@ -211,10 +218,10 @@ class _Asking:
                 return found
         raise errors.Unavailable(f'csr "{self.name}" comes and goes', reason="Conflict")
 
-    def _seen(self, request: signing_requests.Request) -> bool:
+    def _has_certificate(self, request: signing_requests.Request) -> bool:
         """Whether this state of the request has the certificate; the end of a request is an error."""
         if request.metadata.uid != self._uid:
-            raise errors.Refused(f'csr "{self.name}" changed UIDs', reason="RequestReplaced")
+            raise errors.Refused(f'csr "{self.name}" changed UIDs', reason=_REPLACED)
         self._version = request.metadata.resource_version
         if (denied := request.condition(signing_requests.DENIED)) is not None:
             raise self._ended("is denied", denied)
@@ -222,7 +229,7 @@ class _Asking:
             raise self._ended("failed", failed)
         if (approved := request.condition(signing_requests.APPROVED)) is None:
             self._lacks = "was not approved"
-            self._say_why(request.condition(claim.WAITING))
+            self._report_waiting(request.condition(claim.WAITING))
             return False
         issued = request.status.certificate
         if not issued:
@@ -236,14 +243,14 @@ class _Asking:
         text = f"certificate signing request {how}, reason: {condition.reason}, message: {condition.message}"
         if condition.reason == revocation.REVOKED:
             return errors.Refused(text, reason=revocation.REVOKED, hint=_REVOKED_HINT)
-        word = "RequestFailed" if condition.type == signing_requests.FAILED else "RequestDenied"
+        word = _FAILED if condition.type == signing_requests.FAILED else _DENIED
         return errors.Refused(text, reason=word, hint=self._look_at_it())
 
     def _look_at_it(self) -> str:
         return f"look at it on a control plane with: handfast csr explain {self.name}"
 
-    def _say_why(self, waiting: signing_requests.Condition | None) -> None:
-        """What the approver says of a request that it lets wait, once."""
+    def _report_waiting(self, waiting: signing_requests.Condition | None) -> None:
+        """Report, once, what the approver says of a request that it lets wait."""
         if waiting is None:
             return
         self._lacks = f"waits ({waiting.reason}: {waiting.message}) and was not approved"
@@ -270,7 +277,7 @@ class _Asking:
         if event.type not in {"ADDED", "MODIFIED", "BOOKMARK"}:
             raise transports.status_error(bytes(event.object), 500)
         if event.type != "BOOKMARK":
-            return self._seen(_decoded(signing_requests.DECODER, event.object))
+            return self._has_certificate(_decoded(signing_requests.DECODER, event.object))
         # The rest of it need not look like a request: kube-apiserver has null there.
         if not (version := partial.identify(event.object).metadata.resource_version):
             raise errors.Unavailable("a bookmark has no version", reason="BadAnswer")
@@ -278,9 +285,9 @@ class _Asking:
         return False
 
     def _deleted(self) -> errors.Refused:
-        return errors.Refused(f'csr "{self.name}" was deleted', reason="RequestDeleted")
+        return errors.Refused(f'csr "{self.name}" was deleted', reason=_DELETED)
 
-    def _after(self, error: errors.HandfastError) -> float:
+    def _delay_after(self, error: errors.HandfastError) -> float:
         """How long to wait after a watch that failed; what waiting does not mend is raised."""
         wait = next(self._backoff)
         if isinstance(error, status.StatusError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timers: one for each key, in so many seconds or at an instant of the wall clock. Who handles the key is `queue`'s matter.
+"""Timers: one for each key, in so many seconds or at an instant of the wall clock. `queue` has who handles the key.
 
 1. Seconds are counted on the monotonic clock, which nobody can set.
 2. When the wall clock is set, or the machine has slept, every timer for an instant fires within `LOOK_SECONDS`: whoever gets

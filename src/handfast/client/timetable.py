@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a certificate is renewed, and when it is tried again: the times of `keeping`, on its clock.
 
-It neither waits nor renews. The share of a lifetime after which a certificate is due is `pki.rotation`'s.
+It neither waits nor renews. The share of a lifetime after which a certificate is due is decided in `pki.renewal`.
 
 1. A certificate is due when its deadline has come, by the wall clock or by the time that really went by since it was
    taken: a wall clock that jumps back must not let it run out.
@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 
 from handfast.client import issuance
-from handfast.pki import certificates, rotation
+from handfast.pki import certificates, renewal
 from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 
@@ -37,14 +37,14 @@ def never(_leaf: certificates.Certificate) -> None:
 
 
 def spread(name: str) -> Deadline:
-    """Between 70 and 90 % of the lifetime, at instants of the holder's own (`pki.rotation`)."""
+    """Between 70 and 90 % of the lifetime, at instants of the holder's own (`pki.renewal`)."""
 
     def deadline(leaf: certificates.Certificate) -> datetime.datetime:
         # Of its own name and number, so that a restart changes nothing. Two certificates of one holder differ in `name`.
         holder = f"{name} {leaf.subject.common_name}"
-        own, chance = rotation.phase(holder), rotation.phase(f"{holder} {leaf.serial}")
-        point = rotation.renewal_point(leaf.not_before, leaf.not_after, own, chance)
-        return rotation.deadline(leaf.not_before, leaf.not_after, point)
+        own, chance = renewal.place_in_cycle(holder), renewal.place_in_cycle(f"{holder} {leaf.serial}")
+        point = renewal.renewal_point(leaf.not_before, leaf.not_after, own, chance)
+        return renewal.deadline(leaf.not_before, leaf.not_after, point)
 
     return deadline
 

@@ -29,7 +29,7 @@ _LISTED: Final = api.Scope(namespace=tokens.NAMESPACE, field_selector=f"type={to
 
 
 async def create(client: api.Client, document: objects.Document) -> None:
-    """Have the Secret of a token there (1.)."""
+    """Have the Secret of a token there (1)."""
     try:
         await client.create(resources.SECRETS, document, namespace=tokens.NAMESPACE)
     except status.StatusError as error:
@@ -63,7 +63,7 @@ async def find(client: api.Client, token_id: str) -> objects.Document | None:
 
 
 async def delete(client: api.Client, token_id: str) -> bool:
-    """Whether there was one to delete (2.)."""
+    """Whether there was one to delete (2)."""
     with api.MISSING_OK:
         await client.delete(resources.SECRETS, tokens.secret_name(token_id), namespace=tokens.NAMESPACE)
         return True
@@ -71,7 +71,7 @@ async def delete(client: api.Client, token_id: str) -> bool:
 
 
 async def known_cluster(client: api.Client, used: connection.Connection) -> cluster_info.ClusterInfo:
-    """What a machine that joins is told (3.)."""
+    """What a machine that joins is told (3)."""
     found = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
     text = jsonpath.text(found, "data", cluster_info.KUBECONFIG_KEY)
     own = cluster_info.ClusterInfo((used.server,), used.ca_pem, "")

@@ -360,7 +360,7 @@ class Transport:
             await link.left()
 
     async def _asked(self, method: str, path: str, **more: Any) -> tuple[_Link, aiohttp.ClientResponse]:
-        """The head of an answer, and a use of the link it came by. Each server is asked once at most (1.)."""
+        """The head of an answer, and a use of the link it came by. Each server is asked once at most (1)."""
         failed: dict[str, aiohttp.ClientError | OSError] = {}
         while True:
             link, answer = self._link, None

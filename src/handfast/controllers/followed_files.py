@@ -52,7 +52,7 @@ class Credentials:
         self._noticed.set()
 
     async def follow(self, link: transport.Transport) -> None:
-        """Give what is new to the client, until cancelled (1.)."""
+        """Give what is new to the client, until cancelled (1)."""
         while True:
             await self._noticed.wait()
             self._noticed.clear()
@@ -89,7 +89,7 @@ async def followed(
     remake: Callable[[], None],
     clock: clocks.Clock,
 ) -> AsyncIterator[None]:
-    """While the block runs, files that change are taken up; `remake` is called when one of `sources` has changed (2.)."""
+    """While the block runs, files that change are taken up; `remake` is called when one of `sources` has changed (2)."""
     paths = [one for one in sources if isinstance(one, pathlib.Path)]
     material = following.Follower(paths, remake, clock)
     async with tasks.Group("controller-files") as group:

@@ -52,7 +52,7 @@ class Revoked:
         await self._informer.wait_answered()
 
     def judge_request(self, facts: kubelet.Facts, now: datetime.datetime) -> decision.Decision:
-        """Whether one of them refuses this request; RevocationsForbidden where that cannot be known (1.)."""
+        """Whether one of them refuses this request; RevocationsForbidden where that cannot be known (1)."""
         verdict = self.index.judge_request(facts, now)
         if self._informer.refusal and not isinstance(verdict, decision.Deny):
             raise RevocationsForbidden(

@@ -50,9 +50,9 @@ class Layout:
     def service_account_public_key(self) -> pathlib.Path:
         return self.pki / "sa.pub"
 
-    def rotation(self, what: str) -> pathlib.Path:
+    def rotation(self, target: str) -> pathlib.Path:
         """Where a rotation of the CA (`ca`) or of the key of tokens (`service-account-key`) keeps what it needs."""
-        return self.pki / f"{what}-rotation"
+        return self.pki / f"{target}-rotation"
 
     @property
     def audit(self) -> pathlib.Path:

@@ -6,7 +6,7 @@ of the kubeconfigs are here.
 
 1. A certificate is renewed when a third of its life is left. The serving one keeps its key, so that one rename changes
    the pair; a kubeconfig gets a new key.
-2. What is judged is judged by the whole bundle: during a rollover certificates of either CA are good.
+2. What is judged is judged by the whole bundle: during a rotation certificates of either CA are good.
 3. What is issued is issued by the CA that signs now.
 """
 
@@ -64,7 +64,7 @@ def kubeconfigs(place: layout.Layout) -> Iterator[tuple[pathlib.Path, names.Subj
 
 
 def renewal(certificate: certificates.Certificate) -> dt.datetime:
-    """When a certificate is due (1.)."""
+    """When a certificate is due (1)."""
     return certificate.not_after - (certificate.not_after - certificate.not_before) / 3
 
 
@@ -221,11 +221,11 @@ def _credentials(data: bytes) -> tuple[kubeconfig.Kubeconfig, certificates.Certi
     return config, certificates.read(der), keys.private_from_pem(user.client_key_data)
 
 
-# --- a rollover
+# --- a rotation
 
 
-def trust_again(work: Work, trust: Trust) -> None:
-    """Have the kubeconfigs trust these CAs; who they prove stays."""
+def rewrite_kubeconfig_cas(work: Work, trust: Trust) -> None:
+    """Have the kubeconfigs trust these CAs. Their client certificates stay as they are."""
     for path, subject in kubeconfigs(work.place):
         config, _, _ = _held(path)
         user = config.user

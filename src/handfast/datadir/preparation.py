@@ -99,7 +99,7 @@ def prepare(
 
 @dataclass(frozen=True, slots=True)
 class OwnAuthority:
-    """A CA of the operator's that is fit to sign (8.), and its key."""
+    """A CA of the operator's that is fit to sign (8), and its key."""
 
     signer: authority.Authority
     key: keys.PrivateKey = field(repr=False)
@@ -114,7 +114,7 @@ class OwnAuthority:
 
 @files.otherwise(layout.ELSEWHERE)
 def adopt(place: layout.Layout, taken: OwnAuthority, now: dt.datetime) -> list[tuple[str, str]]:
-    """Have a CA of the operator's sign in a directory that has none (8.); one that is there has to be the same."""
+    """Have a CA of the operator's sign in a directory that has none (8); one that is there has to be the same."""
     if place.ca_key.exists() or place.ca_certificate.exists():
         there = read_trust(place)
         if there.signer.certificate.der != taken.signer.certificate.der:
@@ -136,7 +136,7 @@ def adopt(place: layout.Layout, taken: OwnAuthority, now: dt.datetime) -> list[t
 
 
 def _tried(signer: authority.Authority, now: dt.datetime) -> None:
-    """Issue and verify a certificate that nobody keeps (8.): what a client would refuse later is refused here."""
+    """Issue and verify a certificate that nobody keeps (8): what a client would refuse later is refused here."""
     key = keys.generate()
     issued = signer.issue(key.public, names.Subject(common_name="tried"), names.Sans(), profiles.CLIENT, now)
     chains.verify([issued.der], bundles.TrustBundle.of([signer.certificate.der]), chains.Client(), now)
@@ -197,7 +197,7 @@ def _new_authority(work: own.Work, *, has_key: bool) -> authority.Authority:
 
 
 def _require_nothing_issued(place: layout.Layout, store: str, missing: pathlib.Path) -> None:
-    """Refuse a directory in which something was issued (2.): there the CA existed, and was lost."""
+    """Refuse a directory in which something was issued (2): there the CA existed, and was lost."""
     later = (
         place.apiserver_certificate,
         place.apiserver_key,

@@ -42,8 +42,8 @@ class Overview:
 def of(place: layout.Layout, entries: Sequence[ledger_entries.Entry] | None, now: dt.datetime) -> Overview:
     """The overview at an instant; `entries` are those of the ledger, where they could be read."""
     trust = preparation.read_trust(place)
-    states = {what: files.Kept.of(place, what).read() for what in trust_rotation.What}
-    state = states[trust_rotation.What.CA]
+    states = {target: files.RotationDirectory.of(place, target).read() for target in trust_rotation.Target}
+    state = states[trust_rotation.Target.CA]
     signing = trust.signer.certificate.fingerprint
     anchors = tuple(
         Anchor(

@@ -102,7 +102,7 @@ class Agent:
         self.static_pods = static_pods.StaticPods(options.static_pods, places.node, clock)
         found = machine.addresses(options.node_ip, self.identity.connection().server)
         self._machine = machine.this_machine(places.node, found, int(listener.getsockname()[1]))
-        self.serving = self._serving_manager(chance)
+        self.serving = self._serving_keeper(chance)
         self._self_signed = serving.SelfSigned(places.directory, self._hosts(), clock)
         current = self._self_signed.current if self.serving is None else self.serving.current
         self._secure = server_tls.ServerTLS(current, clock, self.identity.connection().ca_pem)
@@ -114,7 +114,7 @@ class Agent:
         self.metrics = self._registry()
         self._reporter = report.Reporter(places.directory, self.report, self._renew, clock)
 
-    def _serving_manager(self, chance: Callable[[], float]) -> certificates.CertificateManager | None:
+    def _serving_keeper(self, chance: Callable[[], float]) -> certificates.CertificateKeeper | None:
         if not self._options.rotate_server:
             return None
         store = certificate_store.CertificateStore(
@@ -122,16 +122,16 @@ class Agent:
         )
         here = self._machine
         wanted = serving.wanted(here.name, here.hostname, here.addresses)
-        manager = certificates.CertificateManager(
+        keeper = certificates.CertificateKeeper(
             store, lambda: wanted, lambda: self.identity.client, clock=self._clock, chance=chance
         )
-        manager.load()
-        return manager
+        keeper.load()
+        return keeper
 
     def _registry(self) -> core.CollectorRegistry:
         registry = core.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=registry)
-        client = certificate_metrics.CertificateMetrics(self.identity.manager, certificate_metrics.CLIENT, self._clock)
+        client = certificate_metrics.CertificateMetrics(self.identity.keeper, certificate_metrics.CLIENT, self._clock)
         registry.register(client)
         registry.register(proxy_refusals.ProxyRefusals(lambda: self._proxied.refused))
         if self.serving is not None:
@@ -162,11 +162,11 @@ class Agent:
 
     async def _then(self, group: tasks.Group) -> None:
         # 2. the certificate first
-        await self.identity.hold(self._options.patience)
+        await self.identity.ensure(self._options.patience)
         self._phase = _RUNNING
         _log.info("this node has its identity", node=self._options.places.node)
         # 3. what talks to the API
-        group.start(self.identity.manager.run(), name="certificate")
+        group.start(self.identity.keeper.run(), name="certificate")
         group.start(self._watch_over(), name="watch-over")
         group.start(self.pods.run(), name="pods")
         await tasks.within(self.pods.wait_synced(), self._clock, _FIRST_LIST)
@@ -189,22 +189,22 @@ class Agent:
 
     def _holds(self) -> bool:
         """Whether there is a credential in force; a kubeconfig with a token has no certificate."""
-        manager = self.identity.manager
-        token_only = self._phase == _RUNNING and manager.current() is None and not manager.rotate
-        return token_only or manager.usable()
+        keeper = self.identity.keeper
+        token_only = self._phase == _RUNNING and keeper.current() is None and not keeper.rotate
+        return token_only or keeper.usable()
 
     async def _watch_over(self) -> None:
         """Ends the agent when its certificate has been of no use for too long (4)."""
         while True:
             await self._clock.sleep(_LOOK)
-            manager = self.identity.manager
+            keeper = self.identity.keeper
             if self._holds():
                 self._useless_since = None
                 continue
             now = self._clock.monotonic()
             self._useless_since = now if self._useless_since is None else self._useless_since
-            if now - self._useless_since >= GRACE and manager.server_healthy:
-                last = manager.last_error
+            if now - self._useless_since >= GRACE and keeper.server_healthy:
+                last = keeper.last_error
                 raise errors.Unavailable(
                     f"this node has had no certificate in force for {now - self._useless_since:.0f} s, and the API "
                     f"server is up{f'; the last error: {last.message}' if last else ''}",
@@ -214,7 +214,7 @@ class Agent:
 
     def _renew(self) -> None:
         try:
-            self.identity.manager.renew_now()
+            self.identity.keeper.renew_now()
             self._refused = ""
         except errors.Refused as refused:
             self._refused = refused.message
@@ -233,8 +233,8 @@ class Agent:
         }
 
     def _certificate(self) -> str | None:
-        manager = self.identity.manager
-        pair, last = manager.current(), manager.last_error
+        keeper = self.identity.keeper
+        pair, last = keeper.current(), keeper.last_error
         why = f": {last.message}" if last else ""
         if not self._holds():
             word = "there is no certificate yet" if pair is None else f"it expired at {pair.leaf.not_after}"
@@ -260,8 +260,8 @@ class Agent:
 
     def report(self) -> report.Report:
         """One look at this agent."""
-        manager, places = self.identity.manager, self._options.places
-        last, pair = manager.last_error, manager.current()
+        keeper, places = self.identity.keeper, self._options.places
+        last, pair = keeper.last_error, keeper.current()
         serves = self.serving.current() if self.serving is not None else None
         problems = {name: wrong for name, check in self.health.ready.items() if (wrong := check()) is not None}
         return report.Report(
@@ -271,10 +271,10 @@ class Agent:
             server=self.identity.server(),
             kubeconfig=str(places.kubeconfig),
             endpoint=_url(self._listener),
-            rotation=manager.rotate,
+            rotation=keeper.rotate,
             server_rotation=self.serving is not None,
             certificate="" if pair is None else pair.leaf.serial,
-            next_renewal="" if manager.next_renewal is None else objects.timestamp(manager.next_renewal),
+            next_renewal="" if keeper.next_renewal is None else objects.timestamp(keeper.next_renewal),
             last_error=self._refused or ("" if last is None else f"{last.reason}: {last.message}"),
             serving_not_after="" if serves is None else objects.timestamp(serves.leaf.not_after),
             problems=problems,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a certificate manager counts, under the names of KEP-266 and the names of today's kubelet.
+"""What a keeper of certificates counts, under the names of KEP-266 and the names of today's kubelet.
 
 It measures nothing itself and changes nothing: values are read when somebody scrapes. The names are upstream's, and end
 as they do there. The library would add `_total` to the name of a counter: these are of no type for it, and `exposed` says
@@ -52,16 +52,16 @@ def exposed(registry: core.CollectorRegistry) -> bytes:
 
 
 class CertificateMetrics:
-    """A collector for one manager: `registry.register(CertificateMetrics(manager, "client", clock))`."""
+    """A collector for one keeper: `registry.register(CertificateMetrics(keeper, "client", clock))`."""
 
-    def __init__(self, manager: keeping.Keeper[Any], side: str, clock: clocks.Clock) -> None:
-        self._manager = manager
+    def __init__(self, keeper: keeping.Keeper[Any], side: str, clock: clocks.Clock) -> None:
+        self._keeper = keeper
         self._side = side
         self._clock = clock
-        self._before = manager.current()
+        self._before = keeper.current()
         self._lives = [0] * (len(_BUCKETS) + 1)
         self._lived = 0.0
-        manager.subscribe(self._rotated)
+        keeper.subscribe(self._rotated)
 
     async def _rotated(self, pair: pairs.Pair) -> None:
         if self._before is not None:
@@ -72,7 +72,7 @@ class CertificateMetrics:
 
     def collect(self) -> Iterator[core.Metric]:
         prefix = f"kubelet_certificate_manager_{self._side}"
-        pair = self._manager.current()
+        pair = self._keeper.current()
         ends = math.inf if pair is None else pair.leaf.not_after.timestamp()
         left = math.inf if pair is None else math.trunc((pair.leaf.not_after - self._clock.now()).total_seconds())
         yield core.GaugeMetricFamily(
@@ -83,8 +83,8 @@ class CertificateMetrics:
         if self._side == SERVER:
             names.append("kubelet_server_expiration_renew_errors")
         for name in names:
-            yield core.UnknownMetricFamily(name, "Renewals of the certificate that failed.", self._manager.renew_errors)
-        due = self._manager.next_renewal
+            yield core.UnknownMetricFamily(name, "Renewals of the certificate that failed.", self._keeper.renew_errors)
+        due = self._keeper.next_renewal
         yield core.GaugeMetricFamily(
             f"handfast_node_{self._side}_certificate_renewal_seconds",
             "When the certificate is renewed, in seconds since 1970-01-01T00:00:00Z; +Inf if never.",

@@ -15,8 +15,8 @@ What holds at every instant, also after a crash:
 3. `current` changes by one rename, after its pair is durable; the key of the request goes after that.
 4. Every file is the owner's alone (0600).
 5. `current` as a regular file was put there by somebody, and is refused rather than replaced.
-6. No second certificate is asked for with the same key: a key whose pair is stored is not pending any more, also if the
-   crash came before `current` led to the pair. Then the owner's next start links it.
+6. No key gets a second certificate: one whose pair is stored is not pending any more, also if the crash came
+   before `current` led to the pair. Then the owner's next start links it.
 
 `find` takes the pair that `current` leads to unless it has expired; else the newest that has not; else, so that an
 expired identity can still be shown and recovered, the one of `current` or the newest. What cannot be read is named.

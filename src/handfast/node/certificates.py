@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node's certificate manager: one identity of a node, its client certificate or its serving certificate, kept fresh.
+"""A node's certificate keeper: one identity of a node, its client certificate or its serving certificate, kept fresh.
 
-The loop is `client.keeping`'s. Here is what a node adds to it: certificates are obtained by a CertificateSigningRequest, the
-first pair may be the kubeconfig's, and rotation may be off. Where pairs lie is in `certificate_store`; what the manager
+The loop is in `client.keeping`. Here is what a node adds to it: certificates are obtained by a CertificateSigningRequest, the
+first pair may be the kubeconfig's, and rotation may be off. Where pairs lie is in `certificate_store`; what the keeper
 counts is shown by `certificate_metrics`.
 
 1. With rotation the stored pair comes first, and the kubeconfig's is replaced as soon as can be. A pair that has not expired
    comes before one that has.
 2. Without, what the kubeconfig says counts, whatever its name, as long as it lasts. A pair is asked for where there is none
-   that can be used (`hold`), and nothing is renewed in time.
+   that can be used (`ensure`), and nothing is renewed in time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from handfast.runtime import clock as clocks
 _log = structlog.get_logger("handfast.node")
 
 
-class CertificateManager(keeping.Keeper[wishes.Wanted]):
+class CertificateKeeper(keeping.Keeper[wishes.Wanted]):
     """One identity of a node; `client_for_request` gives the client for each request."""
 
     def __init__(

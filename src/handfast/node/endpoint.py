@@ -47,7 +47,7 @@ _CLOSING_SECONDS: Final = 1.0
 
 
 def _limits() -> limits.Limits:
-    """How many connections there are (2.), and for how long (3.)."""
+    """How many connections there are (2), and for how long (3)."""
     return limits.Limits(
         connections=MAX_CONNECTIONS,
         connections_per_source=MAX_PER_SOURCE,

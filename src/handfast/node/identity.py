@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The boot sequence of a node's identity: from what lies on disk to a client with a certificate.
 
-It does not renew (`certificates`) nor register the node: whoever starts it holds an `Identity` and asks it for the
+It neither renews (`certificates`) nor registers the node: whoever starts it holds an `Identity` and asks it for the
 client. Before there is a certificate nothing but certificate requests is sent, and on demand one look at the Node of this name
 (`namesake`). Only this module knows which cluster it is: the rest of the agent asks, or is notified (`follow`).
 
@@ -10,9 +10,9 @@ Where the pair comes from, first to last:
 1. the certificate directory;
 2. the kubeconfig: certificate and key as data or as files. With rotation off it comes before 1. Of both, a pair that has not
    expired comes before one that has;
-3. a request made with the bootstrap kubeconfig, if the kubeconfig is not there, cannot be loaded or has expired. Where
-   there is an expired pair too, requests are made with the two in turns; where it is all there is, with that: a server that
-   allows recovery answers it.
+3. a request made with the bootstrap kubeconfig, if the kubeconfig is not there, cannot be loaded or has expired. If there is
+   an expired pair as well, requests are made with the two in turns. If there is only the expired pair, requests are made
+   with it: a server that allows recovery answers them.
 
 Afterwards a kubeconfig that was missing or of no use is written, pointing at `kubelet-client-current.pem`.
 
@@ -70,10 +70,10 @@ async def namesake(client: api.Client, node: str) -> objects.Document | None:
 
 
 class Identity:
-    """A node's client certificate in use: the manager that renews it, and a client that always has the current one."""
+    """A node's client certificate in use: the keeper that renews it, and a client that always has the current one."""
 
     # The kubeconfig, or why it cannot be loaded.
-    _own: connections.Connection | None
+    _kubeconfig: connections.Connection | None
     _trouble: errors.Refused | None
 
     def __init__(self, places: Places, *, clock: clocks.Clock, chance: Callable[[], float] = randomness.random) -> None:
@@ -81,25 +81,25 @@ class Identity:
         self._clock = clock
         self.store = certificate_store.CertificateStore(places.directory, certificate_store.CLIENT, clock)
         wanted = wishes.node_client(places.node, places.expiration_seconds)
-        self.manager = certificates.CertificateManager(
+        self.keeper = certificates.CertificateKeeper(
             self.store, lambda: wanted, self._client_for_request, clock=clock, chance=chance, rotate=places.rotate
         )
-        pair = self.manager.load(self._load_kubeconfig)
-        own = self._own
+        pair = self.keeper.load(self._load_kubeconfig)
+        own = self._kubeconfig
         self._token_only = own is not None and pair is None and kubeconfig_file.has_token(own) and not places.rotate
         self._bootstrap, self._cluster = self._load_bootstrap(own)
-        expired = not (self.manager.usable() or self._token_only)
+        expired = not (self.keeper.usable() or self._token_only)
         # With the kubeconfig's own token nothing is wrong with the kubeconfig.
-        self._stale = own is None or (expired and self._bootstrap is not own)
+        self._rewrites_kubeconfig = own is None or (expired and self._bootstrap is not own)
         self._transport = transports.Transport(self.connection(), clock=clock)
         self.client = api.Client(self._transport)
         self._opened_bootstrap_client: api.Client | None = None
         self._attempts = 0
-        self.manager.subscribe(self._switch)
+        self.keeper.subscribe(self._switch)
 
     def connection(self) -> connections.Connection:
         """The server, and the credentials of this instant."""
-        pair = self.manager.current()
+        pair = self.keeper.current()
         if pair is None:
             return self._cluster if self._token_only else kubeconfig_file.bare(self._cluster)
         return dataclasses.replace(
@@ -155,15 +155,15 @@ class Identity:
         """Whether the kubeconfig is one that a join wrote; another's is not to be rewritten."""
         return kubeconfig_file.leads_to(self._places.kubeconfig, self.store.current)
 
-    async def hold(self, seconds: float = PATIENCE_SECONDS, *, patient: bool = True) -> None:
+    async def ensure(self, seconds: float = PATIENCE_SECONDS, *, patient: bool = True) -> None:
         """Until there is a certificate, and a kubeconfig that leads to it; Unavailable (BootstrapTimeout) after that.
 
         An agent is patient: an administrator may change the answer. A person who waits for a join is told at once.
         """
         if self._token_only:
             return
-        await self.manager.hold(seconds, patient=patient)
-        if self._stale:
+        await self.keeper.ensure(seconds, patient=patient)
+        if self._rewrites_kubeconfig:
             self._write_kubeconfig()
         await self._close_bootstrap_client()
 
@@ -188,11 +188,11 @@ class Identity:
 
     def _client_for_request(self) -> api.Client:
         """A client for a certificate request: with the current pair or, while that cannot be used, what there is (3)."""
-        if self.manager.usable() or self._bootstrap is None:
+        if self.keeper.usable() or self._bootstrap is None:
             return self.client
         # A bootstrap token may have expired where an expired certificate is still let in for recovery, or vice versa.
         self._attempts += 1
-        if self._attempts % 2 == 0 and self.manager.current() is not None:
+        if self._attempts % 2 == 0 and self.keeper.current() is not None:
             return self.client
         return self._bootstrap_client(self._bootstrap)
 
@@ -202,8 +202,8 @@ class Identity:
             self._opened_bootstrap_client = None
 
     def _load_kubeconfig(self) -> pairs.Pair | None:
-        self._own, self._trouble = kubeconfig_file.loaded(self._places.kubeconfig)
-        return None if self._own is None else kubeconfig_file.pair_of(self._own)
+        self._kubeconfig, self._trouble = kubeconfig_file.loaded(self._places.kubeconfig)
+        return None if self._kubeconfig is None else kubeconfig_file.pair_of(self._kubeconfig)
 
     def _load_bootstrap(
         self, own: connections.Connection | None
@@ -213,9 +213,9 @@ class Identity:
         found, trouble = (None, None) if path is None else kubeconfig_file.loaded(path)
         if found is not None:
             return found, own or found
-        if own is None or not (self.manager.current() or kubeconfig_file.has_token(own)):
-            raise self._nothing() if trouble is None else self._no_bootstrap(trouble)
-        if trouble is not None and not (self.manager.usable() or kubeconfig_file.has_token(own)):
+        if own is None or not (self.keeper.current() or kubeconfig_file.has_token(own)):
+            raise self._no_credentials() if trouble is None else self._no_bootstrap(trouble)
+        if trouble is not None and not (self.keeper.usable() or kubeconfig_file.has_token(own)):
             # Where upstream gives up, a server that allows recovery may still answer.
             _log.warning("the expired certificate is tried", error=self._no_bootstrap(trouble).message)
         return (own if kubeconfig_file.has_token(own) else None), own
@@ -226,10 +226,10 @@ class Identity:
         return errors.Refused(
             f"unable to load bootstrap kubeconfig: {why}",
             reason="NoBootstrapKubeconfig",
-            hint=f"{self._nothing().message}; write a bootstrap kubeconfig to {path} with: handfast join",
+            hint=f"{self._no_credentials().message}; write a bootstrap kubeconfig to {path} with: handfast join",
         )
 
-    def _nothing(self) -> errors.Refused:
+    def _no_credentials(self) -> errors.Refused:
         """Why what is on disk does not identify this node."""
         if self._trouble is not None:
             return errors.Refused(
@@ -246,5 +246,5 @@ class Identity:
     def _write_kubeconfig(self) -> None:
         path = self._places.kubeconfig
         kubeconfig_file.write(path, self._bootstrap or self._cluster, self.store.current)
-        self._stale = False
+        self._rewrites_kubeconfig = False
         _log.info("kubeconfig written", path=str(path))

@@ -43,7 +43,7 @@ class NodeLease:
         self._failing = ""
 
     async def run(self) -> None:
-        """Never returns (1.)."""
+        """Never returns (1)."""
         delays = backoff.Backoff(_RETRY)
         while True:
             begun = self._clock.monotonic()
@@ -62,7 +62,7 @@ class NodeLease:
             await self._clock.sleep(max(0.0, PERIOD - (self._clock.monotonic() - begun)))
 
     async def renew(self) -> None:
-        """One renewal (2.)."""
+        """One renewal (2)."""
         try:
             if self._latest is None:
                 self._latest = await self._client.find(resources.LEASES, self._node, namespace=NAMESPACE)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follows the Pods that are bound to this node, and no others: one list and one watch, both with `spec.nodeName`.
 
-The Node authoriser lets a node list and watch Pods with that selector only. It reads nothing that the Pods name, runs
+The Node authorizer lets a node list and watch Pods with that selector only. It reads nothing that the Pods name, runs
 no containers and writes no status: whoever does finds the Pods in `informer`.
 """
 
@@ -31,7 +31,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 
 def scope(node: str) -> api.Scope:
-    """What the Node authoriser allows to be listed."""
+    """What the Node authorizer allows to be listed."""
     return api.Scope(field_selector=f"spec.nodeName={node}")
 
 

@@ -59,7 +59,7 @@ class Registration:
         self.uid = ""
 
     async def run(self) -> None:
-        """Never returns (3.)."""
+        """Never returns (3)."""
         while True:
             try:
                 if not self.registered.is_set():
@@ -87,7 +87,7 @@ class Registration:
         return f"{what}{f': {self._failing}' if self._failing else ' yet'}"
 
     async def register(self) -> None:
-        """Make the Node, or take it over (1., 2.)."""
+        """Make the Node, or take it over (1, 2)."""
         try:
             node = await self._client.create(resources.NODES, self.document())
             _log.info("registered", node=self._machine.name)
@@ -119,7 +119,7 @@ class Registration:
         return await self._client.patch(resources.NODES, self._machine.name, {"metadata": {"labels": differing}})
 
     async def report(self) -> None:
-        """Write the status, if it is time to (3.)."""
+        """Write the status, if it is time to (3)."""
         wanted = self.status()
         due = self._clock.monotonic() - self._written_at >= REPORT
         if self._written and not due and _without_heartbeat(wanted) == _without_heartbeat(self._written):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node does with the answers to its certificate requests: which key is given up, and when it asks again.
 
-The order of key, request and pair is `client.issuance`'s; what goes over the wire is in `client.requests`.
+`client.issuance` has the order of key, request and pair. What goes over the wire is in `client.requests`.
 
 1. A key whose request was denied, failed or was answered wrongly is given up: a request is named after its key, so the same
    key would find the same answer.

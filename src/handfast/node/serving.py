@@ -22,7 +22,7 @@ from typing import Final
 import structlog
 
 from handfast import errors
-from handfast.pki import authority, keys, names, pairs, pem, profiles, rotation
+from handfast.pki import authority, keys, names, pairs, pem, profiles, renewal
 from handfast.rules.certificates import wishes
 from handfast.runtime import clock as clocks
 from handfast.runtime import files
@@ -42,7 +42,7 @@ def sans(hostname: str, addresses: Sequence[str]) -> names.Sans:
 
 
 def wanted(node: str, hostname: str, addresses: Sequence[str]) -> wishes.Wanted | None:
-    """What to ask the cluster for (1.)."""
+    """What to ask the cluster for (1)."""
     return wishes.node_serving(node, sans(hostname, addresses)) if addresses else None
 
 
@@ -100,7 +100,7 @@ class SelfSigned:
         left = leaf.not_after - self._clock.now()
         return (
             left < (leaf.not_after - leaf.not_before) / 3
-            or rotation.lacking(leaf, leaf.subject, self._hosts) is not None
+            or renewal.lacking(leaf, leaf.subject, self._hosts) is not None
         )
 
     def _make(self) -> pairs.Pair:

@@ -76,7 +76,7 @@ class StaticPods:
         self.problems: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Never returns, unless there is nothing to observe (1.)."""
+        """Never returns, unless there is nothing to observe (1)."""
         while self._directory is not None:
             self.look()
             await self._clock.sleep(PERIOD)

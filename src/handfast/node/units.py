@@ -66,14 +66,14 @@ def text(words: Sequence[str], writable: Sequence[pathlib.Path] = ()) -> str:
 
 
 def _quoted(word: str) -> str:
-    """One word, quoted as systemd reads it (1.): % is its own sign, and quotes group."""
+    """One word, quoted as systemd reads it (1): % is its own sign, and quotes group."""
     if not word.isprintable():
         raise errors.Refused(f"{word!r} cannot be written in a systemd unit", reason="BadPath")
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
 
 
 def program() -> list[str]:
-    """The program that writes the unit, by its own path (2.)."""
+    """The program that writes the unit, by its own path (2)."""
     script = pathlib.Path(sys.executable).with_name("handfast")
     return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "handfast"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trust bundle: the set of CA certificates someone trusts, with add, retire and overlap during a rollover.
+"""A trust bundle: the set of CA certificates someone trusts, with add, retire and overlap during a rotation.
 
 It does not fetch, store or publish bundles, and does not verify chains: see `chains`.
 
@@ -15,7 +15,7 @@ It does not fetch, store or publish bundles, and does not verify chains: see `ch
    be mended. In a stored bundle (`readable`), it is left out and reported, and the others count: leaving out takes trust
    away and never adds any.
 
-A rollover is: `add` the new CA, publish; sign with it once everyone has the bundle; `retire` the old one when the last
+A rotation is: `add` the new CA, publish; sign with it once everyone has the bundle; `retire` the old one when the last
 certificate under it has expired. Between the two both are trusted (`in_force`).
 """
 
@@ -127,5 +127,5 @@ class TrustBundle:
         return TrustBundle.of(rest)
 
     def in_force(self, now: datetime.datetime) -> tuple[certificates.Certificate, ...]:
-        """The anchors valid at this instant: more than one means that a rollover is under way."""
+        """The anchors valid at this instant: more than one means that a rotation is under way."""
         return tuple(anchor for anchor in self.anchors if anchor.not_before <= now <= anchor.not_after)

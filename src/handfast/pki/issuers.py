@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of several CA certificates a key signs for: a bundle file and a key in, the authority out. It trusts nobody.
 
-During a rollover the CA file holds the old and the new certificate, and the key file one key. The key alone says
+During a rotation the CA file holds the old and the new certificate, and the key file one key. The key alone says
 which of them signs. So replacing that one file switches the signer, at one instant and without a half-way state.
 
 1. Every certificate of the file is read; one that belongs to the key must be there.

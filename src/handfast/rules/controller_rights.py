@@ -191,7 +191,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
 
 
 def unlisted(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of them that have no list (4.)."""
+    """Those of them that have no list (4)."""
     return tuple(name for name in names if name not in RIGHTS)
 
 

@@ -174,7 +174,7 @@ class Index:
         return None if found is None else found[0]
 
     def judge_request(self, facts: kubelet.Facts, now: datetime.datetime) -> decision.Deny | decision.NotMine:
-        """Whether what is asked for would be refused at this instant (6.)."""
+        """Whether what is asked for would be refused at this instant (6)."""
         if not self._by_name or not facts.signer_name.startswith(_SIGNERS):
             return _NOBODY
         request = facts.request

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replacing a CA, or the key of service account tokens, step by step: what comes next, what it waits for, and the way back.
 
-It touches no file and asks nobody: `datadir.rotation.sequence` does, and keeps the `State` on disk.
+It touches no file and asks nobody. `datadir.rotation.sequence` begins and finishes each step, and keeps the `State` on
+disk. `datadir.rotation.steps` has what a step changes.
 
 | step    | does                                                            | begins only when                              |
 |---------|-----------------------------------------------------------------|-----------------------------------------------|
@@ -9,18 +10,19 @@ It touches no file and asks nobody: `datadir.rotation.sequence` does, and keeps 
 | publish | sees to it that everyone is told of both                        | -                                             |
 | switch  | signs with the new one                                          | clients have had time to learn of it (1)      |
 | reissue | issues the control plane's own certificates anew (a CA only)    | -                                             |
-| retire  | trusts the old one no longer, and forgets its key               | nothing depends on it any more (2)            |
+| retire  | trusts the old one no longer, and forgets its key               | nothing depends on it any more (2, 3, 4)      |
 
 1. `SETTLING` after the last publication: clients look once an hour.
-2. A CA: every holder of a certificate that it signed, by the ledger, has a newer one, or the certificate has expired; where
-   there is no ledger, the longest lifetime has passed since it signed last. That the ledger has a newer one does not say that
-   its holder has received it. So a node counts as renewed only if the newest is `RECEIVED` ago, in which it would have asked
-   again, and if it runs: one that is off would find itself locked out. A token key: the longest lifetime of a token has
-   passed, and no token in a Secret is signed by it.
-3. A step is written down before it begins, and once it is done. One that was begun and not done is done again.
-4. Until `retire` begins, there is a way back. Before the switch, the new one is simply dropped. After it the two change
-   places: sign with the old one again, and in the end retire the new one; nothing that was issued in between is refused.
-5. Who signed when is kept, so that certificates are counted for the right CA. Around a switch, both count.
+2. A CA: every holder of a certificate that it signed, by the ledger, has a newer one, or the certificate has expired. Where
+   there is no ledger, the longest lifetime has passed since it signed last.
+3. The ledger shows what was issued, not what was received. So a node counts as renewed only if the newer certificate is
+   `RECEIVED` old, since a node that lacks it asks again within that time, and only if the node runs: one that is off would
+   find itself locked out.
+4. A token key: the longest lifetime of a token has passed since it signed last, and no token in a Secret is signed by it.
+5. A step is written down before it begins, and once it is done. One that was begun and not done is done again.
+6. Until `retire` begins, there is a way back. Before the switch, the new one is simply dropped. After it the two change
+   places: sign with the old one again, and in the end retire the new one. Nothing that was issued in between is refused.
+7. Who signed when is kept, so that certificates are counted for the right CA. Around a switch, both count.
 """
 
 from __future__ import annotations
@@ -40,20 +42,22 @@ from handfast.rules.ledger import entries as ledger_entries
 
 # 1. how long clients take to learn of a new one
 SETTLING: Final = dt.timedelta(hours=2)
-# 2. how long a node takes to receive what was issued
+# 3. how long a node takes to receive what was issued
 RECEIVED: Final = dt.timedelta(hours=1)
 _NODE: Final = f"CN={user_names.NODE_PREFIX}"
-# 5. how far the instants in the ledger and that of the switch may be apart
-_AROUND: Final = dt.timedelta(minutes=1)
+# 7. how far the instants in the ledger and that of the switch may be apart
+_SWITCH_MARGIN: Final = dt.timedelta(minutes=1)
 _VERSION: Final = 1
+# The reason of a refusal: what was read is no state.
+BAD_STATE: Final = "BadRotationState"
 _HINT: Final = "restore it from a backup; without it nobody knows which keys are in use"
 
 
-class What(enum.StrEnum):
+class Target(enum.StrEnum):
     """What is replaced."""
 
     CA = "ca"
-    ACCOUNTS = "service-account-key"
+    TOKEN_KEY = "service-account-key"  # noqa: S105 - what is replaced
 
 
 class Step(enum.StrEnum):
@@ -67,9 +71,9 @@ class Step(enum.StrEnum):
     DROP = "drop"
 
 
-STEPS: Final[Mapping[What, tuple[Step, ...]]] = {
-    What.CA: (Step.ADD, Step.PUBLISH, Step.SWITCH, Step.REISSUE, Step.RETIRE),
-    What.ACCOUNTS: (Step.ADD, Step.PUBLISH, Step.SWITCH, Step.RETIRE),
+STEPS: Final[Mapping[Target, tuple[Step, ...]]] = {
+    Target.CA: (Step.ADD, Step.PUBLISH, Step.SWITCH, Step.REISSUE, Step.RETIRE),
+    Target.TOKEN_KEY: (Step.ADD, Step.PUBLISH, Step.SWITCH, Step.RETIRE),
 }
 
 
@@ -77,25 +81,25 @@ STEPS: Final[Mapping[What, tuple[Step, ...]]] = {
 class State:
     """One rotation. `old` and `new` are fingerprints (a CA's certificate) or key ids; `new` is empty until it is made.
 
-    `done` holds the steps that are done, with their instants; `doing` the one that was begun. `signed` tells who signed
-    since when, the one that signed before with no instant. `turned`: on the way back (4).
+    `done` holds the steps that are done, with their instants; `doing` the one that was begun. `signers` has who signs since
+    when; the one that signed before the rotation has no instant. `undoing`: on the way back (6).
     """
 
-    what: What
+    target: Target
     old: str
     new: str = ""
-    turned: bool = False
+    undoing: bool = False
     doing: Step | None = None
     done: tuple[tuple[Step, dt.datetime], ...] = ()
-    signed: tuple[tuple[str, dt.datetime | None], ...] = ()
+    signers: tuple[tuple[str, dt.datetime | None], ...] = ()
 
     @property
     def staying(self) -> str:
-        return self.old if self.turned else self.new
+        return self.old if self.undoing else self.new
 
     @property
     def leaving(self) -> str:
-        return self.new if self.turned else self.old
+        return self.new if self.undoing else self.old
 
     @property
     def next(self) -> Step:
@@ -103,48 +107,48 @@ class State:
         if self.doing is not None:
             return self.doing
         finished = {step for step, _ in self.done}
-        return next((step for step in STEPS[self.what] if step not in finished), Step.RETIRE)
+        return next((step for step in STEPS[self.target] if step not in finished), Step.RETIRE)
 
-    def at(self, step: Step) -> dt.datetime | None:
+    def done_at(self, step: Step) -> dt.datetime | None:
         """When a step was done."""
         return dict(self.done).get(step)
 
     @property
     def switched(self) -> dt.datetime | None:
         """When the one that stays began to sign; None while it does not."""
-        signer, since = self.signed[-1] if self.signed else (self.old, None)
+        signer, since = self.signers[-1] if self.signers else (self.old, None)
         return since if signer == self.staying else None
 
 
 def begin(state: State, step: Step, now: dt.datetime) -> State:
-    """What is written before a step begins (3)."""
+    """What is written before a step begins (5)."""
     begun = dataclasses.replace(state, doing=step)
     if step is not Step.SWITCH:
         return begun
-    # 5. a switch that is done again counts from now: nobody knows when the first attempt ended
-    again = bool(state.signed) and state.signed[-1][0] == state.staying
-    before = state.signed[:-1] if again else state.signed
-    return dataclasses.replace(begun, signed=(*(before or ((state.leaving, None),)), (state.staying, now)))
+    # 7. a switch that is done again counts from now: nobody knows when the first attempt ended
+    again = bool(state.signers) and state.signers[-1][0] == state.staying
+    before = state.signers[:-1] if again else state.signers
+    return dataclasses.replace(begun, signers=(*(before or ((state.leaving, None),)), (state.staying, now)))
 
 
 def finish(state: State, step: Step, now: dt.datetime) -> State:
-    """What is written when a step is done (3)."""
+    """What is written when a step is done (5)."""
     others = tuple(pair for pair in state.done if pair[0] is not step)
     return dataclasses.replace(state, doing=None, done=(*others, (step, now)))
 
 
-def turn(state: State) -> State:
-    """The way back (4); Refused where there is none."""
+def undo(state: State) -> State:
+    """The way back (6); Refused where there is none."""
     if state.doing is Step.RETIRE:
         raise errors.Refused(
             f"there is no way back: retiring {state.leaving[:16]} has begun",
             reason="TooLate",
             hint="finish it with `handfast ca rotate`, and begin another rotation if need be",
         )
-    if not state.signed:
-        return dataclasses.replace(state, turned=True, doing=Step.DROP)
+    if not state.signers:
+        return dataclasses.replace(state, undoing=True, doing=Step.DROP)
     kept = tuple(pair for pair in state.done if pair[0] in {Step.ADD, Step.PUBLISH})
-    return dataclasses.replace(state, turned=not state.turned, doing=None, done=kept)
+    return dataclasses.replace(state, undoing=not state.undoing, doing=None, done=kept)
 
 
 # --- waiting
@@ -159,61 +163,69 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What only the world knows: the ledger (None: there is none), nodes that run, the longest lifetime, tokens in Secrets."""
+class Observed:
+    """What only the world knows. `entries` is the ledger; None: there is none.
+
+    `longest_lifetime` is the longest that anything lives which the leaving one signed: a certificate of the CA, or a token.
+    `old_tokens` are the Secrets that hold a token of another key than the one that stays.
+    """
 
     entries: Sequence[ledger_entries.Entry] | None = None
-    running: frozenset[str] = frozenset()
-    longest: dt.timedelta = dt.timedelta()
+    running_nodes: frozenset[str] = frozenset()
+    longest_lifetime: dt.timedelta = dt.timedelta()
     old_tokens: Sequence[str] = ()
 
 
-def waits(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
+def waits(state: State, observed: Observed, now: dt.datetime) -> tuple[Wait, ...]:
     """What the next step waits for; nothing: it may begin. A step that was begun does not wait again."""
     if state.doing is not None:
         return ()
     if state.next is Step.SWITCH:
-        return _settling(state, now)
+        return _wait_for_clients(state, now)
     if state.next is Step.RETIRE:
-        return _renewals(state, seen, now) if state.what is What.CA else _tokens(state, seen, now)
+        return (
+            _wait_for_renewals(state, observed, now)
+            if state.target is Target.CA
+            else _wait_for_tokens(state, observed, now)
+        )
     return ()
 
 
-def _settling(state: State, now: dt.datetime) -> tuple[Wait, ...]:
+def _wait_for_clients(state: State, now: dt.datetime) -> tuple[Wait, ...]:
     # 1. clients have had time to learn of it; on the way back both have been known all along
-    published = state.at(Step.PUBLISH)
-    if state.turned or state.signed or published is None or now >= published + SETTLING:
+    published = state.done_at(Step.PUBLISH)
+    if state.undoing or state.signers or published is None or now >= published + SETTLING:
         return ()
     until = published + SETTLING
     return (Wait(sentence=f"clients learn of it within two hours: until {objects.timestamp(until)}", until=until),)
 
 
-def _renewals(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
-    # 2. every holder has a newer certificate
-    if seen.entries is None:
-        return _lifetime(state, seen, now, "there is no ledger that tells who holds its certificates")
-    held, unsure = outstanding(state, seen.entries, seen.running, now)
+def _wait_for_renewals(state: State, observed: Observed, now: dt.datetime) -> tuple[Wait, ...]:
+    # 2. every holder has a newer certificate, and 3. has received it
+    if observed.entries is None:
+        return _wait_for_lifetime(state, observed, now, "there is no ledger that tells who holds its certificates")
+    not_renewed, unsure = outstanding(state, observed.entries, observed.running_nodes, now)
     reasons = (
-        (held, "in use and not renewed yet"),
+        (not_renewed, "in use and not renewed yet"),
         (unsure, "renewed, but the node may lack the new one: that is not an hour old, or the node does not run"),
     )
-    return tuple(_held(entries, why) for entries, why in reasons if entries)
+    return tuple(_wait_for_holders(entries, why) for entries, why in reasons if entries)
 
 
-def _held(held: Sequence[ledger_entries.Entry], why: str) -> Wait:
-    names = sorted({entry.names[0] if entry.names else entry.serial for entry in held})
+def _wait_for_holders(entries: Sequence[ledger_entries.Entry], why: str) -> Wait:
+    names = sorted({entry.names[0] if entry.names else entry.serial for entry in entries})
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    last = max(entry.not_after for entry in held)
-    count = "1 certificate of the old CA is" if len(held) == 1 else f"{len(held)} certificates of the old CA are"
+    last = max(entry.not_after for entry in entries)
+    count = "1 certificate of the old CA is" if len(entries) == 1 else f"{len(entries)} certificates of the old CA are"
     return Wait(sentence=f"{count} {why}; the last ends {objects.timestamp(last)}: {shown}", until=last)
 
 
-def _tokens(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
-    # 2. no token of the old key is in use
-    waiting = list(_lifetime(state, seen, now, "tokens that the old key signed may live that long"))
-    if seen.old_tokens:
-        shown = ", ".join(seen.old_tokens[:10])
-        more = f" and {len(seen.old_tokens) - 10} more" if len(seen.old_tokens) > 10 else ""
+def _wait_for_tokens(state: State, observed: Observed, now: dt.datetime) -> tuple[Wait, ...]:
+    # 4. no token of the old key is in use
+    waiting = list(_wait_for_lifetime(state, observed, now, "tokens that the old key signed may live that long"))
+    if observed.old_tokens:
+        shown = ", ".join(observed.old_tokens[:10])
+        more = f" and {len(observed.old_tokens) - 10} more" if len(observed.old_tokens) > 10 else ""
         sentence = (
             f"tokens in Secrets do not expire, and these are signed by the old key: {shown}{more}; remove data.token from "
             "each, and it is filled in anew"
@@ -222,8 +234,8 @@ def _tokens(state: State, seen: Seen, now: dt.datetime) -> tuple[Wait, ...]:
     return tuple(waiting)
 
 
-def _lifetime(state: State, seen: Seen, now: dt.datetime, why: str) -> tuple[Wait, ...]:
-    until = (state.switched or now) + seen.longest
+def _wait_for_lifetime(state: State, observed: Observed, now: dt.datetime, why: str) -> tuple[Wait, ...]:
+    until = (state.switched or now) + observed.longest_lifetime
     return () if now >= until else (Wait(sentence=f"{why}: until {objects.timestamp(until)}", until=until),)
 
 
@@ -231,47 +243,48 @@ def _lifetime(state: State, seen: Seen, now: dt.datetime, why: str) -> tuple[Wai
 
 
 def signers_at(state: State, instant: dt.datetime) -> frozenset[str]:
-    """Who may have signed at this instant: one, or two around a switch (5)."""
+    """Who may have signed at this instant: one, or two around a switch (7)."""
     signers: set[str] = set()
-    spans = state.signed or ((state.leaving, None),)
+    spans = state.signers or ((state.leaving, None),)
     for index, (signer, since) in enumerate(spans):
         ends = spans[index + 1][1] if index + 1 < len(spans) else None
-        if (since is None or since - _AROUND <= instant) and (ends is None or instant <= ends + _AROUND):
+        if (since is None or since - _SWITCH_MARGIN <= instant) and (ends is None or instant <= ends + _SWITCH_MARGIN):
             signers.add(signer)
     return frozenset(signers)
 
 
 def outstanding(
-    state: State, entries: Iterable[ledger_entries.Entry], running: frozenset[str], now: dt.datetime
+    state: State, entries: Iterable[ledger_entries.Entry], running_nodes: frozenset[str], now: dt.datetime
 ) -> tuple[list[ledger_entries.Entry], list[ledger_entries.Entry]]:
-    """The unexpired certificates that the leaving CA may have signed: whose holders have no newer one, or may have none (2)."""
-    renewed: dict[tuple[str, tuple[str, ...]], dt.datetime] = {}
-    held = []
+    """The unexpired certificates that the leaving CA may have signed: whose holders have no newer one, or may have none (2, 3)."""
+    newest: dict[tuple[str, tuple[str, ...]], dt.datetime] = {}
+    of_leaving = []
     for entry in entries:
-        signers = signers_at(state, entry.issued_at)
-        if state.leaving in signers:
-            held.append(entry)
+        if state.leaving in signers_at(state, entry.issued_at):
+            of_leaving.append(entry)
         else:
             key = (entry.signer, entry.names)
-            renewed[key] = max(renewed.get(key, entry.issued_at), entry.issued_at)
-    alone, unsure = [], []
-    for entry in held:
-        at = renewed.get((entry.signer, entry.names))
+            newest[key] = max(newest.get(key, entry.issued_at), entry.issued_at)
+    not_renewed, unsure = [], []
+    for entry in of_leaving:
+        renewed_at = newest.get((entry.signer, entry.names))
         if entry.not_after <= now:
             continue
-        if at is None or at < entry.issued_at:
-            alone.append(entry)
-        elif not _received(entry, at, running, now):
+        if renewed_at is None or renewed_at < entry.issued_at:
+            not_renewed.append(entry)
+        elif not _received(entry, renewed_at, running_nodes, now):
             unsure.append(entry)
-    return alone, unsure
+    return not_renewed, unsure
 
 
-def _received(entry: ledger_entries.Entry, at: dt.datetime, running: frozenset[str], now: dt.datetime) -> bool:
-    # 2. a node that has received it; people who ask for a certificate look at what they get
+def _received(
+    entry: ledger_entries.Entry, renewed_at: dt.datetime, running_nodes: frozenset[str], now: dt.datetime
+) -> bool:
+    # 3. a node that has received it; people who ask for a certificate look at what they get
     name = entry.names[0] if entry.names else ""
     if not name.startswith(_NODE):
         return True
-    return now - at >= RECEIVED and name.removeprefix(_NODE) in running
+    return now - renewed_at >= RECEIVED and name.removeprefix(_NODE) in running_nodes
 
 
 # --- the written form
@@ -281,13 +294,13 @@ def encode(state: State) -> bytes:
     """JSON, for people, too."""
     document = {
         "version": _VERSION,
-        "what": state.what,
+        "what": state.target,
         "old": state.old,
         "new": state.new,
-        "turned": state.turned,
+        "turned": state.undoing,
         "doing": state.doing,
         "done": [[step, at.isoformat()] for step, at in state.done],
-        "signed": [[signer, None if since is None else since.isoformat()] for signer, since in state.signed],
+        "signed": [[signer, None if since is None else since.isoformat()] for signer, since in state.signers],
     }
     return (json.dumps(document, indent=2) + "\n").encode()
 
@@ -297,18 +310,18 @@ def decode(data: bytes) -> State:
     try:
         document = json.loads(data)
         state = State(
-            what=What(document["what"]),
+            target=Target(document["what"]),
             old=_text(document["old"]),
             new=_text(document["new"]),
-            turned=document["turned"] is True,
+            undoing=document["turned"] is True,
             doing=None if document["doing"] is None else Step(document["doing"]),
             done=tuple((Step(step), _instant(at)) for step, at in document["done"]),
-            signed=tuple((_text(signer), None if at is None else _instant(at)) for signer, at in document["signed"]),
+            signers=tuple((_text(signer), None if at is None else _instant(at)) for signer, at in document["signed"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         state = None
     if state is None or encode(state) != data:
-        raise errors.Refused("this is not the state of a rotation", reason="BadRotationState", hint=_HINT)
+        raise errors.Refused("this is not the state of a rotation", reason=BAD_STATE, hint=_HINT)
     return state
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retry schedules as iterators: how long to wait before the next attempt.
 
-It computes delays only; waiting is the caller's, on its own clock.
+It computes delays only. The caller waits, on its own clock.
 """
 
 from __future__ import annotations

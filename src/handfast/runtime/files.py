@@ -167,7 +167,7 @@ def _write_atomically(path: pathlib.Path, data: bytes, mode: int, owner: tuple[i
 
 
 def sync_directory(path: pathlib.Path) -> None:
-    """Make the names in a directory survive a power cut; an OSError is the caller's to explain."""
+    """Make the names in a directory survive a power cut; the caller explains an OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -193,7 +193,7 @@ def read_private(path: pathlib.Path, *, limit: int) -> bytes:
 
 
 def require_regular(path: pathlib.Path) -> None:
-    """Refuse what exists and is no regular file (6.): for files that another library opens."""
+    """Refuse what exists and is no regular file (6): for files that another library opens."""
     with contextlib.suppress(OSError):
         _require_regular("read", path, path.stat())
 

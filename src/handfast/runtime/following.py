@@ -28,7 +28,7 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 def stamp(paths: Sequence[pathlib.Path]) -> Stamp:
-    """What tells one state of these files from another (1.)."""
+    """What tells one state of these files from another (1)."""
     states: list[tuple[int, int, int] | None] = []
     for path in paths:
         try:

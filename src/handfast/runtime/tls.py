@@ -2,7 +2,7 @@
 """TLS contexts from PEM in memory, and what the other side of a connection presented.
 
 Private keys are handed to OpenSSL through an anonymous memory file, because `ssl` reads them from files only and a
-key should not touch the disk for that. It does not decide whom to trust: the bundle is the caller's.
+key should not touch the disk for that. It does not decide whom to trust: the caller brings the bundle.
 """
 
 from __future__ import annotations

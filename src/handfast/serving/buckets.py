@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Token buckets: a rate and a burst for each source, or whatever else is counted by.
 
-A refusal takes nothing. What a bucket is for, and what happens to those who are over it, is the caller's to say.
+A refusal takes nothing. The caller knows what a bucket is for, and what happens to those who are over it.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class Gate:
         return source
 
     def _is_local(self, visitor: Visitor, known: visitors.Source | None) -> bool:
-        """Whether it takes one of the places of this machine itself (9.)."""
+        """Whether it takes one of the places of this machine itself (9)."""
         if not self._limits.local_connections or visitor.stage == visitors.HEADER:
             return False
         return known.local if known is not None else peer.is_loopback(visitor.address)
@@ -265,7 +265,7 @@ class Gate:
         self._strangers.pop(visitor, None)
 
     def _make_wait(self, visitor: Visitor, seconds: float) -> None:
-        """Have it wait behind the others of its source, if its turn comes soon enough (1.)."""
+        """Have it wait behind the others of its source, if its turn comes soon enough (1)."""
         limits, known = self._limits, self._sources.get(visitor.source)
         rate = self._rates.per_second(visitor.source, known)
         ahead = 0 if known is None else len(known.waiting)

@@ -11,7 +11,7 @@
    (`tls_alert`), and to the log.
 4. Without a context it is plain HTTP: for loopback only.
 
-HTTP is `connection`'s. It authenticates nobody.
+`connection` speaks HTTP. This authenticates nobody.
 """
 
 from __future__ import annotations

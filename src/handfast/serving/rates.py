@@ -5,7 +5,7 @@
 2. Who shows a good credential pays nothing: its connection is given back to the rate of its source, as often as one user may.
 3. A source where somebody did so has a second rate behind the first, while that connection is open and a while longer.
 
-Who waits for a rate, and who is turned away, is `gate`'s to say.
+`gate` decides who waits for a rate, and who is turned away.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Rates:
         return True
 
     def remember(self, name: str) -> None:
-        """Somebody was known there until now: the second rate stays for a while (3.)."""
+        """Somebody was known there until now: the second rate stays for a while (3)."""
         self._remembered.pop(name, None)
         self._remembered[name] = self._clock.monotonic() + PROVEN_SECONDS
         if len(self._remembered) > PROVEN_SOURCES:

@@ -50,7 +50,7 @@ def _bare() -> ssl.SSLContext:
 
 
 def _ask(context: ssl.SSLContext, client_cas: str) -> None:
-    """Ask for a client's certificate, of these CAs in PEM (4.)."""
+    """Ask for a client's certificate, of these CAs in PEM (4)."""
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=client_cas)
 
@@ -77,7 +77,7 @@ class PairFiles:
         self._load()
 
     def current(self) -> pairs.Pair:
-        """The pair that is in the files now, or was a few seconds ago (1.)."""
+        """The pair that is in the files now, or was a few seconds ago (1)."""
         now = self._clock.monotonic()
         if now - self._looked >= following.SECONDS:
             self._looked = now
@@ -106,7 +106,7 @@ class ServerTLS:
     def trust(self, client_ca: bytes | None) -> None:
         """Let in clients of this CA from now on, and of no other; without one no certificate is asked for.
 
-        What is no CA changes nothing (3.).
+        What is no CA changes nothing (3).
         """
         before, self._client_ca = self._client_ca, client_ca
         try:

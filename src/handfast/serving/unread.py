@@ -185,7 +185,7 @@ class Unread:
         return mine > self._limits.unread_per_user_bytes * times or self._total > self._limits.unread_bytes * times
 
     def _relieve(self, user: str, times: float, before: float) -> None:
-        """Give up answers that were not read since `before` (2., 3.), down to three quarters: so it is not needed again soon."""
+        """Give up answers that were not read since `before` (2, 3), down to three quarters: so it is not needed again soon."""
         self._look(tuple(self._entries))
         if not self._is_over(user, times):
             return
@@ -236,7 +236,7 @@ class Unread:
             self._timer = self._loop.call_later(self._interval(), self._on_time)
 
     def review(self) -> None:
-        """Give up what was unread for long (4.), and return memory (5.). Runs every few seconds while something is held."""
+        """Give up what was unread for long (4), and return memory (5). Runs every few seconds while something is held."""
         self._look(tuple(self._entries))
         before = self._clock.monotonic() - self._limits.write_seconds
         late = [connection for connection, entry in self._entries.items() if entry.since <= before]

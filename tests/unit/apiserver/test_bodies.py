@@ -23,7 +23,7 @@ SMALL = limits.Limits(body_bytes=10)
 # Only for bodies that never end: on a busy machine anything can take that long.
 HASTY = limits.Limits(body_bytes=10, body_seconds=0.02)
 JSON = "application/json"
-ROOM = bodies.Room(limits.Limits())
+MEMORY = bodies.BodyMemory(limits.Limits())
 
 
 def http(
@@ -41,20 +41,20 @@ def http(
 
 async def refusal(sent: web.BaseRequest, limit: limits.Limits = SMALL) -> status.StatusError:
     with pytest.raises(status.StatusError) as caught:
-        await bodies.read(sent, limit, ROOM, "jane")
+        await bodies.read(sent, limit, MEMORY, "jane")
     return caught.value
 
 
 class TestRead:
     async def test_arrived_with_the_head(self) -> None:
-        assert await bodies.read(http(b"01234", b"56789")[0], SMALL, ROOM, "jane") == b"0123456789"
+        assert await bodies.read(http(b"01234", b"56789")[0], SMALL, MEMORY, "jane") == b"0123456789"
 
     async def test_a_request_without_a_body_reads_as_empty(self) -> None:
-        assert await bodies.read(http()[0], SMALL, ROOM, "jane") == b""
+        assert await bodies.read(http()[0], SMALL, MEMORY, "jane") == b""
 
     async def test_arrives_later(self) -> None:
         sent, payload = http(b"0123", ended=False)
-        reading = asyncio.ensure_future(bodies.read(sent, SMALL, ROOM, "jane"))
+        reading = asyncio.ensure_future(bodies.read(sent, SMALL, MEMORY, "jane"))
         await asyncio.sleep(0)
         payload.feed_data(b"45")
         await asyncio.sleep(0)
@@ -98,7 +98,7 @@ class TestRead:
         assert f'the content encoding "{coding}"' in error.message
 
     async def test_identity_is_no_compression(self) -> None:
-        assert await bodies.read(http(b"{}", Content_Encoding="Identity")[0], SMALL, ROOM, "jane") == b"{}"
+        assert await bodies.read(http(b"{}", Content_Encoding="Identity")[0], SMALL, MEMORY, "jane") == b"{}"
 
 
 class TestExpect:
@@ -110,13 +110,13 @@ class TestExpect:
             payload.feed_eof()
 
         sent.writer.write.side_effect = send  # type: ignore[attr-defined]
-        assert await bodies.read(sent, SMALL, ROOM, "jane") == b"{}"
+        assert await bodies.read(sent, SMALL, MEMORY, "jane") == b"{}"
         sent.writer.write.assert_awaited_once_with(b"HTTP/1.1 100 Continue\r\n\r\n")  # type: ignore[attr-defined]
         assert sent.writer.output_size == 0
 
     async def test_not_invited_when_it_is_there(self) -> None:
         sent, _ = http(b"{}", Expect="100-continue")
-        assert await bodies.read(sent, SMALL, ROOM, "jane") == b"{}"
+        assert await bodies.read(sent, SMALL, MEMORY, "jane") == b"{}"
         sent.writer.write.assert_not_awaited()  # type: ignore[attr-defined]
 
     async def test_http_1_0_knows_no_invitation(self) -> None:
@@ -262,32 +262,32 @@ class TestRoom:
     LIMITS = limits.Limits(bodies_per_user_bytes=10, bodies_bytes=15)
 
     def test_a_share_for_each_user_and_a_bound_for_all(self) -> None:
-        room = bodies.Room(self.LIMITS)
-        room.take("jane", 10)
+        memory = bodies.BodyMemory(self.LIMITS)
+        memory.take("jane", 10)
         for user, size in (("jane", 1), ("joe", 6)):
             with pytest.raises(status.StatusError) as caught:
-                room.take(user, size)
+                memory.take(user, size)
             assert (caught.value.code, caught.value.retry_after) == (429, 1)
-        room.take("joe", 5)
-        room.give_back("jane", 10)
-        room.take("joe", 5)
-        room.give_back("joe", 10)
-        room.take("jane", 10)
-        assert room._taken == {"jane": 10}
+        memory.take("joe", 5)
+        memory.give_back("jane", 10)
+        memory.take("joe", 5)
+        memory.give_back("joe", 10)
+        memory.take("jane", 10)
+        assert memory._taken == {"jane": 10}
 
     def test_lifted_limits_leave_room_for_everybody(self) -> None:
-        room = bodies.Room(limits.Limits(lifted=True, bodies_per_user_bytes=1, bodies_bytes=1))
+        memory = bodies.BodyMemory(limits.Limits(lifted=True, bodies_per_user_bytes=1, bodies_bytes=1))
         for user in ("jane", "joe", "jane"):
-            room.take(user, 100)
-        assert room._taken == {"jane": 200, "joe": 100}
+            memory.take(user, 100)
+        assert memory._taken == {"jane": 200, "joe": 100}
 
     async def test_what_arrives_is_counted_until_it_is_there(self) -> None:
-        room = bodies.Room(limits.Limits(bodies_per_user_bytes=4))
+        memory = bodies.BodyMemory(limits.Limits(bodies_per_user_bytes=4))
         first, payload = http(b"0123", ended=False)
-        reading = asyncio.ensure_future(bodies.read(first, limits.Limits(), room, "jane"))
+        reading = asyncio.ensure_future(bodies.read(first, limits.Limits(), memory, "jane"))
         await asyncio.sleep(0)
         with pytest.raises(status.StatusError, match="too many large bodies"):
-            await bodies.read(http(b"45", ended=False)[0], limits.Limits(), room, "jane")
+            await bodies.read(http(b"45", ended=False)[0], limits.Limits(), memory, "jane")
         payload.feed_eof()
         assert await reading == b"0123"
-        assert room._taken == {}
+        assert memory._taken == {}

@@ -107,10 +107,10 @@ class TestFlows:
     def test_refused_credentials_count_for_their_source(self) -> None:
         flows = flows_module.Flows(limits.Limits(anonymous_burst=3))
         assert [flows.failed(HERE, 0.0) == 0.0 for _ in range(4)] == [True, True, True, False]
-        assert flows.worn_out(HERE, 0.0) > 0.0
-        assert flows.worn_out("192.0.2.99", 0.0) == 0.0
+        assert flows.exhausted(HERE, 0.0) > 0.0
+        assert flows.exhausted("192.0.2.99", 0.0) == 0.0
         # Looking takes nothing.
-        assert flows.worn_out(HERE, 1.0) == 0.0 == flows.failed(HERE, 1.0)
+        assert flows.exhausted(HERE, 1.0) == 0.0 == flows.failed(HERE, 1.0)
         # Whoever only asks without a credential does not pay for it, nor the other way round.
         assert flows.stranger(HERE, "/version", 0.0) == 0.0
         assert flows.wait(ALICE, PODS, HERE, 0.0) == 0.0

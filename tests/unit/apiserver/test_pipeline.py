@@ -50,12 +50,12 @@ class Line:
         self.pipeline = pipeline.Pipeline(
             authenticator=authenticator,
             authorizers=authorizers,
-            standing_=standing.Standing(authenticator, authorizers, self.clock),
-            resources_=mock.Mock(answer=answer_later),
-            nonresources_=mock.Mock(answer=answer),
+            standing=standing.Standing(authenticator, authorizers, self.clock),
+            resources=mock.Mock(answer=answer_later),
+            nonresources=mock.Mock(answer=answer),
             auditor=audit.Audit(self.metrics),
             holds=loop_holds.LoopHolds(self.metrics, self.clock),
-            limits_=limit or limits.Limits(lifted=True),
+            limits=limit or limits.Limits(lifted=True),
             clock=self.clock,
         )
 

@@ -70,7 +70,7 @@ def machine(tmp_path, monkeypatch):
 class TestObtain:
     async def test_a_new_one(self, machine):
         found = await machine.obtain()
-        assert (found.fresh, found.known) == (True, False)
+        assert (found.is_new, found.node_existed) == (True, False)
         assert machine.store().load() == found.pair
         assert machine.where.kubeconfig.exists()
 
@@ -78,7 +78,7 @@ class TestObtain:
         machine.store().save(pairing.pair(**FRESH))
         machine.client.put("nodes", "n1")
         found = await machine.obtain()
-        assert (found.fresh, found.known) == (False, True)
+        assert (found.is_new, found.node_existed) == (False, True)
 
     @pytest.mark.parametrize("reason", ["Unauthorized", "Forbidden"])
     async def test_one_of_another_cluster(self, machine, reason):
@@ -106,7 +106,7 @@ class TestObtain:
                 raise left.pop()
 
         machine.client.before = refuse
-        assert (await machine.obtain()).fresh
+        assert (await machine.obtain()).is_new
 
     async def test_it_is_believed_after_half_a_minute(self, machine):
         machine.client.before = failing(status.StatusError("Unauthorized", "no"))
@@ -154,7 +154,7 @@ class TestObtain:
 
         machine.client.before = busy
         begun = machine.clock.monotonic()
-        assert (await machine.obtain()).fresh
+        assert (await machine.obtain()).is_new
         assert machine.clock.monotonic() - begun >= (3 if isinstance(trouble, status.StatusError) else 1)
 
     @pytest.mark.parametrize(
@@ -187,16 +187,16 @@ class TestObtain:
             await node.rehearse(machine.where, asked, clock=machine.clock, on_waiting=on_waiting)
         assert not machine.where.directory.joinpath("kubelet-client-current.pem").exists()
         # Whoever does not mind waits, as a kubelet does.
-        assert (await machine.obtain()).known
+        assert (await machine.obtain()).node_existed
         # With a certificate of its own, it is that node.
-        assert not (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).fresh
+        assert not (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).is_new
 
     async def test_a_dead_node_of_this_name_is_not_waited_for(self, machine):
         def on_waiting(reason: str, message: str) -> None:
             raise AssertionError(f"{reason}: {message}")
 
         machine.client.put("nodes", "n1", status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
-        assert (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).known
+        assert (await node.obtain(machine.where, 9, clock=machine.clock, on_waiting=on_waiting)).node_existed
 
     async def test_a_token_is_no_certificate(self, machine):
         machine.config(machine.where.kubeconfig)

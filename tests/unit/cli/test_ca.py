@@ -60,18 +60,21 @@ class TestShow:
         assert found["serviceAccountKeys"] == [{"keyID": rotation_files.signing_key_id(place), "signs": True}]
         assert found["rotations"] == []
 
-    @pytest.mark.parametrize("turned, way", [(False, "under way; next is add"), (True, "being undone; next is add")])
-    def test_a_rotation_is_told(self, place, capsys, turned, way):
-        for what in rotation.What:
-            state = rotation.State(what=what, old="old", new="new", turned=turned)
-            rotation_files.Kept.of(place, what).write(state)
+    @pytest.mark.parametrize("undoing, way", [(False, "under way; next is add"), (True, "being undone; next is add")])
+    def test_a_rotation_is_told(self, place, capsys, undoing, way):
+        for what in rotation.Target:
+            state = rotation.State(target=what, old="old", new="new", undoing=undoing)
+            rotation_files.RotationDirectory.of(place, what).write(state)
         assert run("show", "--dir", place.root) == 0
         out = capsys.readouterr().out
         assert f"A rotation of the CA is {way}" in out
         assert f"A rotation of the service account key is {way}" in out
         assert run("show", "--dir", place.root, "-o", "json") == 0
         rotations = json.loads(capsys.readouterr().out)["rotations"]
-        assert [(one["what"], one["undone"]) for one in rotations] == [("ca", turned), ("service-account-key", turned)]
+        assert [(one["what"], one["undone"]) for one in rotations] == [
+            ("ca", undoing),
+            ("service-account-key", undoing),
+        ]
 
     def test_one_that_is_served_and_does_not_answer(self, place, capsys):
         lock = files.lock_directory(place.root)
@@ -110,8 +113,8 @@ class TestRotate:
     def test_what_waits_is_said_and_is_no_error(self, place, capsys):
         old = rotation_files.signing_key_id(place)
         done = tuple((step, NOW) for step in (rotation.Step.ADD, rotation.Step.PUBLISH))
-        state = rotation.State(what=rotation.What.ACCOUNTS, old=old, new="new", done=done)
-        rotation_files.Kept.of(place, rotation.What.ACCOUNTS).write(state)
+        state = rotation.State(target=rotation.Target.TOKEN_KEY, old=old, new="new", done=done)
+        rotation_files.RotationDirectory.of(place, rotation.Target.TOKEN_KEY).write(state)
         assert run("rotate", "--dir", place.root, "--service-account-key", "--all") == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0] == "next: switch (sign tokens with the other key)"

@@ -30,7 +30,7 @@ class World:
     def __init__(self, root):
         self.root = root
         self.asked = []
-        self.obtained = node.Obtained(pairing.pair("worker-1"), fresh=True, known=False)
+        self.obtained = node.Obtained(pairing.pair("worker-1"), is_new=True, node_existed=False)
         self.error = None
         self.rehearsed = []
         self.asks = True
@@ -120,7 +120,7 @@ def test_for_machines(world, capsys):
 
 
 def test_joined_before(world, capsys):
-    world.obtained = node.Obtained(pairing.pair("worker-1"), fresh=False, known=True)
+    world.obtained = node.Obtained(pairing.pair("worker-1"), is_new=False, node_existed=True)
     assert run() == 0
     out = capsys.readouterr().out
     assert "a Node of this name is there already" in out

@@ -102,10 +102,11 @@ def bookmark(version: int) -> dict[str, Any]:
 
 
 class Server:
-    """Steps are used up in order; without any left, requests wait."""
+    """Steps are used up in order; without any left, requests wait. A path may have steps of its own, and uses no others."""
 
     def __init__(self, *steps: Step) -> None:
         self.steps = collections.deque(steps)
+        self.of_paths: dict[str, collections.deque[Step]] = {}
         self.requests: list[Request] = []
         self._changed = asyncio.Event()
         self.port = 0
@@ -113,6 +114,10 @@ class Server:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    def add_at(self, path: str, *steps: Step) -> None:
+        """Steps for the requests of one path: for those who ask for several things at once."""
+        self.of_paths[path] = collections.deque(steps)
 
     def add(self, *steps: Step) -> None:
         self.steps.extend(steps)
@@ -136,9 +141,10 @@ class Server:
                 params = dict(urllib.parse.parse_qsl(split.query, keep_blank_values=True))
                 self.requests.append(Request(method, split.path, params, headers, body))
                 self._changed.set()
-                while not self.steps:
+                steps = self.of_paths.get(split.path, self.steps)
+                while not steps:
                     await asyncio.Event().wait()
-                await self.steps.popleft()(writer)
+                await steps.popleft()(writer)
         writer.close()
 
 

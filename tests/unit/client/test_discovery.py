@@ -163,7 +163,7 @@ class TestByToken:
         servers = Servers(clock, a=TROUBLE.NO_ANSWER, b=TROUBLE.NO_ANSWER, c=c)
         assert (await refusal(by_token(servers, "c"))).reason == "WrongServerName"
 
-    async def test_a_rollover_with_both_pinned(self, clock):
+    async def test_a_rotation_with_both_pinned(self, clock):
         both = dataclasses.replace(INFO, ca=CA.pem + NEXT.pem)
         servers = Servers(clock, a=document(both))
         servers.cas["a"] = NEXT.pem

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from handfast import errors
 from handfast.client import issuance, keeping
-from handfast.pki import authority, certificates, keys, names, pairs, profiles, rotation, usages
+from handfast.pki import authority, certificates, keys, names, pairs, profiles, renewal, usages
 from tests.world.clock import START, MovableClock, settle
 
 HOUR = datetime.timedelta(hours=1)
@@ -134,7 +134,7 @@ class Mesh:
 
 
 def at_seventy_percent(leaf: certificates.Certificate) -> datetime.datetime:
-    return rotation.deadline(leaf.not_before, leaf.not_after, 0.0)
+    return renewal.deadline(leaf.not_before, leaf.not_after, 0.0)
 
 
 @pytest.fixture
@@ -316,22 +316,22 @@ async def test_a_pair_that_cannot_be_stored_is_not_used(mesh: Mesh):
 class TestHold:
     async def test_it_returns_a_pair_that_can_be_used(self, mesh: Mesh):
         keeper = mesh.keeper()
-        assert await keeper.hold(60) is keeper.current()
-        assert await keeper.hold(60) is keeper.current()
+        assert await keeper.ensure(60) is keeper.current()
+        assert await keeper.ensure(60) is keeper.current()
         assert len(mesh.calls) == 1
 
     async def test_it_ends_when_the_time_is_over(self, mesh: Mesh):
         mesh.script = [DOWN] * 100
-        holding = asyncio.create_task(mesh.keeper().hold(60))
+        ensuring = asyncio.create_task(mesh.keeper().ensure(60))
         await settle(20)
         await mesh.clock.passes(61)
         with pytest.raises(errors.Unavailable, match="within 60 seconds; the last error: the identity service is down"):
-            await holding
+            await ensuring
 
     async def test_a_denial_ends_it_for_who_is_not_patient(self, mesh: Mesh):
         mesh.script = [issuance.Denied("not this workload")]
         with pytest.raises(issuance.Denied, match="not this workload"):
-            await mesh.keeper().hold(60, patient=False)
+            await mesh.keeper().ensure(60, patient=False)
 
     async def test_who_does_not_want_to_wait_gets_the_error_itself(self, mesh: Mesh):
         mesh.script = [error := errors.Refused("never mind")]
@@ -344,6 +344,6 @@ class TestHold:
             judge=lambda _: issuance.Outlook(ends=True),
         )
         with pytest.raises(errors.Refused) as raised:
-            await keeper.hold(60)
+            await keeper.ensure(60)
         assert raised.value is error
         assert (keeper.renew_errors, mesh.store.has_pending_key()) == (0, True)

@@ -178,7 +178,7 @@ class TestRunning:
                 task.result()
             assert ended.value.reason == "CertificateExpired"
             assert "the last error: Unauthorized" in ended.value.message
-            assert made.identity.manager.renew_errors > 0
+            assert made.identity.keeper.renew_errors > 0
 
     async def test_not_while_the_server_is_away(self, machine, monkeypatch):
         async def away(*_, **__):
@@ -260,9 +260,9 @@ class TestCluster:
             assert made.report().server == "https://127.0.0.1:2"
             link = made.identity.client.transport._connection
             assert link.server == "https://127.0.0.1:2"
-            assert link.cert_pem == made.identity.manager.current().certificate_pem
+            assert link.cert_pem == made.identity.keeper.current().certificate_pem
             # A renewal does not lead back to where it started.
-            await made.identity._switch(made.identity.manager.current())
+            await made.identity._switch(made.identity.keeper.current())
             assert made.identity.client.transport._connection.server == "https://127.0.0.1:2"
 
     async def test_clients_of_the_endpoint_are_judged_by_the_ca_of_now(self, machine):

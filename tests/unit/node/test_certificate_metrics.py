@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is scraped of a certificate manager, name by name."""
+"""What is scraped of a certificate keeper, name by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.node import pairing
 from tests.world.clock import START, MovableClock, settle
 
 
-class Manager(certificates.CertificateManager):
+class Keeper(certificates.CertificateKeeper):
     """One that gets its pairs at once."""
 
     def __init__(self, directory: pathlib.Path, clock: MovableClock) -> None:
@@ -37,11 +37,11 @@ def scrape(registry: core.CollectorRegistry) -> dict[str, str]:
 
 async def test_every_name(tmp_path: pathlib.Path):
     clock = MovableClock()
-    manager = Manager(tmp_path, clock)
+    keeper = Keeper(tmp_path, clock)
     registries = {}
     for side in (certificate_metrics.CLIENT, certificate_metrics.SERVER):
         registries[side] = core.CollectorRegistry()
-        registries[side].register(certificate_metrics.CertificateMetrics(manager, side, clock))
+        registries[side].register(certificate_metrics.CertificateMetrics(keeper, side, clock))
     client = scrape(registries["client"])
     assert client == {
         "kubelet_certificate_manager_client_expiration_seconds": "+Inf",
@@ -49,13 +49,13 @@ async def test_every_name(tmp_path: pathlib.Path):
         "kubelet_certificate_manager_client_expiration_renew_errors": "0.0",
         "handfast_node_client_certificate_renewal_seconds": "+Inf",
     }
-    manager.fail = True
-    running = asyncio.create_task(manager.run())
+    keeper.fail = True
+    running = asyncio.create_task(keeper.run())
     await settle(20)
-    manager.fail = False
+    keeper.fail = False
     await clock.advance(2.5)
     await settle(20)
-    manager.renew_now()
+    keeper.renew_now()
     await settle(20)
     await clock.advance(0.5)
     running.cancel()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificate manager: which pair, when the next, and what after a failure. What goes over the wire is elsewhere."""
+"""The certificate keeper: which pair, when the next, and what after a failure. What goes over the wire is elsewhere."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from structlog.testing import capture_logs
 from handfast import errors
 from handfast.api import status
 from handfast.client import keeping, requests, transport
-from handfast.node import certificate_store, certificates, renewal
-from handfast.pki import keys, names, pairs, rotation
+from handfast.node import certificate_store, certificates
+from handfast.node import renewal as node_renewal
+from handfast.pki import keys, names, pairs, renewal
 from handfast.rules.certificates import wishes
 from handfast.runtime import tls
 from tests.unit.node import pairing
 from tests.world.clock import START, MovableClock, settle
 
 HOUR = pairing.HOUR
-RENEWAL_POINT = rotation.renewal_point
+RENEWAL_POINT = renewal.renewal_point
 
 
 class Server:
@@ -56,10 +57,10 @@ class Stage:
         monkeypatch.setattr(requests, "obtain", self.server.obtain)
         # Which point of the window is a node's own is told in TestItsOwnInstants; elsewhere the test says which.
         self.point = 0.0
-        monkeypatch.setattr(rotation, "renewal_point", lambda *_: self.point)
+        monkeypatch.setattr(renewal, "renewal_point", lambda *_: self.point)
 
-    def manager(self, *, rotate: bool = True, chance: float = 0.0) -> certificates.CertificateManager:
-        return certificates.CertificateManager(
+    def keeper(self, *, rotate: bool = True, chance: float = 0.0) -> certificates.CertificateKeeper:
+        return certificates.CertificateKeeper(
             self.store,
             lambda: self.wanted,
             lambda: None,  # type: ignore[arg-type, return-value]
@@ -73,13 +74,13 @@ class Stage:
         await self.clock.passes(seconds)
 
     @contextlib.asynccontextmanager
-    async def running(self, **options: Any) -> AsyncIterator[certificates.CertificateManager]:
-        manager = self.manager(**options)
-        manager.load()
-        task = asyncio.create_task(manager.run())
+    async def running(self, **options: Any) -> AsyncIterator[certificates.CertificateKeeper]:
+        keeper = self.keeper(**options)
+        keeper.load()
+        task = asyncio.create_task(keeper.run())
         await settle(20)
         try:
-            yield manager
+            yield keeper
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -107,27 +108,27 @@ def stage(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 def test_a_renewal_is_due_by_the_lifetime_of_the_pair(stage: Stage, before: str, after: tuple[int, int], due: bool):
     begins, ends = (START + hours * HOUR for hours in after)
     stage.store.save(pairing.pair(begins=begins, lasts=ends - begins))
-    manager = stage.manager()
-    manager.load()
-    assert (manager.due() is not None) is due, before
-    assert manager.next_renewal == begins + (ends - begins) * 0.7
+    keeper = stage.keeper()
+    keeper.load()
+    assert (keeper.due() is not None) is due, before
+    assert keeper.next_renewal == begins + (ends - begins) * 0.7
 
 
 @pytest.mark.parametrize("point", [0.0, 0.5, 0.999])
 def test_the_deadline_lies_at_70_to_90_percent_of_the_lifetime(stage: Stage, point: float):
     stage.point = point
     stage.store.save(pairing.pair(begins=START, lasts=10 * HOUR))
-    manager = stage.manager()
-    manager.load()
-    assert manager.next_renewal is not None
-    assert START + 7 * HOUR <= manager.next_renewal < START + 9 * HOUR
-    assert abs((manager.next_renewal - START) / HOUR - (7 + 2 * point)) < 0.001
+    keeper = stage.keeper()
+    keeper.load()
+    assert keeper.next_renewal is not None
+    assert START + 7 * HOUR <= keeper.next_renewal < START + 9 * HOUR
+    assert abs((keeper.next_renewal - START) / HOUR - (7 + 2 * point)) < 0.001
 
 
 class TestItsOwnInstants:
     @pytest.fixture(autouse=True)
     def _real(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rotation, "renewal_point", RENEWAL_POINT)
+        monkeypatch.setattr(renewal, "renewal_point", RENEWAL_POINT)
 
     @pytest.mark.parametrize("hours", [0, 12], ids=["the first certificate", "a later one"])
     async def test_a_restart_changes_nothing(self, stage: Stage, hours: int):
@@ -135,39 +136,39 @@ class TestItsOwnInstants:
             await stage.passes(hours * 3600)
         found = [before.next_renewal]
         for chance in (0.0, 0.3, 0.99):
-            manager = stage.manager(chance=chance)
-            manager.load()
-            found.append(manager.next_renewal)
+            keeper = stage.keeper(chance=chance)
+            keeper.load()
+            found.append(keeper.next_renewal)
         assert found[0] is not None
         assert len(set(found)) == 1
 
     def test_where_no_instant_is_near_the_certificate_decides(self, stage: Stage):
-        apart = rotation.cycle(HOUR)
+        apart = renewal.cycle(HOUR)
         epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
         since = (START - epoch) // apart
-        instant = epoch + apart * (since + rotation.phase("kubelet-client system:node:n1"))
+        instant = epoch + apart * (since + renewal.place_in_cycle("kubelet-client system:node:n1"))
         found = set()
         for _ in range(8):
             # Half way between two of them it is as far as can be from the middle of the window.
             stage.store.save(pairing.pair(begins=(instant + apart / 2).replace(microsecond=0), lasts=HOUR))
-            manager = stage.manager()
-            manager.load()
-            found.add(manager.next_renewal)
+            keeper = stage.keeper()
+            keeper.load()
+            found.add(keeper.next_renewal)
         assert len(found) == 8
 
     async def test_late_once_and_back_with_the_next(self, stage: Stage):
-        async with stage.running(chance=0.5) as manager:
+        async with stage.running(chance=0.5) as keeper:
             await stage.passes(12 * 3600)
-            usual = manager.next_renewal
+            usual = keeper.next_renewal
             assert usual is not None
             down = 5 * 60
             stage.server.script = [errors.Unavailable("down", reason="Unreachable")] * (4 + down // 40)
             await stage.passes((usual - stage.clock.now()).total_seconds() + 60)
-            assert manager.renew_errors > 0
+            assert keeper.renew_errors > 0
             await stage.passes(down)
-            assert manager.last_error is None
-            assert manager.next_renewal is not None
-            assert abs(manager.next_renewal - usual - 0.8 * HOUR) < datetime.timedelta(seconds=1)
+            assert keeper.last_error is None
+            assert keeper.next_renewal is not None
+            assert abs(keeper.next_renewal - usual - 0.8 * HOUR) < datetime.timedelta(seconds=1)
 
     @pytest.mark.parametrize("certificate", ["name", "prefix"])
     def test_names_differ_and_so_do_the_two_certificates(self, stage: Stage, certificate: str):
@@ -178,9 +179,9 @@ class TestItsOwnInstants:
             stage.wanted = wishes.node_client(name)
             stage.store = certificate_store.CertificateStore(stage.store.directory, prefix, stage.clock)
             stage.store.save(pairing.pair(name, begins=START, lasts=10 * HOUR))
-            manager = stage.manager()
-            manager.load()
-            found.add(manager.next_renewal)
+            keeper = stage.keeper()
+            keeper.load()
+            found.add(keeper.next_renewal)
         assert len(found) > 2
 
 
@@ -205,11 +206,11 @@ async def test_stored_or_from_the_kubeconfig(stage: Stage, stored: Any, given: A
     if here["stored"] is not None:
         stage.store.save(here["stored"])
         await stage.passes(1)
-    manager = stage.manager()
-    assert manager.load(lambda: here["given"]) == here[taken]
-    assert manager.current() == here[taken]
-    assert (manager.due() or "").startswith(why or "")
-    assert (manager.due() is None) is (why is None)
+    keeper = stage.keeper()
+    assert keeper.load(lambda: here["given"]) == here[taken]
+    assert keeper.current() == here[taken]
+    assert (keeper.due() or "").startswith(why or "")
+    assert (keeper.due() is None) is (why is None)
     if taken == "given":
         assert stage.store.find().pair == here["given"], "written to the store"
 
@@ -218,7 +219,7 @@ async def test_stored_or_from_the_kubeconfig(stage: Stage, stored: Any, given: A
 def test_what_has_expired_is_not_in_use(stage: Stage, made: Any):
     stage.store.save(made())
     with capture_logs() as logs:
-        stage.manager().load()
+        stage.keeper().load()
     word = "certificate in use" if made is pairing.fresh else "the certificate has expired"
     assert [line["event"] for line in logs] == [word]
 
@@ -227,19 +228,19 @@ async def test_a_kubeconfigs_pair_that_cannot_be_stored_is_used_all_the_same(sta
     stage.store.directory.mkdir()
     stage.store.current.write_text("a file")
     stage.store.current.chmod(0o600)
-    manager = stage.manager()
+    keeper = stage.keeper()
     given = pairing.pair()
-    assert manager.load(lambda: given) == given
-    assert manager.last_error is not None
-    assert manager.last_error.reason == "NotASymlink"
+    assert keeper.load(lambda: given) == given
+    assert keeper.last_error is not None
+    assert keeper.last_error.reason == "NotASymlink"
 
 
 def test_another_nodes_pair_came_with_a_copied_disk(stage: Stage):
     stage.store.save(pairing.pair("other"))
     for rotate in (True, False):
-        manager = stage.manager(rotate=rotate)
+        keeper = stage.keeper(rotate=rotate)
         with capture_logs() as logs:
-            assert manager.load() is None
+            assert keeper.load() is None
         assert logs[0]["event"] == "the stored certificate is another's"
 
 
@@ -254,24 +255,24 @@ def test_another_nodes_pair_came_with_a_copied_disk(stage: Stage):
 async def test_what_is_wanted_now(stage: Stage, sans: names.Sans, why: str | None):
     """Addresses change while the agent runs; names that are no longer wanted are no reason."""
     stage.wanted = wishes.node_serving("n1", names.Sans(dns=("a",)))
-    async with stage.running() as manager:
-        assert manager.usable()
+    async with stage.running() as keeper:
+        assert keeper.usable()
         await stage.passes(40)
         stage.wanted = wishes.node_serving("n1", sans)
-        assert (manager.due(), manager.usable()) == (why, why is None)
+        assert (keeper.due(), keeper.usable()) == (why, why is None)
         await stage.passes(60)
         assert len(stage.server.asked) == (1 if why is None else 2)
-        assert manager.due() is None
+        assert keeper.due() is None
 
 
 async def test_nothing_wanted_nothing_asked(stage: Stage):
     stage.wanted = None
-    async with stage.running() as manager:
+    async with stage.running() as keeper:
         await stage.passes(600)
-        assert (stage.server.asked, manager.current(), manager.due()) == ([], None, None)
+        assert (stage.server.asked, keeper.current(), keeper.due()) == ([], None, None)
         stage.wanted = wishes.node_client("n1")
         await stage.passes(60)
-        assert manager.usable()
+        assert keeper.usable()
 
 
 class TestRun:
@@ -279,34 +280,34 @@ class TestRun:
         told: list[pairs.Pair] = []
 
         async def listen(pair: pairs.Pair) -> None:
-            assert manager.current() == pair
+            assert keeper.current() == pair
             told.append(pair)
 
-        async with stage.running() as manager:
-            manager.subscribe(listen)
-            first = manager.current()
+        async with stage.running() as keeper:
+            keeper.subscribe(listen)
+            first = keeper.current()
             for hours in range(1, 6):
                 await stage.passes(3600)
-                pair = manager.current()
+                pair = keeper.current()
                 assert pair is not None
                 assert pair.leaf.not_after > stage.clock.now(), hours
             assert len({key.spki for _, key in stage.server.asked}) == len(stage.server.asked)
-            assert [told[-1], stage.store.load()] == [manager.current()] * 2
+            assert [told[-1], stage.store.load()] == [keeper.current()] * 2
             assert first not in told
             times = [at for at, _ in stage.server.asked]
             assert all(abs(later - earlier - 2520) < 2 for earlier, later in itertools.pairwise(times))
 
     async def test_not_before_it_is_told_to(self, stage: Stage):
         stage.server.script = [status.StatusError("TooManyRequests", "later", retry_after=50)]
-        async with stage.running() as manager:
+        async with stage.running() as keeper:
             await stage.passes(49)
             assert len(stage.server.asked) == 1
             await stage.passes(2)
-            assert manager.usable()
+            assert keeper.usable()
 
     async def test_back_off_for_ever_with_one_key(self, stage: Stage):
         stage.server.script = [errors.Unavailable("down", reason="Unreachable") for _ in range(12)]
-        async with stage.running() as manager:
+        async with stage.running() as keeper:
             await stage.passes(300)
             times = [at for at, _ in stage.server.asked]
             gaps = [round(later - earlier) for earlier, later in itertools.pairwise(times)]
@@ -314,23 +315,23 @@ class TestRun:
             assert len(gaps) >= 10
             assert len({key.spki for _, key in stage.server.asked}) == 1
             await stage.passes(100)
-            assert manager.usable()
-            assert (manager.renew_errors, manager.last_error) == (12, None)
+            assert keeper.usable()
+            assert (keeper.renew_errors, keeper.last_error) == (12, None)
             # After a success the waits begin anew.
             stage.server.script = [errors.Unavailable("down", reason="Unreachable")]
-            manager.renew_now()
+            keeper.renew_now()
             await settle(20)
             before = stage.clock.monotonic()
             await stage.passes(3)
             assert stage.server.asked[-1][0] - before <= 2.2
-            assert manager.last_error is None
+            assert keeper.last_error is None
 
     @pytest.mark.parametrize("reason", sorted(requests.KEY_IS_SPENT))
     async def test_a_spent_key_is_given_up(self, stage: Stage, reason: str):
         stage.server.script = [errors.Refused("no", reason=reason) for _ in range(12)]
-        async with stage.running() as manager:
+        async with stage.running() as keeper:
             assert not stage.store.has_pending_key()
-            assert manager.last_error == keeping.Failure(START, reason, "no", None)
+            assert keeper.last_error == keeping.Failure(START, reason, "no", None)
             await stage.passes(2900)
             times = [at for at, _ in stage.server.asked]
             gaps = [round(later - earlier) for earlier, later in itertools.pairwise(times)]
@@ -340,24 +341,24 @@ class TestRun:
     @pytest.mark.parametrize("reason", ["RequestDeleted", "RequestReplaced"])
     async def test_a_request_that_was_deleted_is_made_again_with_its_key(self, stage: Stage, reason: str):
         stage.server.script = [errors.Refused("gone", reason=reason) for _ in range(6)]
-        async with stage.running() as manager:
+        async with stage.running() as keeper:
             assert stage.store.has_pending_key()
-            assert manager.server_healthy
+            assert keeper.server_healthy
             await stage.passes(200)
             times = [at for at, _ in stage.server.asked]
             gaps = [round(later - earlier) for earlier, later in itertools.pairwise(times)]
             assert gaps == [2, 4, 8, 16, 32, 64]
             assert len({key.spki for _, key in stage.server.asked}) == 1
-            assert manager.usable()
+            assert keeper.usable()
 
     @pytest.mark.parametrize("rotate", [True, False])
     async def test_what_was_asked_for_before_a_crash_is_gone_on_with(self, stage: Stage, rotate: bool):
         stage.store.save(pairing.pair(begins=START, lasts=10 * HOUR))
         key = stage.store.pending_key()
-        async with stage.running(rotate=rotate) as manager:
+        async with stage.running(rotate=rotate) as keeper:
             await stage.passes(1)
             assert [asked for _, asked in stage.server.asked] == ([key.public] if rotate else [])
-            assert manager.due() is None
+            assert keeper.due() is None
         assert stage.store.has_pending_key() is not rotate
 
     async def test_a_key_that_may_still_be_answered_is_kept(self, stage: Stage):
@@ -368,13 +369,13 @@ class TestRun:
             status.StatusError("Forbidden", "no"),
             status.StatusError("Unauthorized", "who"),
         ]
-        async with stage.running() as manager:
+        async with stage.running() as keeper:
             await stage.passes(120)
-            assert manager.usable()
+            assert keeper.usable()
         assert len({key.spki for _, key in stage.server.asked}) == 1
 
     async def test_the_wall_clock_is_set_back(self, stage: Stage):
-        async with stage.running() as manager:
+        async with stage.running() as keeper:
             stage.clock._start -= datetime.timedelta(days=1)
             await stage.passes(2519)
             assert len(stage.server.asked) == 1
@@ -382,14 +383,14 @@ class TestRun:
                 await stage.passes(2)
             assert len(stage.server.asked) == 2
             assert logs[0]["why"] == "the time of renewal has come, and the wall clock was set back"
-            assert manager.current() is not None
+            assert keeper.current() is not None
 
     async def test_the_wall_clock_is_set_forward(self, stage: Stage):
-        async with stage.running() as manager:
+        async with stage.running() as keeper:
             stage.clock.set_wall(86400)
-            assert not manager.usable()
+            assert not keeper.usable()
             await stage.passes(61)
-            assert manager.usable()
+            assert keeper.usable()
             assert len(stage.server.asked) == 2
 
     async def test_certificates_that_are_due_at_once_do_not_make_it_spin(self, stage: Stage):
@@ -410,13 +411,13 @@ class TestRun:
             return await stage.server.obtain(client, key, wanted, **more) + pairing.CA.pem
 
         monkeypatch.setattr(requests, "obtain", obtain)
-        async with stage.running() as manager:
-            assert [len(pair.chain) for pair in (manager.current(), stage.store.load()) if pair] == [2, 2]
+        async with stage.running() as keeper:
+            assert [len(pair.chain) for pair in (keeper.current(), stage.store.load()) if pair] == [2, 2]
         monkeypatch.setattr(tls, "load_pair", picky)
-        async with stage.running() as manager:
-            manager.renew_now()
+        async with stage.running() as keeper:
+            keeper.renew_now()
             await stage.passes(1)
-            assert [len(pair.chain) for pair in (manager.current(), stage.store.load()) if pair] == [1, 1]
+            assert [len(pair.chain) for pair in (keeper.current(), stage.store.load()) if pair] == [1, 1]
 
     async def test_a_certificate_that_tls_does_not_take_is_refused(self, stage: Stage, monkeypatch: pytest.MonkeyPatch):
         """It is neither stored nor used, its key is given up, and the next one is asked for."""
@@ -427,56 +428,56 @@ class TestRun:
                 raise trouble.pop()
 
         monkeypatch.setattr(tls, "load_pair", picky)
-        async with stage.running() as manager:
-            assert manager.last_error is not None
-            assert manager.last_error.reason == "WrongCertificate"
-            assert (manager.current(), stage.store.load(), stage.store.has_pending_key()) == (None, None, False)
+        async with stage.running() as keeper:
+            assert keeper.last_error is not None
+            assert keeper.last_error.reason == "WrongCertificate"
+            assert (keeper.current(), stage.store.load(), stage.store.has_pending_key()) == (None, None, False)
             await stage.passes(5)
-            assert manager.usable()
+            assert keeper.usable()
             assert len({key.spki for _, key in stage.server.asked}) == 2
 
     async def test_renew_now(self, stage: Stage):
-        async with stage.running() as manager:
-            first = manager.current()
-            manager.renew_now()
+        async with stage.running() as keeper:
+            first = keeper.current()
+            keeper.renew_now()
             await settle(20)
-            assert manager.current() != first
-            assert manager.due() is None
+            assert keeper.current() != first
+            assert keeper.due() is None
 
     async def test_a_bug_is_not_swallowed(self, stage: Stage, monkeypatch: pytest.MonkeyPatch):
-        manager = stage.manager()
+        keeper = stage.keeper()
         monkeypatch.setattr(stage.store, "pending_key", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            await manager.run()
+            await keeper.run()
 
 
 class TestHold:
     async def test_what_is_there(self, stage: Stage):
         made = pairing.fresh()
         stage.store.save(made)
-        manager = stage.manager()
-        manager.load()
-        assert await manager.hold(300) == made
+        keeper = stage.keeper()
+        keeper.load()
+        assert await keeper.ensure(300) == made
         assert stage.server.asked == []
 
     @pytest.mark.parametrize("rotate", [True, False])
     async def test_asked_for_also_with_rotation_off(self, stage: Stage, rotate: bool):
-        manager = stage.manager(rotate=rotate)
-        manager.load()
-        assert (await manager.hold(300)) == manager.current() == stage.store.load()
+        keeper = stage.keeper(rotate=rotate)
+        keeper.load()
+        assert (await keeper.ensure(300)) == keeper.current() == stage.store.load()
 
     async def test_waits_only_so_long(self, stage: Stage):
         stage.server.script = [errors.Unavailable("the server is down", reason="Unreachable") for _ in range(99)]
-        manager = stage.manager()
-        manager.load()
-        holding = asyncio.create_task(manager.hold(300))
+        keeper = stage.keeper()
+        keeper.load()
+        ensuring = asyncio.create_task(keeper.ensure(300))
         await settle(20)
         await stage.passes(299)
-        assert not holding.done()
+        assert not ensuring.done()
         await stage.passes(2)
         await settle(20)
         with pytest.raises(errors.Unavailable) as caught:
-            await holding
+            await ensuring
         assert caught.value.reason == "BootstrapTimeout"
         assert caught.value.message == (
             "no certificate was obtained within 300 seconds; the last error: the server is down"
@@ -486,84 +487,84 @@ class TestHold:
 
     async def test_told_at_once_what_waiting_does_not_mend(self, stage: Stage):
         stage.server.script = [errors.Refused("never", reason="RequestDenied")]
-        manager = stage.manager()
-        manager.load()
+        keeper = stage.keeper()
+        keeper.load()
         with pytest.raises(errors.Refused, match="never"):
-            await manager.hold(300, patient=False)
+            await keeper.ensure(300, patient=False)
         assert len(stage.server.asked) == 1
 
     async def test_a_refusal_without_a_word_of_ours_may_pass(self, stage: Stage):
         """A proxy's, or that of a server that has just started."""
         bare = status.StatusError("Forbidden", "not you")
         stage.server.script = [bare, status.StatusError("Unauthorized", "who?"), bare, bare]
-        manager = stage.manager()
-        manager.load()
-        holding = asyncio.create_task(manager.hold(300, patient=False))
+        keeper = stage.keeper()
+        keeper.load()
+        ensuring = asyncio.create_task(keeper.ensure(300, patient=False))
         await settle(20)
         await stage.passes(29)
-        assert not holding.done()
+        assert not ensuring.done()
         await stage.passes(2)
         await settle(20)
-        assert await holding == manager.current()
+        assert await ensuring == keeper.current()
         assert len(stage.server.asked) == 5
 
     @pytest.mark.parametrize(("seconds", "ends"), [(300, 30), (10, 10)])
     async def test_a_refusal_that_stays_is_told(self, stage: Stage, seconds: float, ends: float):
         """After half a minute, or when the time is over: as a refusal, whatever was asked with how often."""
         stage.server.script = [status.StatusError("Forbidden", "not you") for _ in range(99)]
-        manager = stage.manager()
-        manager.load()
-        holding = asyncio.create_task(manager.hold(seconds, patient=False))
+        keeper = stage.keeper()
+        keeper.load()
+        ensuring = asyncio.create_task(keeper.ensure(seconds, patient=False))
         await settle(20)
         await stage.passes(ends - 1.5)
-        assert not holding.done()
+        assert not ensuring.done()
         await stage.passes(2)
         await settle(20)
         with pytest.raises(errors.Refused, match="the cluster refuses the request: not you") as caught:
-            await holding
+            await ensuring
         assert caught.value.reason == "Forbidden"
         assert "system:node-bootstrapper" in str(caught.value.hint)
 
     async def test_refusals_count_from_the_last_answer_of_another_kind(self, stage: Stage):
         bare, down = status.StatusError("Forbidden", "not you"), errors.Unavailable("down", reason="Unreachable")
         stage.server.script = [bare, bare, bare, down, *[bare] * 99]
-        manager = stage.manager()
-        manager.load()
-        holding = asyncio.create_task(manager.hold(300, patient=False))
+        keeper = stage.keeper()
+        keeper.load()
+        ensuring = asyncio.create_task(keeper.ensure(300, patient=False))
         await settle(20)
         # Asked after 2, 6, 14 (down), 30 seconds: half a minute from then.
         await stage.passes(59)
-        assert not holding.done()
+        assert not ensuring.done()
         await stage.passes(2)
         await settle(20)
         with pytest.raises(errors.Refused, match="not you"):
-            await holding
+            await ensuring
 
     async def test_a_final_word_is_told_rather_than_another_refusal(self, stage: Stage):
         """Of two ways to ask, one is refused for good and the other without a word."""
         stage.store.save(pairing.expired())
         bare, denied = status.StatusError("Forbidden", "not you"), errors.Refused("never", reason="RequestDenied")
         stage.server.script = [bare, denied] * 20
-        manager = stage.manager()
-        manager.load()
-        holding = asyncio.create_task(manager.hold(300, patient=False))
+        keeper = stage.keeper()
+        keeper.load()
+        ensuring = asyncio.create_task(keeper.ensure(300, patient=False))
         await settle(20)
         await stage.passes(20)
-        assert not holding.done()
+        assert not ensuring.done()
         await stage.passes(20)
         with pytest.raises(errors.Refused, match="never"):
-            await holding
+            await ensuring
 
     async def test_an_agent_goes_on_asking_whoever_refuses(self, stage: Stage):
         stage.server.script = [errors.Refused("never", reason="RequestDenied") for _ in range(99)]
-        manager = stage.manager()
-        manager.load()
-        holding = asyncio.create_task(manager.hold(60))
+        keeper = stage.keeper()
+        keeper.load()
+        ensuring = asyncio.create_task(keeper.ensure(60))
         await settle(20)
         await stage.passes(61)
         await settle(20)
         with pytest.raises(errors.Unavailable) as caught:
-            await holding
+            await ensuring
         assert caught.value.reason == "BootstrapTimeout"
 
     async def test_an_expired_pair_is_another_way_to_ask(self, stage: Stage):
@@ -572,52 +573,52 @@ class TestHold:
         passing = errors.Unavailable("down", reason="Unreachable")
         token, pair = (errors.Refused(word, reason="RequestDenied") for word in ("the token", "the pair"))
         stage.server.script = [token, passing, token, pair]
-        manager = stage.manager()
-        manager.load()
-        holding = asyncio.create_task(manager.hold(300, patient=False))
+        keeper = stage.keeper()
+        keeper.load()
+        ensuring = asyncio.create_task(keeper.ensure(300, patient=False))
         await settle(20)
         await stage.passes(60)
         with pytest.raises(errors.Refused, match="the token"):
-            await holding
+            await ensuring
         assert len(stage.server.asked) == 4
 
     async def test_nothing_to_say(self, stage: Stage):
         stage.wanted = None
-        manager = stage.manager()
-        manager.load()
-        holding = asyncio.create_task(manager.hold(10))
+        keeper = stage.keeper()
+        keeper.load()
+        ensuring = asyncio.create_task(keeper.ensure(10))
         await settle(20)
         await stage.passes(11)
         with pytest.raises(errors.Unavailable, match=r"^no certificate was obtained within 10 seconds$"):
-            await holding
+            await ensuring
 
 
 class TestRotationOff:
     async def test_only_loads(self, stage: Stage):
         stored = pairing.fresh()
         stage.store.save(stored)
-        manager = stage.manager(rotate=False)
-        manager.load()
-        await manager.run()
-        assert (manager.current(), stage.server.asked) == (stored, [])
+        keeper = stage.keeper(rotate=False)
+        keeper.load()
+        await keeper.run()
+        assert (keeper.current(), stage.server.asked) == (stored, [])
         with pytest.raises(errors.Refused, match="not rotated") as caught:
-            manager.renew_now()
+            keeper.renew_now()
         assert caught.value.reason == "RotationOff"
 
     @pytest.mark.parametrize("node", ["n1", "somebody-else"])
     async def test_the_kubeconfigs_pair_counts_whatever_its_name(self, stage: Stage, node: str):
         stage.store.save(pairing.fresh())
         given = pairing.fresh(node)
-        manager = stage.manager(rotate=False)
-        assert manager.load(lambda: given) == given
-        assert manager.usable()
+        keeper = stage.keeper(rotate=False)
+        assert keeper.load(lambda: given) == given
+        assert keeper.usable()
         assert stage.store.load() != given
 
     async def test_until_it_has_ended(self, stage: Stage):
         stored = pairing.fresh()
         stage.store.save(stored)
-        manager = stage.manager(rotate=False)
-        assert manager.load(pairing.expired) == stored
+        keeper = stage.keeper(rotate=False)
+        assert keeper.load(pairing.expired) == stored
 
 
 @pytest.mark.parametrize(
@@ -637,7 +638,7 @@ class TestRotationOff:
     ],
 )
 def test_is_the_server_up(error: errors.HandfastError, healthy: bool):
-    assert renewal.healthy_after(error) is healthy
+    assert node_renewal.healthy_after(error) is healthy
 
 
 async def test_a_weak_key_is_not_asked_for(tmp_path: pathlib.Path, stage: Stage):
@@ -645,7 +646,7 @@ async def test_a_weak_key_is_not_asked_for(tmp_path: pathlib.Path, stage: Stage)
         raise errors.Refused("an RSA key must have 2048 to 8192 bits, not 1024", reason="WeakKey")
 
     stage.store = certificate_store.CertificateStore(tmp_path / "weak", "kubelet-client", stage.clock, generate=weak)
-    async with stage.running() as manager:
-        assert manager.last_error is not None
-        assert manager.last_error.reason == "WeakKey"
+    async with stage.running() as keeper:
+        assert keeper.last_error is not None
+        assert keeper.last_error.reason == "WeakKey"
         assert stage.server.asked == []

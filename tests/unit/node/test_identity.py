@@ -70,11 +70,11 @@ class Machine:
     async def booted(self, **options: Any) -> AsyncIterator[identities.Identity]:
         identity = identities.Identity(self.places(**options), clock=self.clock, chance=lambda: 0.0)
         try:
-            holding = asyncio.create_task(identity.hold())
-            while not holding.done():
+            ensuring = asyncio.create_task(identity.ensure())
+            while not ensuring.done():
                 await settle(30)
                 await self.clock.advance(1)
-            await holding
+            await ensuring
             yield identity
         finally:
             await identity.close()
@@ -98,7 +98,7 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def held(identity: identities.Identity) -> pairs.Pair:
-    pair = identity.manager.current()
+    pair = identity.keeper.current()
     assert pair is not None
     return pair
 
@@ -264,12 +264,12 @@ class TestExpired:
         machine.config(machine.bootstrap, token="t0")
         machine.refuse = {"t0"}
         identity = identities.Identity(machine.places(), clock=machine.clock)
-        holding = asyncio.create_task(identity.hold(10))
-        while not holding.done():
+        ensuring = asyncio.create_task(identity.ensure(10))
+        while not ensuring.done():
             await settle(30)
             await machine.clock.advance(1)
         with pytest.raises(errors.Unavailable, match="the last error: Unauthorized"):
-            await holding
+            await ensuring
         await identity.close()
         assert machine.asked == ["t0"] * 3
 
@@ -286,8 +286,8 @@ async def test_renewals_go_out_with_the_current_pair(machine: Machine):
     machine.config(machine.bootstrap, token="t0")
     async with machine.booted() as identity:
         first = serial(identity)
-        running = asyncio.create_task(identity.manager.run())
-        identity.manager.renew_now()
+        running = asyncio.create_task(identity.keeper.run())
+        identity.keeper.renew_now()
         while serial(identity) == first:
             await settle(5)
         await settle(20)

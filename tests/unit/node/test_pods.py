@@ -15,7 +15,7 @@ from tests.world.clock import MovableClock, settle
 POD = {"metadata": {"name": "p", "namespace": "d", "resourceVersion": "3"}, "spec": {"nodeName": "worker-1"}}
 
 
-def test_the_selector_is_the_one_the_authoriser_allows():
+def test_the_selector_is_the_one_the_authorizer_allows():
     assert pods.scope("worker-1").params() == {"fieldSelector": "spec.nodeName=worker-1"}
 
 

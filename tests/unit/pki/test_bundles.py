@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trust bundles as sets; it does not test chains, but for the rollover."""
+"""Trust bundles as sets; it does not test chains, but for the rotation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_an_empty_bundle_has_no_anchor_and_takes_one():
     assert empty.add(OLD.der) == bundles.TrustBundle.of([OLD.der])
 
 
-def test_during_a_rollover_both_cas_are_trusted_and_then_only_the_new_one():
+def test_during_a_rotation_both_cas_are_trusted_and_then_only_the_new_one():
     old_leaf, new_leaf = making.leaf(OLD, making.CLIENT), making.leaf(NEW, making.CLIENT)
     before = bundles.TrustBundle.of([OLD.der])
     during = before.add(NEW.der)

@@ -59,7 +59,7 @@ def write(operation: str, resource: tuple[str, str], **facts: Any) -> restricted
 
 
 def never(attributes: access.Attributes) -> decision.Decision:
-    raise AssertionError(f"the authoriser was asked: {attributes}")
+    raise AssertionError(f"the authorizer was asked: {attributes}")
 
 
 def decide(write: restricted_write.Write, found: Objects | None = None, ask: access.Ask = never) -> decision.Decision:

@@ -15,7 +15,7 @@ from handfast.api.defaulting import defaults
 from handfast.api.validation import validation
 from handfast.controllers import names as controller_names
 from handfast.rules import controller_rights
-from handfast.rules.machines import client_ca_sources
+from handfast.rules.machines import bootstrapper, client_ca_sources, settings
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs/cluster.md"
 EVERY = tuple(controller_rights.RIGHTS)
@@ -95,6 +95,21 @@ def test_namespaces_that_not_every_cluster_has_come_first():
     kinds_in_order = [each["kind"] for each in controller_rights.documents(("node-bootstrapper-token-controller",))]
     assert kinds_in_order[:3] == ["ServiceAccount", "Namespace", "ClusterRole"]
     assert "Namespace" not in [each["kind"] for each in controller_rights.documents((SIGNING,))]
+
+
+def test_the_machine_approver_comes_with_its_namespaces():
+    documents = controller_rights.documents(("machine-approver-controller",))
+    names = [each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"]
+    assert names == [settings.NAMESPACE, bootstrapper.MANAGED_NAMESPACE, bootstrapper.NAMESPACE]
+    # It writes Machines by patch alone, and its settings not at all once they are there.
+    verbs = {
+        resource: rule["verbs"]
+        for rules in roles("machine-approver-controller").values()
+        for rule in rules
+        for resource in rule["resources"]
+    }
+    assert verbs["machines"] == ["list", "patch", "watch"]
+    assert "update" not in verbs["configmaps"]
 
 
 def test_client_cas_come_with_the_namespaces_of_their_sources():

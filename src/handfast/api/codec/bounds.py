@@ -17,7 +17,7 @@ and what is in them. Decoding costs 0.1 µs for each, everything after it some 1
 | whoever may patch | a credential | an object that grows patch by patch | 4 | test_an_object_is_counted_as_it_is_stored |
 | whoever may write anything | a credential | to have commas in a text taken for values, or the reverse | 2: texts are told apart | test_texts_are_no_values |
 
-How long a body may be is `apiserver.limits`' to say.
+`apiserver.limits` says how long a body may be.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ def limit(kind: kinds.Kind) -> int:
 
 
 def is_light(body: bytes) -> bool:
-    """Whether a body is light: it cannot have more than `LIGHT` values (1.)."""
+    """Whether a body is light: it cannot have more than `LIGHT` values (1)."""
     return len(body) <= LIGHT_BYTES or _at_most(body, LIGHT)
 
 
 def values(body: bytes, most: int) -> int:
-    """How many values a JSON text has (2.). `most` stands for "at most so many"; counting ends above it.
+    """How many values a JSON text has (2). `most` stands for "at most so many"; counting ends above it.
 
     An object or a list counts once for itself, and what it holds once for each comma. A text that is no JSON gets some
     number, too.
@@ -147,7 +147,7 @@ def _part_end(body: bytes, start: int) -> int:
 
 
 def require(count: int, most: int, what: str) -> None:
-    """Refuse a body or an object with too many values: 413 (2.). `what` names whose they are."""
+    """Refuse a body or an object with too many values: 413 (2). `what` names whose they are."""
     if count > most:
         raise status.StatusError(
             "RequestEntityTooLarge",
@@ -156,7 +156,7 @@ def require(count: int, most: int, what: str) -> None:
 
 
 def items(kind: kinds.Kind, document: Mapping[str, Any]) -> list[status.Cause]:
-    """The lists of a document that are longer than lists of that name may be (3.)."""
+    """The lists of a document that are longer than lists of that name may be (3)."""
     metadata = document.get("metadata")
     causes = []
     if isinstance(metadata, dict):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a CustomResourceDefinition adds to the API: which names it gets, its status, and a row of the table per version.
 
-It decides from documents alone; following definitions and serving their objects is the server's. The rules for the
+It decides from documents alone. The server follows definitions and serves their objects. The rules for the
 definition as a document are `validation.definitions`; those here need its schemas, its past or the other definitions.
 
 1. Names belong to who had them first: a plural, singular or short name, a kind or list kind that another definition
@@ -126,7 +126,7 @@ def accept(document: Mapping[str, Any], others: Iterable[Claim], now_text: str) 
 def _names(
     document: Mapping[str, Any], rivals: list[Claim], builtin: Claim
 ) -> tuple[dict[str, Any], tuple[str, str] | None]:
-    """The names a definition gets, and the last conflict if it does not get all (1.)."""
+    """The names a definition gets, and the last conflict if it does not get all (1)."""
     wanted, held = jsonpath.mapping(document, "spec", "names"), jsonpath.mapping(document, "status", "acceptedNames")
     resources = frozenset().union(*(rival.resources for rival in rivals))
     taken_kinds = frozenset().union(*(rival.kinds for rival in rivals))
@@ -184,7 +184,7 @@ def prepare(document: dict[str, Any], others: Iterable[Claim], now_text: str) ->
 
 
 def keep_computed(document: dict[str, Any], old: Mapping[str, Any]) -> None:
-    """A write to /status: what the server computes stays as it is stored (6.).
+    """A write to /status: what the server computes stays as it is stored (6).
 
     Stored versions may be taken out: only whoever moved the objects knows that none is stored in a version any more.
     """
@@ -237,7 +237,7 @@ def storage_version(document: Mapping[str, Any]) -> str:
 
 
 def rows(document: Mapping[str, Any]) -> list[kinds.Kind]:
-    """The rows of an established definition, the preferred version first (3.)."""
+    """The rows of an established definition, the preferred version first (3)."""
     if not is_established(document):
         return []
     versions = [row for row in jsonpath.mappings(document, "spec", "versions") if row.get("served") is True]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether the schema of a CustomResourceDefinition is structural, so that objects can be pruned, filled, checked.
 
-The document around it has the types of the API already; the root's own type is `validation.definitions`' question. What
-a schema says of objects is applied in `structural` and `structural_values`.
+The document around it has the types of the API already; `validation.definitions` judges the root's own type. What a
+schema says of objects is applied in `structural` and `structural_values`.
 
 1. At most `MAX_SCHEMAS` schemas, all told.
 2. Every place has one of the six types, or takes integers and texts, or keeps what it does not know.

@@ -3,6 +3,6 @@
 
 Holds: One row for each kind, and the ways ages and counts are written.
 Imports: api, errors.
-Never: It makes no HTTP answer: the Table around the rows is the server's.
+Never: It makes no HTTP answer: the server makes the Table around the rows.
 Start: `printers.py`.
 """

@@ -2,7 +2,7 @@
 """Tables: which columns a kind has and what stands in the cells of one object's row.
 
 Built-in kinds are rows of `printing.columns` and of the table below; custom resources bring their columns as JSONPaths.
-A stored document with missing or odd fields still gives a row. The Table around the rows is the server's.
+A stored document with missing or odd fields still gives a row. The server makes the Table around the rows.
 """
 
 from __future__ import annotations

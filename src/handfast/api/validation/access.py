@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of roles, bindings, leases and certificate signing requests.
 
-Whether someone may grant a role or use a signer is authorisation's business. A request's PKCS#10 content and its own
-signature, and what becomes of its status, are `rules.certificates.state`'s; here it is PEM of the right type.
+Whether someone may grant a role or use a signer is decided at admission. `rules.certificates.state` looks at a request's
+PKCS#10 content, its own signature, and what becomes of its status; here it is PEM of the right type.
 
 A CertificateSigningRequest:
 1. request: there, base64 of a PEM block `CERTIFICATE REQUEST`.

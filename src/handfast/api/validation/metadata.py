@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of every object's metadata: name, namespace, labels, annotations, owners and finalizers.
 
-The rule for the name is the kind's; all the rest is the same for all kinds. A resourceVersion is not looked at: stale
+Each kind has its own rule for the name; all the rest is the same for all kinds. A resourceVersion is not looked at: stale
 ones are the store's business.
 
 1. name: there, and following the kind's rule; generateName likewise, as a prefix.

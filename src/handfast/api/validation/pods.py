@@ -23,7 +23,7 @@ _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-# Marks a mirror Pod, which stands for a file on its node. Without the mark the authoriser and admission would read the
+# Marks a mirror Pod, which stands for a file on its node. Without the mark the authorizer and admission would read the
 # Pod's references as if somebody had been allowed to write them. So it cannot be taken away.
 MIRROR = "kubernetes.io/config.mirror"
 _ENVIRONMENT = re.compile(r"[\x20-<>-~]+\Z")

@@ -35,7 +35,8 @@ import structlog
 
 from handfast import errors
 from handfast.api import objects
-from handfast.apiserver.state import items, replica
+from handfast.apiserver.state import items
+from handfast.apiserver.state import replica as replica_module
 from handfast.pki import bundles
 from handfast.rules import client_ca_bundle
 from handfast.rules.machines import client_ca_sources, credential_end
@@ -52,11 +53,11 @@ class BootstrapCAs:
 
     def __init__(
         self,
-        copy: replica.Replica,
+        replica: replica_module.Replica,
         trust: Callable[[bundles.TrustBundle, Mapping[str, datetime.datetime]], None],
         remember: Callable[[bundles.TrustBundle], None],
     ) -> None:
-        self._replica = copy
+        self._replica = replica
         self._trust = trust
         self._remember = remember
         self._listed = NOBODY

@@ -14,7 +14,7 @@
    costs no more than being let in. What is kept is bounded by the ledger, and forgotten with its oldest segments.
    An entry about the node that cannot be read might be the newest: refused.
 
-Which of its requests for a certificate is admitted is `admission.node_recovery`'s.
+`admission.node_recovery` decides which of its requests for a certificate are admitted.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/access/test_node_recovery.py |
 |---|---|---|---|---|
@@ -42,7 +42,8 @@ import structlog
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, signing_requests
 from handfast.apiserver import identity, request
-from handfast.apiserver.state import items, replica
+from handfast.apiserver.state import items
+from handfast.apiserver.state import replica as replica_module
 from handfast.pki import bundles, certificates, chains
 from handfast.rules import decision, user_names
 from handfast.rules.ledger import entries
@@ -71,18 +72,18 @@ class DenyList(Protocol):
 
 
 def concerns(info: request.RequestInfo) -> bool:
-    """Whether a request is one that a recovering node may make at all (1.)."""
+    """Whether a request is one that a recovering node may make at all (1)."""
     return info.verb in recovery.VERBS and (info.group, info.plural) == REQUESTS and not info.subresource
 
 
 class NodeRecovery:
     """Judges expired certificates."""
 
-    def __init__(self, copy: replica.Replica, deny_list: DenyList, window: datetime.timedelta) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica, deny_list: DenyList, window: datetime.timedelta) -> None:
+        self._replica = replica
         self._deny_list = deny_list
         self._window = window
-        self._index = _Index(copy)
+        self._index = _Index(replica)
         # Chains that were let in, by the bundle they were judged by.
         self._known: dict[tuple[bytes, str], tuple[certificates.Certificate, recovery.Shown]] = {}
 
@@ -133,7 +134,7 @@ class NodeRecovery:
 def _read(
     peer: peer_module.Peer, bundle: bundles.TrustBundle, now: datetime.datetime
 ) -> tuple[certificates.Certificate, recovery.Shown]:
-    """The certificate of a chain that is good but for the time (2.)."""
+    """The certificate of a chain that is good but for the time (2)."""
     try:
         leaf, *issuers = (certificates.read(der) for der in peer.chain)
         roots = bundles.TrustBundle.of(anchor.der for anchor in bundle.in_force(now))
@@ -179,10 +180,10 @@ _created = msgspec.json.Decoder(_Created).decode
 
 
 class _Index:
-    """Which segments of the ledger name which node (5.)."""
+    """Which segments of the ledger name which node (5)."""
 
-    def __init__(self, copy: replica.Replica) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica) -> None:
+        self._replica = replica
         self._segments: dict[str, list[str]] = {}
         self._oldest = ""
         self._newest: items.Item | None = None
@@ -213,8 +214,8 @@ class _Index:
 class _Records:
     """The server's copy, as `rules.nodes.recovery` asks it."""
 
-    def __init__(self, copy: replica.Replica, index: _Index) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica, index: _Index) -> None:
+        self._replica = replica
         self._index = index
 
     def registered_at(self, node: str) -> datetime.datetime | None:
@@ -239,11 +240,11 @@ def _entries(item: items.Item, node: str) -> Iterator[entries.Entry]:
                 yield entry
 
 
-def owner_of(copy: replica.Replica) -> Callable[[str], str | None]:
+def owner_of(replica: replica_module.Replica) -> Callable[[str], str | None]:
     """Who made a CertificateSigningRequest, by its name; None: there is none."""
 
     def owner(name: str) -> str | None:
-        item = copy.collection(REQUEST_PREFIX).get("", name)
+        item = replica.collection(REQUEST_PREFIX).get("", name)
         return None if item is None else jsonpath.text(item.document(), "spec", "username")
 
     return owner

@@ -4,13 +4,13 @@
 A request is judged when its head is there. Then it may wait: for its body, for webhooks, for the store. Whoever was good
 at the beginning need not be good at the end.
 
-1. `require` is owed when the body has arrived, before admission shows it to anybody, and again right before a write, a
+1. `require` is called when the body has arrived, before admission shows it to anybody, and again right before a write, a
    delete or the signing of a token.
-2. It costs a comparison while nothing was taken from anybody since the first judgement and less than
-   `JUDGED_AGAIN_AFTER` seconds have passed. Counted is what can take something away: a Revocation that is new or says
-   more, another client-CA bundle or other CAs of bootstrap credentials, other keys of service account tokens; a Secret that was changed or deleted (bootstrap
-   tokens, legacy tokens); a ServiceAccount, Pod or Node that is gone; a role or binding that was changed or deleted.
-   What only time takes away (an expiry, the grace of a Pod that is being deleted) is seen by the seconds.
+2. It costs one comparison while nobody has lost anything since the first judgement and less than `JUDGED_AGAIN_AFTER`
+   seconds have passed. These count as a loss: a Revocation that is new or says more; another bundle of client CAs;
+   other CAs of bootstrap credentials; other keys of service account tokens; a Secret that was changed or deleted (bootstrap
+   tokens, legacy tokens); a ServiceAccount, Pod or Node that is gone; a role or binding that was changed or deleted. What
+   only time takes away (an expiry, the grace of a Pod that is being deleted) is noticed by the seconds.
 3. Else the whole judgement is made anew: credential, deny list, impersonation, authorisation. 401 or 403 as for a new
    request.
 4. Whoever would be somebody else now (another name, uid, groups or extra) is refused with 401: webhooks were told the
@@ -39,12 +39,13 @@ import msgspec
 from handfast.apiserver import calls as call_module
 from handfast.apiserver import identity
 from handfast.apiserver.access import authn, authz, impersonation, policy
-from handfast.apiserver.state import items, replica
+from handfast.apiserver.state import items
+from handfast.apiserver.state import replica as replica_module
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.serving import connection as connection_module
 
-# Most writes are over long before; a caller's end is seen at most so late.
+# Seconds. Most writes take less. An expiry is noticed at most this late.
 JUDGED_AGAIN_AFTER: Final = 0.1
 _ENDING: Final = ("core/serviceaccounts/", "core/pods/", "core/nodes/")
 _CHANGING: Final = ("core/secrets/", *policy.ROLES, *policy.BINDINGS)
@@ -59,15 +60,15 @@ class Standing:
         self._authenticator = authenticator
         self._authorizers = authorizers
         self._clock = clock
-        # How often something was taken from somebody.
+        # How often somebody may have lost something.
         self._losses = 0
 
-    def load(self, copy: replica.Replica) -> None:
+    def load(self, replica: replica_module.Replica) -> None:
         """Follow the copy from now on."""
         for prefix in _ENDING:
-            copy.collection(prefix).listen(self, self._gone)
+            replica.collection(prefix).listen(self, self._gone)
         for prefix in _CHANGING:
-            copy.collection(prefix).listen(self, self._changed)
+            replica.collection(prefix).listen(self, self._changed)
 
     def lost(self) -> None:
         """Somebody who was good may no longer be."""

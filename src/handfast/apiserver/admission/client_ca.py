@@ -29,7 +29,7 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
 | an editor of kube-system | delete, create on configmaps | bring back a retired first CA | 2 | test_an_editor_cannot_start_over |
 | an editor of kube-system | update on configmaps | have the garbage collector delete it | 2 | test_an_editor_cannot_name_an_owner |
 | an editor of kube-system | update on configmaps | fool other servers by requestheader-client-ca-file | 2 | test_the_other_keys_are_guarded |
-| an editor of kube-system | update on configmaps | make it immutable, against the next rollover | 2 | test_an_editor_cannot_freeze_it |
+| an editor of kube-system | update on configmaps | make it immutable, against the next rotation | 2 | test_an_editor_cannot_freeze_it |
 | a careless administrator | trust | paste a key, a server's certificate, or half a file | 3 | test_what_is_no_bundle_is_refused |
 | a careless administrator | trust, and a manifest of the bundle alone | lose the record of sources | 4 | test_the_record_is_not_lost_by_accident |
 | an editor of openshift-config | create, update on configmaps | have a CA of their own believed | 5 | test_an_editor_cannot_write_a_source |
@@ -63,56 +63,56 @@ _ANYONE: Final = "whoever changes the client CAs can become anyone"
 _BELIEVED: Final = "the CAs in it become client CAs of the API server"
 
 
-def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def admit(write: plugin.Write, context: plugin.Context) -> None:
     """Refuse who may not change the trust of this server, and what is no bundle."""
     # Cheap test first: nearly every ConfigMap is another one.
-    if attributes.name not in _NAMES:
+    if write.name not in _NAMES:
         return
-    if attributes.name in _GUARDED and attributes.namespace == client_ca_bundle.NAMESPACE:
-        _admit_bundle(attributes, context)
-    elif (attributes.namespace, attributes.name) in client_ca_sources.ALL:
-        _admit_source(attributes, context)
+    if write.name in _GUARDED and write.namespace == client_ca_bundle.NAMESPACE:
+        _admit_bundle(write, context)
+    elif (write.namespace, write.name) in client_ca_sources.ALL:
+        _admit_source(write, context)
 
 
-def _admit_bundle(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def _admit_bundle(write: plugin.Write, context: plugin.Context) -> None:
     # 1. only labels and annotations
-    if _unchanged(attributes, _FREE):
+    if _unchanged(write, _FREE):
         return
     # 2. the verb `trust`
-    _require_trust(attributes, context, _ANYONE)
-    document = attributes.document
-    if attributes.name != client_ca_bundle.NAME or document is None:
+    _require_trust(write, context, _ANYONE)
+    document = write.document
+    if write.name != client_ca_bundle.NAME or document is None:
         return
     # 3. what it says afterwards are bundles
-    if _text(document, client_ca_bundle.KEY) != _text(attributes.old, client_ca_bundle.KEY):
+    if _text(document, client_ca_bundle.KEY) != _text(write.old, client_ca_bundle.KEY):
         _require(document, client_ca_bundle.KEY, client_cas.read, _BUNDLE)
     scoped = _text(document, client_ca_bundle.SCOPED_KEY)
-    if scoped is not None and scoped != _text(attributes.old, client_ca_bundle.SCOPED_KEY):
+    if scoped is not None and scoped != _text(write.old, client_ca_bundle.SCOPED_KEY):
         _require(document, client_ca_bundle.SCOPED_KEY, client_cas.read_scoped, _BUNDLE)
     # 4. and a record
-    _require_record(document, attributes.old)
+    _require_record(document, write.old)
 
 
-def _admit_source(attributes: plugin.Attributes, context: plugin.Context) -> None:
-    document = attributes.document
+def _admit_source(write: plugin.Write, context: plugin.Context) -> None:
+    document = write.document
     # 6. deleting takes trust away; 5. and some changes add none
-    if document is None or _unchanged(attributes, _FREE_IN_SOURCES):
+    if document is None or _unchanged(write, _FREE_IN_SOURCES):
         return
     # 5. the verb `trust`
-    _require_trust(attributes, context, _BELIEVED)
+    _require_trust(write, context, _BELIEVED)
     # 7. CA certificates or nothing, and no key
-    if document.get("data") != (attributes.old or {}).get("data"):
-        _require_source(document, client_cas.read_bootstrap if _is_bootstrap(attributes) else client_cas.read_source)
-        if _is_bootstrap(attributes):
+    if document.get("data") != (write.old or {}).get("data"):
+        _require_source(document, client_cas.read_bootstrap if _is_bootstrap(write) else client_cas.read_source)
+        if _is_bootstrap(write):
             _require(document, credential_end.KEY, credential_end.require_readable, _INSTANT)
 
 
-def _is_bootstrap(attributes: plugin.Attributes) -> bool:
-    return (attributes.namespace, attributes.name) in client_ca_sources.BOOTSTRAP
+def _is_bootstrap(write: plugin.Write) -> bool:
+    return (write.namespace, write.name) in client_ca_sources.BOOTSTRAP
 
 
-def _unchanged(attributes: plugin.Attributes, free: frozenset[str]) -> bool:
-    old, document = attributes.old, attributes.document
+def _unchanged(write: plugin.Write, free: frozenset[str]) -> bool:
+    old, document = write.old, write.document
     return old is not None and document is not None and _guarded(old, free) == _guarded(document, free)
 
 
@@ -125,25 +125,25 @@ def _text(document: objects.Document | None, key: str) -> Any:
     return jsonpath.at(document, "data", key)
 
 
-def _require_trust(attributes: plugin.Attributes, context: plugin.Context, because: str) -> None:
+def _require_trust(write: plugin.Write, context: plugin.Context, because: str) -> None:
     question = access.Attributes(
-        user=attributes.user.name,
-        groups=attributes.user.groups,
+        user=write.user.name,
+        groups=write.user.groups,
         verb=VERB,
         is_resource=True,
         version="v1",
         plural="configmaps",
-        namespace=attributes.namespace,
-        name=attributes.name,
+        namespace=write.namespace,
+        name=write.name,
     )
     verdict = context.decide(question)
     if isinstance(verdict, decision.Approve):
         return
     why = (
-        f"{access.refusal(question, verdict)}: {because}, so that {attributes.operation} of "
+        f"{access.refusal(question, verdict)}: {because}, so that {write.operation} of "
         f'this object, except of its labels and annotations, also needs the verb "{VERB}" on it'
     )
-    raise plugin.Refusal(attributes, decision.Deny("TrustNotPermitted", why, _PLUGIN))
+    raise plugin.Refusal(write, decision.Deny("TrustNotPermitted", why, _PLUGIN))
 
 
 def _require_record(document: objects.Document, old: objects.Document | None) -> None:

@@ -7,8 +7,10 @@
     rest        the JSON document, without metadata.resourceVersion
 
 The resource version is not stored: it is the revision of the write itself, known only after the write. So that it can be
-put in without parsing, every document starts with apiVersion and kind, and `"metadata":{` follows at once. It does not
-choose which kinds are sealed: the server's assembly does.
+put in without parsing, every document starts with apiVersion and kind, and `"metadata":{` follows at once.
+
+It stores nothing: `storage.Storage.prepare` calls `wrap` before every write. Which kinds are sealed is `SEALED` in
+`assembly.apiserver`.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ import msgspec
 from handfast.api import kinds, objects, status
 from handfast.api.codec import bounds
 from handfast.apiserver import flows
-from handfast.apiserver.state import envelope, replica
+from handfast.apiserver.state import envelope
 from handfast.apiserver.state import items as states
+from handfast.apiserver.state import replica as replica_module
 from handfast.store import protocol
 
 # What etcd would refuse with its default limits (1.5 MiB a request), and so what Kubernetes cannot hold.
@@ -41,23 +42,23 @@ def _says_the_same(one: bytes, other: bytes) -> bool:
     return bool(first == second) and _canonical(first) == _canonical(second)
 
 
-class _Leaving(msgspec.Struct):
+class _DeletionMetadata(msgspec.Struct):
     deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
     finalizers: list[str] | None = None
 
 
-class _Left(msgspec.Struct):
+class _DeletionView(msgspec.Struct):
     """Of an object only what says whether it is on its way out."""
 
-    metadata: _Leaving
+    metadata: _DeletionMetadata
 
 
-_left = msgspec.json.Decoder(_Left).decode
+_deletion_view = msgspec.json.Decoder(_DeletionView).decode
 
 
-def _removes(metadata: Mapping[str, Any], size: int, old: states.Item) -> bool:
+def _is_step_of_deletion(metadata: Mapping[str, Any], size: int, old: states.Item) -> bool:
     """Whether a new state of an object that is being deleted is a step of its deletion, and no larger but for the mark."""
-    before = _left(old.body).metadata
+    before = _deletion_view(old.body).metadata
     if before.deletion_timestamp is None:
         return size <= len(old.body) + _MARK_BYTES
     fewer = len(metadata.get("finalizers") or ()) < len(before.finalizers or ())
@@ -81,10 +82,10 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 class Storage:
     """The only writer to the store in this process."""
 
-    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, copy: replica.Replica) -> None:
+    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, replica: replica_module.Replica) -> None:
         self._store = store
         self._envelopes = envelopes
-        self.replica = copy
+        self.replica = replica
         # Why the last write could not be taken, until one is: what /readyz says.
         self.trouble: str | None = None
 
@@ -122,7 +123,9 @@ class Storage:
             return Prepared(namespace, name, payload, "", b"", old, is_changed=False)
         key = kind.key(namespace, name)
         value = self._envelopes.wrap(key, kind.storage_api_version, payload)
-        is_removing = old is not None and "deletionTimestamp" in metadata and _removes(metadata, len(payload), old)
+        is_removing = (
+            old is not None and "deletionTimestamp" in metadata and _is_step_of_deletion(metadata, len(payload), old)
+        )
         return Prepared(namespace, name, payload, key, value, old, is_removing=is_removing)
 
     async def write(self, prepared: Prepared, charge: flows.Charge | None = None) -> states.Item:

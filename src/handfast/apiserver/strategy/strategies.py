@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Station: complete. What the server itself fills in on a write, and which part of an object each subresource may change.
 
-Every function takes the document the caller sent and gives the one to validate and store. Whether it is valid is
-`api.validation.validation`'s question; defaults are `api.defaulting.defaults`'.
+Every function takes the document the caller sent and gives the one to validate and store. `api.validation.validation`
+decides whether it is valid; defaults are in `api.defaulting.defaults`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from handfast.api import kinds, objects, status
 from handfast.apiserver import bodies, calls
-from handfast.apiserver.access import standing
+from handfast.apiserver.access import standing as standing_module
 from handfast.apiserver.admission import plugin, station
 from handfast.apiserver.state import items
 from handfast.apiserver.strategy import strategies
@@ -26,7 +26,7 @@ class Actions:
         deleter: deletes.Deleter,
         admitter: station.Admitter,
         tokens: token_requests.TokenRequests,
-        standing_: standing.Standing,
+        standing: standing_module.Standing,
         clock: clock_module.Clock,
     ) -> None:
         self._reader = reader
@@ -34,7 +34,7 @@ class Actions:
         self._deleter = deleter
         self._admitter = admitter
         self._tokens = tokens
-        self._standing = standing_
+        self._standing = standing
         self._clock = clock
 
     async def get_scale(self, call: calls.Call, kind: kinds.Kind) -> objects.Document:
@@ -100,7 +100,7 @@ class Actions:
         await self._reader.get(kind, call.info)
         await self._admitter.admit(
             call,
-            station.attributes(
+            station.write_of(
                 plugin.CREATE,
                 call,
                 kind,

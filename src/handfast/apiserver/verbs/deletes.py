@@ -20,7 +20,7 @@ from typing import Any
 from handfast.api import kinds, objects, status
 from handfast.api.codec import decode
 from handfast.apiserver import bodies, calls, turns
-from handfast.apiserver.access import standing
+from handfast.apiserver.access import standing as standing_module
 from handfast.apiserver.admission import plugin, station
 from handfast.apiserver.state import items as states
 from handfast.apiserver.state import storage
@@ -108,12 +108,12 @@ class Deleter:
         store: storage.Storage,
         clock: clock_module.Clock,
         admitter: station.Admitter,
-        standing_: standing.Standing,
+        standing: standing_module.Standing,
     ) -> None:
         self._storage = store
         self._clock = clock
         self._admitter = admitter
-        self._standing = standing_
+        self._standing = standing
 
     async def delete(
         self, call: calls.Call, kind: kinds.Kind, namespace: str, name: str, wanted: DeleteOptions
@@ -145,7 +145,7 @@ class Deleter:
 
     async def _admit(self, call: calls.Call, kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> None:
         metadata = old["metadata"]
-        write = plugin.Attributes(
+        write = plugin.Write(
             operation=plugin.DELETE,
             kind=kind,
             subresource=call.info.subresource,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource requests: finds the kind and the verb, and hands the request to who carries it out.
+"""Resource requests: finds the kind and the verb, and hands the request to the module that carries it out.
 
 The verbs themselves are `reads`, `watch`, `writes`, `patches`, `deletes`, `actions` and `reviews`. Callers were
 authorised before.
@@ -18,13 +18,15 @@ from handfast.api import kinds, objects, status
 from handfast.api.codec import bounds, decode
 from handfast.api.custom import definitions, structural
 from handfast.api.schema import structs
-from handfast.apiserver import bodies, calls, limits, request
-from handfast.apiserver.access import standing
+from handfast.apiserver import bodies, calls, request
+from handfast.apiserver import limits as limits_module
+from handfast.apiserver.access import standing as standing_module
 from handfast.apiserver.state import items
 from handfast.apiserver.strategy import strategies
 from handfast.apiserver.verbs import actions as actions_module
 from handfast.apiserver.verbs import definitions as served_definitions
-from handfast.apiserver.verbs import deletes, encode, options, patches, reads, reviews, watch, writes
+from handfast.apiserver.verbs import deletes, encode, options, patches, reads, watch, writes
+from handfast.apiserver.verbs import reviews as reviews_module
 from handfast.runtime import aside as aside_module
 from handfast.runtime import clock as clock_module
 from handfast.serving import answers
@@ -33,8 +35,8 @@ from handfast.serving import connection as connection_module
 _encode = msgspec.json.Encoder().encode
 Answer = Awaitable[answers.Response]
 _SHAPES = 512
-_QUESTIONS = 1024
-_QUESTION_BYTES = 1024
+_REVIEWS = 1024
+_REVIEW_BYTES = 1024
 _READS = frozenset({"get", "list", "watch"})
 # POST to a named object is no verb of its own; nor is PUT or PATCH to a collection.
 _NAMED = {"create": False, "update": True, "patch": True}
@@ -49,7 +51,7 @@ class Verbs:
     patcher: patches.Patcher
     deleter: deletes.Deleter
     actions: actions_module.Actions
-    questions: reviews.Reviews
+    reviews: reviews_module.Reviews
     hub: watch.Hub
 
 
@@ -59,26 +61,26 @@ class Resources:
     def __init__(
         self,
         *,
-        definitions_: served_definitions.Customs,
+        customs: served_definitions.Customs,
         verbs: Verbs,
-        standing_: standing.Standing,
-        limits_: limits.Limits,
+        standing: standing_module.Standing,
+        limits: limits_module.Limits,
         aside: aside_module.Aside,
         clock: clock_module.Clock,
     ) -> None:
-        self._customs = definitions_
-        self._table = definitions_.table
+        self._customs = customs
+        self._table = customs.table
         self._reader = verbs.reader
         self._writer = verbs.writer
         self._patcher = verbs.patcher
         self._deleter = verbs.deleter
         self._actions = verbs.actions
-        self._reviews = verbs.questions
+        self._reviews = verbs.reviews
         self._hub = verbs.hub
-        self._standing = standing_
-        self._limits = limits_
-        self._room = bodies.Room(limits_)
-        self._questions: dict[tuple[tuple[str, str], str, str, bytes], objects.Document] = {}
+        self._standing = standing
+        self._limits = limits
+        self._body_memory = bodies.BodyMemory(limits)
+        self._review_documents: dict[tuple[tuple[str, str], str, str, bytes], objects.Document] = {}
         self._aside = aside
         self._clock = clock
         self._shapes: dict[tuple[str, str, str, str], tuple[kinds.Kind, encode.Shape]] = {}
@@ -94,6 +96,7 @@ class Resources:
         }
 
     async def answer(self, call: calls.Call) -> answers.Response:
+        """Answer what was authorised: 404 where there is no such kind, 405 where it does not have the verb."""
         kind = await self._find(call)
         call.kind = kind
         call.aside = self._aside
@@ -168,10 +171,10 @@ class Resources:
 
     async def _list(self, call: calls.Call, kind: kinds.Kind) -> answers.Response:
         shape = self._shape(call, kind)
-        wanted = options.parse(kind, call.info, watch=False)
+        list_options = options.parse(kind, call.info, watch=False)
         connection = cast("connection_module.Connection", call.http.protocol)
         try:
-            page = await self._reader.page(kind, call.info.space(kind), wanted, connection)
+            page = await self._reader.page(kind, call.info.space(kind), list_options, connection)
             return await self._reader.send(call.http, page, shape)
         finally:
             connection.keep(0)
@@ -183,16 +186,18 @@ class Resources:
         if call.http.version < aiohttp.HttpVersion11:
             raise status.bad_request("a watch needs HTTP/1.1")
         shape = self._shape(call, kind)
-        wanted = options.parse(kind, call.info, watch=True)
+        list_options = options.parse(kind, call.info, watch=True)
         connection = cast("connection_module.Connection", call.http.protocol)
         with self._customs.following(kind, connection.closed_hooks):
-            return await self._hub.serve(call.http, kind, call.info.space(kind), shape, wanted, call.users)
+            return await self._hub.serve(call.http, kind, call.info.space(kind), shape, list_options, call.users)
 
     async def _body(self, call: calls.Call, kind: kinds.Kind) -> bytes:
         # Whoever acts as others pays for it.
         payer = call.impersonator or call.user
         largest = kind.largest_body(call.info.subresource)
-        body = await bodies.read(call.http, self._limits, self._room, payer.name, largest=largest, charge=call.charge)
+        body = await bodies.read(
+            call.http, self._limits, self._body_memory, payer.name, largest=largest, charge=call.charge
+        )
         self._standing.require(call)
         if len(body) > bounds.LIGHT_BYTES:
             await _require_bounded(call, kind, body)
@@ -209,25 +214,25 @@ class Resources:
         if call.info.subresource == "token":
             return _document(await self._actions.token(call, kind, body), 201)
         if kind.resource in self._reviews.handlers:
-            document = await self._question(call, kind, body)
+            document = await self._review_document(call, kind, body)
             return _document(self._reviews.answer(call, kind.resource, document), 201)
         document = await _decoded(call, kind, body)
         item = await self._writer.create(call, kind, document)
         call.created = item.name
         return self._show(call, kind, item, 201)
 
-    async def _question(self, call: calls.Call, kind: kinds.Kind, body: bytes) -> objects.Document:
+    async def _review_document(self, call: calls.Call, kind: kinds.Kind, body: bytes) -> objects.Document:
         """The document of a review. Kubelets and webhooks ask the same few things over and over, in the same words."""
         mode, media = bodies.validation_mode(call.info), call.header("Content-Type")
         key = (kind.resource, mode, media, body)
-        known = self._questions.get(key)
+        known = self._review_documents.get(key)
         if known is None:
             document, warnings = await call.work(bodies.for_kind, body, media, kind, mode)
             # Tokens are not kept.
-            if not warnings and len(body) <= _QUESTION_BYTES and "token" not in (document.get("spec") or ()):
-                if len(self._questions) >= _QUESTIONS:
-                    self._questions.clear()
-                self._questions[key] = document
+            if not warnings and len(body) <= _REVIEW_BYTES and "token" not in (document.get("spec") or ()):
+                if len(self._review_documents) >= _REVIEWS:
+                    self._review_documents.clear()
+                self._review_documents[key] = document
             call.warnings = warnings
             known = document
         # The answer goes into a copy; what is below its first level is only read.
@@ -250,24 +255,24 @@ class Resources:
 
     async def _delete(self, call: calls.Call, kind: kinds.Kind) -> answers.Response:
         body = await self._body(call, kind)
-        wanted = deletes.parse_options(call, body)
+        delete_options = deletes.parse_options(call, body)
         space = call.info.space(kind)
-        item, gone = await self._deleter.delete(call, kind, space, call.info.name, wanted)
+        item, gone = await self._deleter.delete(call, kind, space, call.info.name, delete_options)
         if gone and kind.resource != ("", "pods"):
             return _document(_success(kind, item.name, item.document()["metadata"].get("uid", "")))
         return self._show(call, kind, item)
 
     async def _delete_collection(self, call: calls.Call, kind: kinds.Kind) -> answers.Response:
         body = await self._body(call, kind)
-        wanted = deletes.parse_options(call, body)
-        wanted_items = options.parse(kind, call.info, watch=False)
+        delete_options = deletes.parse_options(call, body)
+        list_options = options.parse(kind, call.info, watch=False)
         connection = cast("connection_module.Connection", call.http.protocol)
         try:
-            page = await self._reader.page(kind, call.info.space(kind), wanted_items, connection)
+            page = await self._reader.page(kind, call.info.space(kind), list_options, connection)
         finally:
             connection.keep(0)
         listed = list(page.items)
-        await self._deleter.delete_collection(call, kind, listed, wanted)
+        await self._deleter.delete_collection(call, kind, listed, delete_options)
         shape = self._shape(call, kind)
         # They are gone: a 429 must not hide that.
         return await self._reader.send(call.http, reads.Page(listed, page.metadata), shape, refusable=False)
@@ -284,12 +289,12 @@ async def _require_bounded(call: calls.Call, kind: kinds.Kind, body: bytes) -> N
     if call.is_heavy:
         structs.ready(kind.message or structural.OBJECT_META)
     if call.is_heavy and media != decode.PROTOBUF:
-        most, what = _most(call.info, kind, media)
-        bounds.require(await call.work(bounds.values, body, most), most, what)
+        most, name = _body_bound(call.info, kind, media)
+        bounds.require(await call.work(bounds.values, body, most), most, name)
 
 
-def _most(info: request.RequestInfo, kind: kinds.Kind, media: str) -> tuple[int, str]:
-    """How many values a body may have, and what it is."""
+def _body_bound(info: request.RequestInfo, kind: kinds.Kind, media: str) -> tuple[int, str]:
+    """How many values a body may have, and what it is called."""
     if info.verb in {"delete", "deletecollection"}:
         return bounds.FEW, "DeleteOptions"
     sub = kind.subresource(info.subresource) if info.subresource else None

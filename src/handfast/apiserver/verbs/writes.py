@@ -4,7 +4,8 @@
 `Resources` has found the kind and decoded the body. These steps follow, in this order, for every write:
 
      1. the URL and the body agree   on namespace and name                                        400
-     2. may create                   this caller, also by update or apply; objects of this kind   403, 405
+     2. may create                   the verb `create`, also for an update or apply that          403, 405
+                                     creates; the kind can be created
      3. the replica is current       and the object is there, with the version and uid named      404, 409, 422, 503
      4. complete                     the change; conform, strategy, conversion, defaults          400, 405, 409, 422
      5. mutating admission           plugins, then webhooks                                       403, 404, a webhook's
@@ -37,7 +38,8 @@ import msgspec
 from handfast.api import conversion, kinds, objects, status
 from handfast.api.custom import definitions
 from handfast.apiserver import calls
-from handfast.apiserver.access import authz, standing
+from handfast.apiserver.access import authz
+from handfast.apiserver.access import standing as standing_module
 from handfast.apiserver.admission import plugin, station
 from handfast.apiserver.state import envelope, items, storage
 from handfast.apiserver.strategy import custom, strategies
@@ -59,13 +61,13 @@ class Writer:
         clock: clock_module.Clock,
         admitter: station.Admitter,
         authorizers: access.Authorizers,
-        standing_: standing.Standing,
+        standing: standing_module.Standing,
     ) -> None:
         self._storage = store
         self._clock = clock
         self._admitter = admitter
         self._authorizers = authorizers
-        self._standing = standing_
+        self._standing = standing
 
     async def create(self, call: calls.Call, kind: kinds.Kind, document: objects.Document) -> items.Item:
         """Store a new object."""
@@ -178,7 +180,7 @@ class Writer:
         Mismatch if somebody was faster. A Binding was admitted as what it is, and the server itself made the change to
         the Pod (`actions`): 5 to 7 are not for it.
         """
-        write = _attributes(call, kind, document, old)
+        write = _write_of(call, kind, document, old)
         sent = document
         if write.subresource not in strategies.SERVER_MADE:
             # 5. mutating admission
@@ -213,7 +215,7 @@ class Writer:
         attributes = authz.attributes(call.user, call.info)
         authz.require(self._authorizers, msgspec.structs.replace(attributes, verb="create", name=""))
 
-    async def _mutate(self, call: calls.Call, write: plugin.Attributes, document: objects.Document) -> objects.Document:
+    async def _mutate(self, call: calls.Call, write: plugin.Write, document: objects.Document) -> objects.Document:
         """Let admission change the document; returns it as it was sent, for the record of who owns which field."""
         kind, sent = write.kind, document
         if self._admitter.may_change(write):
@@ -261,12 +263,12 @@ def _changed(change: Change, kind: kinds.Kind, item: items.Item, aged: bool) -> 
     return change(write_steps.started_from(kind, item, aged))
 
 
-def _attributes(
+def _write_of(
     call: calls.Call, kind: kinds.Kind, document: objects.Document, old: objects.Document | None
-) -> plugin.Attributes:
+) -> plugin.Write:
     operation = plugin.CREATE if old is None else plugin.UPDATE
     name = str(document["metadata"].get("name") or "")
-    return station.attributes(operation, call, kind, name=name, document=document, old=old, dry_run=is_dry_run(call))
+    return station.write_of(operation, call, kind, name=name, document=document, old=old, dry_run=is_dry_run(call))
 
 
 def is_dry_run(call: calls.Call) -> bool:

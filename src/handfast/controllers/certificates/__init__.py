@@ -4,5 +4,5 @@
 Holds: The approver, the signer, the cleaner, and the writer of the ledger.
 Imports: api, client, controllers, errors, pki, rules, runtime.
 Never: It decides nothing: `rules.certificates` does.
-Start: `approver.py`, then `signer.py`; `issuance.py` writes the ledger.
+Start: `approver.py`, then `signer.py`; `ledger.py` writes the ledger.
 """

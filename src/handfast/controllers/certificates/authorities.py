@@ -35,30 +35,30 @@ class Files:
 class SigningAuthority:
     """One pair of files, as the CA that they are now."""
 
-    def __init__(self, place: Files, clock: clocks.Clock) -> None:
-        self._place = place
+    def __init__(self, pair_files: Files, clock: clocks.Clock) -> None:
+        self._pair_files = pair_files
         # Looked at before it is read: what changes in between is seen at the next look.
-        self._follower = following.Follower((place.certificate, place.key), self._load, clock)
+        self._follower = following.Follower((pair_files.certificate, pair_files.key), self._load, clock)
         self._load()
 
     def current(self) -> authority.Authority:
-        """The CA by the files as they are now (2.)."""
+        """The CA by the files as they are now (2)."""
         self._follower.look()
         return self._authority
 
     def _load(self) -> None:
-        place = self._place
-        key = _in_file(place.key, files.read_private(place.key, limit=_LIMIT))
-        data = files.read(place.certificate, limit=_LIMIT)
+        pair_files = self._pair_files
+        key = _in_file(pair_files.key, files.read_private(pair_files.key, limit=_LIMIT))
+        data = files.read(pair_files.certificate, limit=_LIMIT)
         try:
             # 1. one certificate, unless the file is a bundle
-            if place.bundle:
+            if pair_files.bundle:
                 self._authority = issuers.choose(data, key)
             else:
                 self._authority = authority.Authority(pem.one(data, pem.CERTIFICATE), key)
         except errors.Refused as refused:
             raise errors.Refused(
-                f"{place.certificate} and {place.key}: {refused.message}",
+                f"{pair_files.certificate} and {pair_files.key}: {refused.message}",
                 reason="BadSigningAuthority",
                 hint="the certificate file is to hold exactly one certificate, of a CA, and the key file its private key",
             ) from None
@@ -74,9 +74,9 @@ def _in_file(path: pathlib.Path, data: bytes) -> keys.PrivateKey:
 class SigningAuthorities:
     """The CA of each signer that has one; signers with the same files share it."""
 
-    def __init__(self, places: Mapping[str, Files], clock: clocks.Clock) -> None:
-        by_files = {place: SigningAuthority(place, clock) for place in dict.fromkeys(places.values())}
-        self._by_signer = {signer: by_files[place] for signer, place in places.items()}
+    def __init__(self, files_of: Mapping[str, Files], clock: clocks.Clock) -> None:
+        by_files = {pair_files: SigningAuthority(pair_files, clock) for pair_files in dict.fromkeys(files_of.values())}
+        self._by_signer = {signer: by_files[pair_files] for signer, pair_files in files_of.items()}
 
     def __contains__(self, signer: str) -> bool:
         return signer in self._by_signer

@@ -2,7 +2,7 @@
 """Deletes the oldest segments of the issuance ledger, so long after the last of their certificates has expired.
 
 Whole segments only, oldest first; the API server lets no other go. The segment that is then the oldest names the hash of
-the last that was deleted, so that the chain can still be verified from there on. It writes no entries (`issuance`).
+the last that was deleted, so that the chain can still be verified from there on. It writes no entries (`ledger`).
 """
 
 from __future__ import annotations

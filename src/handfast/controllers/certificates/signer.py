@@ -31,7 +31,7 @@ from handfast.controllers.certificates import (
     authorities as signing_authorities,
 )
 from handfast.controllers.certificates import (
-    issuance,
+    ledger as ledger_module,
 )
 from handfast.controllers.certificates import (
     requests as certificate_requests,
@@ -48,7 +48,6 @@ DURATION = datetime.timedelta(hours=8760)
 WORKERS = 16
 ISSUED = "Issued"
 SUBJECT_REDUCED = "SubjectReduced"
-_RACES = frozenset({"Conflict", "AlreadyExists"})
 
 RESULTS = prometheus_client.Counter(
     "handfast_csr_signer_results", "Approved requests, by signer and what became of them.", ["signer", "result"]
@@ -63,7 +62,7 @@ class CsrSigner:
         context: loop.Context,
         requests: certificate_requests.Requests,
         authorities: signing_authorities.SigningAuthorities,
-        book: issuance.Ledger,
+        ledger: ledger_module.Ledger,
         longest: datetime.timedelta = DURATION,
         revocations: revoked.Revoked | None = None,
     ) -> None:
@@ -72,14 +71,14 @@ class CsrSigner:
         self._clock = context.clock
         self._requests = requests
         self._authorities = authorities
-        self._book = book
+        self._ledger = ledger
         self._longest = longest
         self._recorder = events.Recorder(context.client, context.clock, NAME)
         # The requests for which an Event says what keeps them from being signed: UID and reason.
         self._reported: dict[str, tuple[str, str]] = {}
 
     def concerns(self, item: signing_requests.Request) -> bool:
-        """Whether a request is one to sign (1.)."""
+        """Whether a request is one to sign (1)."""
         return (
             item.is_open
             and item.spec.signer_name in self._authorities
@@ -95,7 +94,7 @@ class CsrSigner:
             await self._handle(item)
         except errors.HandfastError as error:
             RESULTS.labels(item.spec.signer_name, error.reason).inc()
-            await self._tell(item, error)
+            await self._record_event_once(item, error)
             raise
         return None
 
@@ -124,10 +123,10 @@ class CsrSigner:
             await self._fail(item, refused.message, now)
             return
         # 3. in the ledger before it is handed out
-        await self._book.append(entry(item, facts, issued, now))
+        await self._ledger.append(entry(item, facts, issued, now))
         # 4. handed out by one update of the version that was approved
         certificate = base64.b64encode(issued.pem).decode()
-        await self._put(item.updated(certificate=certificate))
+        await self._write_status(item.updated(certificate=certificate))
         RESULTS.labels(item.spec.signer_name, ISSUED).inc()
         # 6. what was left out is told
         if others := facts.request.subject.other_types:
@@ -148,17 +147,17 @@ class CsrSigner:
     ) -> None:
         # 2. the condition Failed, with the reason
         added = signing_requests.condition(signing_requests.FAILED, reason, message, objects.timestamp(now))
-        await self._put(item.updated(added=added))
+        await self._write_status(item.updated(added=added))
         RESULTS.labels(item.spec.signer_name, reason).inc()
 
-    async def _put(self, update: signing_requests.Update) -> None:
+    async def _write_status(self, update: signing_requests.Update) -> None:
         with api.MISSING_OK:
             self._requests.wrote(await certificate_requests.write(self._client, update, "status"))
 
-    async def _tell(self, item: signing_requests.Request, error: errors.HandfastError) -> None:
-        # 5. told by an Event, once; a lost race is none of its business
+    async def _record_event_once(self, item: signing_requests.Request, error: errors.HandfastError) -> None:
+        # 5. told by an Event, once; a lost race is not told
         said = (item.metadata.uid, error.reason)
-        if error.reason in _RACES or self._reported.get(item.metadata.name) == said:
+        if error.reason in loop.RACES or self._reported.get(item.metadata.name) == said:
             return
         self._reported[item.metadata.name] = said
         message = f"cannot be signed now: {error.message}" + (f"; {error.hint}" if error.hint else "")
@@ -204,9 +203,9 @@ def build(
     longest: datetime.timedelta = DURATION,
 ) -> loop.Controller[str]:
     requests = feed.of(context)
-    book = issuance.Ledger(context.client, context.clock)
+    ledger = ledger_module.Ledger(context.client, context.clock)
     revocations = revoked.follow(context)
-    handler = CsrSigner(context, requests, authorities, book, longest, revocations)
+    handler = CsrSigner(context, requests, authorities, ledger, longest, revocations)
     controller: loop.Controller[str] = loop.Controller(NAME, handler.reconcile, clock=context.clock, workers=WORKERS)
 
     def changed(item: signing_requests.Request) -> None:

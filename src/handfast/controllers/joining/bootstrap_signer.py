@@ -152,7 +152,7 @@ class BootstrapSigner:
         return self._judged[1]
 
     async def _tell_of_credentials(self, seen: views.ConfigMap, data: Mapping[str, str]) -> None:
-        """Write the Event about credentials in the text, once for each text (6.)."""
+        """Write the Event about credentials in the text, once for each text (6)."""
         content = data.get(cluster_info.KUBECONFIG_KEY, "")
         fault = self._fault(content)
         if fault and self._reported != content:

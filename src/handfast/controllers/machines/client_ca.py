@@ -154,7 +154,7 @@ class ClientCAs:
                 await self._say(immutable.regarding(document), warned.reason, warned.sentence, events.WARNING)
 
     async def _reconcile_elsewhere(self, key: str) -> None:
-        """Say once of a ConfigMap that nobody reads it (6.)."""
+        """Say once of a ConfigMap that nobody reads it (6)."""
         namespace, _, name = key.partition("/")
         item = self._named.get(namespace, name)
         warned = client_ca_warnings.wrong_namespace((namespace, name))

@@ -31,30 +31,30 @@ _RESTORE: Final = "restore it from a backup"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RotationDirectory:
     """What a rotation keeps in a directory of its own."""
 
-    directory: pathlib.Path
+    path: pathlib.Path
 
     @classmethod
-    def of(cls, place: layout.Layout, what: trust_rotation.What) -> Kept:
-        return cls(place.rotation(what))
+    def of(cls, place: layout.Layout, target: trust_rotation.Target) -> RotationDirectory:
+        return cls(place.rotation(target))
 
     @property
     def _state(self) -> pathlib.Path:
-        return self.directory / "state.json"
+        return self.path / "state.json"
 
     @property
     def old_key(self) -> pathlib.Path:
-        return self.directory / "old.key"
+        return self.path / "old.key"
 
     @property
     def new_key(self) -> pathlib.Path:
-        return self.directory / "new.key"
+        return self.path / "new.key"
 
     @property
     def new_certificate(self) -> pathlib.Path:
-        return self.directory / "new.crt"
+        return self.path / "new.crt"
 
     def read(self) -> trust_rotation.State | None:
         """The state; None where no rotation is under way."""
@@ -63,37 +63,37 @@ class Kept:
         try:
             return trust_rotation.decode(files.read_private(self._state, limit=own.MAX_BYTES))
         except errors.Refused as refused:
-            if refused.reason != "BadRotationState":
+            if refused.reason != trust_rotation.BAD_STATE:
                 raise
             text = f"{self._state}: {refused.message}"
             raise errors.Refused(text, reason=refused.reason, hint=refused.hint) from None
 
     def write(self, state: trust_rotation.State) -> None:
-        files.create_directory(self.directory)
+        files.create_directory(self.path)
         files.write_atomically(self._state, trust_rotation.encode(state))
 
     def remove(self) -> None:
-        """Remove what the rotation keeps, its keys before its state (4.)."""
+        """Remove what the rotation keeps, its keys before its state (4)."""
         for path in (self.old_key, self.new_key, self.new_certificate, self._state):
             path.unlink(missing_ok=True)
-        files.remove_leftovers(self.directory)
+        files.remove_leftovers(self.path)
 
 
-def _copy(work: own.Work, source: pathlib.Path, target: pathlib.Path) -> None:
-    if not target.exists():
-        files.write_atomically(target, own.private_key(source).to_pem())
-        work.done.append((str(target.relative_to(work.place.root)), "created"))
+def _keep_old_key(work: own.Work, source: pathlib.Path, directory: RotationDirectory) -> None:
+    # 2. on disk before the key file is replaced
+    if not directory.old_key.exists():
+        work.write(directory.old_key, own.private_key(source).to_pem(), "created")
 
 
-def _ensure_new_key(work: own.Work, kept: Kept) -> keys.PrivateKey:
+def _ensure_new_key(work: own.Work, directory: RotationDirectory) -> keys.PrivateKey:
     # 2. on disk before anything depends on it
-    if not kept.new_key.exists():
-        work.write(kept.new_key, keys.generate().to_pem(), "created")
-    return own.private_key(kept.new_key, hint=_RESTORE)
+    if not directory.new_key.exists():
+        work.write(directory.new_key, keys.generate().to_pem(), "created")
+    return own.private_key(directory.new_key, hint=_RESTORE)
 
 
-def _key_of(kept: Kept, state: trust_rotation.State, who: str) -> keys.PrivateKey:
-    return own.private_key(kept.old_key if who == state.old else kept.new_key, hint=_RESTORE)
+def _key_of(directory: RotationDirectory, state: trust_rotation.State, who: str) -> keys.PrivateKey:
+    return own.private_key(directory.old_key if who == state.old else directory.new_key, hint=_RESTORE)
 
 
 def _inconsistent(message: str) -> errors.Refused:
@@ -108,29 +108,29 @@ def signing_ca(place: layout.Layout) -> str:
     return preparation.read_trust(place).signer.certificate.fingerprint
 
 
-def add_ca(work: own.Work, kept: Kept) -> str:
+def add_ca(work: own.Work, directory: RotationDirectory) -> str:
     """Make the new CA and have it trusted beside the old one; its fingerprint."""
     place = work.place
-    _copy(work, place.ca_key, kept.old_key)
-    key = _ensure_new_key(work, kept)
-    if kept.new_certificate.exists():
-        new = authority.Authority(own.certificate(kept.new_certificate, hint=_RESTORE).der, key)
+    _keep_old_key(work, place.ca_key, directory)
+    key = _ensure_new_key(work, directory)
+    if directory.new_certificate.exists():
+        new = authority.Authority(own.certificate(directory.new_certificate, hint=_RESTORE).der, key)
     else:
         # A name of its own: programs that look for an issuer by its name find one.
         subject = names.Subject(common_name=f"{preparation.CA_NAME}-{work.now:%Y%m%d%H%M%S}")
         new = authority.self_signed_ca(subject, key, work.now)
-        work.write(kept.new_certificate, new.pem, "created")
+        work.write(directory.new_certificate, new.pem, "created")
     trust = preparation.read_trust(place)
     if new.certificate.der not in trust.bundle.ders:
         work.write(place.ca_certificate, trust.text + new.pem, "extended")
-    own.trust_again(work, preparation.read_trust(place))
+    own.rewrite_kubeconfig_cas(work, preparation.read_trust(place))
     return new.certificate.fingerprint
 
 
-def switch_ca(work: own.Work, kept: Kept, state: trust_rotation.State) -> None:
+def switch_ca(work: own.Work, directory: RotationDirectory, state: trust_rotation.State) -> None:
     """Have the CA sign that is to stay."""
     place = work.place
-    key = _key_of(kept, state, state.staying)
+    key = _key_of(directory, state, state.staying)
     data = files.read(place.ca_certificate, limit=own.MAX_BYTES)
     signer = issuers.choose(data, key)
     # 3. what does not fit together changes nothing
@@ -151,40 +151,40 @@ def reissue(work: own.Work) -> None:
     own.reissue(work, preparation.read_trust(work.place))
 
 
-def retire_ca(work: own.Work, kept: Kept, state: trust_rotation.State) -> None:
+def retire_ca(work: own.Work, directory: RotationDirectory, state: trust_rotation.State) -> None:
     """Trust a CA no longer, if it was ever made."""
     place = work.place
     trust = preparation.read_trust(place)
     # 3. what does not fit together changes nothing
     if trust.signer.certificate.fingerprint != state.staying:
         raise _inconsistent(f"{place.ca_key}: the CA that signs is not {state.staying}, which is to stay")
-    gone = trust.bundle.of_key(*leaving_ca(kept, state))
+    gone = trust.bundle.of_key(*leaving_ca(directory, state))
     if trust.signer.certificate.fingerprint in {anchor.fingerprint for anchor in gone}:
-        raise _inconsistent(f"{kept.directory}: the key that is to leave is that of {state.staying}, which is to stay")
+        raise _inconsistent(f"{directory.path}: the key that is to leave is that of {state.staying}, which is to stay")
     own.reissue(work, trust)
     # 5. with every certificate of its key
     if gone:
         rest = trust.bundle.retire(*(anchor.fingerprint for anchor in gone))
         work.write(place.ca_certificate, issuers.ordered(rest.to_pem(), trust.signer), "reduced")
-    own.trust_again(work, preparation.read_trust(place))
+    own.rewrite_kubeconfig_cas(work, preparation.read_trust(place))
 
 
-def leaving_ca(kept: Kept, state: trust_rotation.State) -> tuple[str, ...]:
+def leaving_ca(directory: RotationDirectory, state: trust_rotation.State) -> tuple[str, ...]:
     """The leaving CA, as `TrustBundle.of_key` wants it: by its certificate and its key, as far as they are there.
 
     Where the first step was cut short, the state does not know yet what it made. Where the last one was, the key has
-    been removed (4.), and nothing is left to be retired.
+    been removed (4), and nothing is left to be retired.
     """
-    key = kept.new_key if state.turned else kept.old_key
+    key = directory.new_key if state.undoing else directory.old_key
     certificate = state.leaving
-    if not certificate and kept.new_certificate.exists():
-        certificate = own.certificate(kept.new_certificate, hint=_RESTORE).fingerprint
+    if not certificate and directory.new_certificate.exists():
+        certificate = own.certificate(directory.new_certificate, hint=_RESTORE).fingerprint
     public = own.private_key(key, hint=_RESTORE).public.fingerprint if key.exists() else ""
     return tuple(found for found in (certificate, public) if found)
 
 
 def retained(place: layout.Layout, leaving: Sequence[str]) -> list[str]:
-    """The CA file, where it has a certificate of this CA (5.)."""
+    """The CA file, where it has a certificate of this CA (5)."""
     return [str(place.ca_certificate)] if preparation.read_trust(place).bundle.of_key(*leaving) else []
 
 
@@ -205,21 +205,21 @@ def signing_key_id(place: layout.Layout) -> str:
     return jwt.key_id(own.private_key(place.service_account_key).public)
 
 
-def add_key(work: own.Work, kept: Kept) -> str:
+def add_key(work: own.Work, directory: RotationDirectory) -> str:
     """Make the new key and have its tokens believed beside those of the old one; its id."""
     place = work.place
-    _copy(work, place.service_account_key, kept.old_key)
-    key = _ensure_new_key(work, kept)
+    _keep_old_key(work, place.service_account_key, directory)
+    key = _ensure_new_key(work, directory)
     known = preparation.public_keys(place.service_account_public_key)
     if key.public not in known:
-        work.write(place.service_account_public_key, _publics([*known, key.public]), "extended")
+        work.write(place.service_account_public_key, _public_keys_pem([*known, key.public]), "extended")
     return jwt.key_id(key.public)
 
 
-def switch_key(work: own.Work, kept: Kept, state: trust_rotation.State) -> None:
+def switch_key(work: own.Work, directory: RotationDirectory, state: trust_rotation.State) -> None:
     """Have the key sign that is to stay."""
     place = work.place
-    key = _key_of(kept, state, state.staying)
+    key = _key_of(directory, state, state.staying)
     # 3. what does not fit together changes nothing
     if key.public not in preparation.public_keys(place.service_account_public_key):
         raise _inconsistent(f"{place.service_account_public_key}: there is no key {state.staying} in it")
@@ -237,13 +237,13 @@ def retire_key(work: own.Work, state: trust_rotation.State, leaving: str) -> Non
     known = preparation.public_keys(place.service_account_public_key)
     rest = [public for public in known if jwt.key_id(public) != leaving]
     if rest != known:
-        work.write(place.service_account_public_key, _publics(rest), "reduced")
+        work.write(place.service_account_public_key, _public_keys_pem(rest), "reduced")
 
 
-def new_key_id(kept: Kept) -> str:
+def new_key_id(directory: RotationDirectory) -> str:
     """The id of the key that was made for the rotation; empty where there is none yet."""
-    return jwt.key_id(own.private_key(kept.new_key, hint=_RESTORE).public) if kept.new_key.exists() else ""
+    return jwt.key_id(own.private_key(directory.new_key, hint=_RESTORE).public) if directory.new_key.exists() else ""
 
 
-def _publics(publics: list[keys.PublicKey]) -> bytes:
-    return b"".join(pem.encode(pem.PUBLIC_KEY, public.spki) for public in publics)
+def _public_keys_pem(public_keys: list[keys.PublicKey]) -> bytes:
+    return b"".join(pem.encode(pem.PUBLIC_KEY, public.spki) for public in public_keys)

@@ -8,7 +8,7 @@ they have. Where it is stopped, nobody else is there, and this writes.
    certificate of it. Whatever else administrators put there stays. One that is added is the directory's own from then on, also
    where a ConfigMap gave it before (`rules.client_ca_bundle`): deleting that does not take it away. One that a ConfigMap still
    gives comes back, and whoever waits for its end is told which one that is.
-2. A CA is published when every `kube-root-ca.crt` and `kube-public/cluster-info` that exist tell of it, and withdrawn when
+2. A CA is published when every `kube-root-ca.crt` and `kube-public/cluster-info` that exist hold it, and withdrawn when
    none of them, nor the bundle of client CAs, has a certificate of its key.
 3. A key of tokens is published when the API server's own key set has it.
 4. A node runs if its Lease is being renewed, as for its recovery (`rules.nodes.liveness`).
@@ -41,7 +41,6 @@ from handfast.rules.nodes import liveness
 from handfast.rules.tokens import service_accounts
 from handfast.runtime import tls
 
-_LEASE_NAMESPACE: Final = "kube-node-lease"
 _ROOT_CA: Final = "kube-root-ca.crt"
 _ROOT_CA_KEY: Final = "ca.crt"
 _TRIES: Final = 5
@@ -52,12 +51,12 @@ _CONNECT_SECONDS: Final = 10.0
 
 
 async def trust_client_ca(client: api.Client, der: bytes) -> bool:
-    """Have the API server believe certificates of a CA (1.); whether that changed anything."""
+    """Have the API server believe certificates of a CA (1); whether that changed anything."""
     return await _change(client, lambda bundle: bundle.add(der), own=(certificates.fingerprint(der),))
 
 
 async def distrust_client_ca(client: api.Client, leaving: Sequence[str]) -> bool:
-    """Have it believe them no longer (1.), named as in `TrustBundle.of_key`; whether that changed anything."""
+    """Have it believe them no longer (1), named as in `TrustBundle.of_key`; whether that changed anything."""
 
     def without(bundle: bundles.TrustBundle) -> bundles.TrustBundle:
         return bundle.retire(*leaving) if bundle.of_key(*leaving) else bundle
@@ -94,8 +93,8 @@ async def _change(
 # --- what clients are told
 
 
-async def untold(client: api.Client, *, wanted: str = "", unwanted: Sequence[str] = ()) -> list[str]:
-    """The ConfigMaps that do not tell of the CA `wanted`, or still do of `unwanted` (2.); by namespace/name."""
+async def outdated(client: api.Client, *, wanted: str = "", unwanted: Sequence[str] = ()) -> list[str]:
+    """The ConfigMaps that do not hold the CA `wanted`, or still hold `unwanted` (2); by namespace/name."""
     lacking = []
     if unwanted:
         config_map = await client.get(
@@ -106,10 +105,10 @@ async def untold(client: api.Client, *, wanted: str = "", unwanted: Sequence[str
             lacking.append(f"{client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}{_given(config_map, left)}")
     for config_map in await _root_cas(client):
         text = str(jsonpath.at(config_map, "data", _ROOT_CA_KEY) or "")
-        if not _tells(text.encode(), wanted, unwanted):
+        if not _holds(text.encode(), wanted, unwanted):
             lacking.append(f"{config_map['metadata']['namespace']}/{_ROOT_CA}")
     info = await _cluster_info(client)
-    if info is not None and info[1].ca is not None and not _tells(info[1].ca, wanted, unwanted):
+    if info is not None and info[1].ca is not None and not _holds(info[1].ca, wanted, unwanted):
         lacking.append(f"{cluster_info.NAMESPACE}/{cluster_info.NAME}")
     return lacking
 
@@ -121,7 +120,7 @@ def _given(config_map: dict[str, Any], left: Sequence[certificates.Certificate])
     return f" (given by {', '.join(sources)})" if sources else ""
 
 
-async def tell(client: api.Client, text: bytes) -> int:
+async def publish(client: api.Client, text: bytes) -> int:
     """Write the CAs (PEM) where clients look for them; how many objects were changed."""
     changed = 0
     for config_map in await _root_cas(client):
@@ -152,7 +151,7 @@ async def _cluster_info(client: api.Client) -> tuple[dict[str, Any], cluster_inf
     return config_map, cluster_info.read(text)
 
 
-def _tells(data: bytes, wanted: str, unwanted: Sequence[str]) -> bool:
+def _holds(data: bytes, wanted: str, unwanted: Sequence[str]) -> bool:
     try:
         found = bundles.TrustBundle.from_pem(data)
     except errors.Refused:
@@ -160,21 +159,21 @@ def _tells(data: bytes, wanted: str, unwanted: Sequence[str]) -> bool:
     return (not wanted or wanted in {anchor.fingerprint for anchor in found.anchors}) and not found.of_key(*unwanted)
 
 
-async def told_keys(client: api.Client) -> frozenset[str]:
-    """The ids of the keys in the API server's key set (3.)."""
+async def published_keys(client: api.Client) -> frozenset[str]:
+    """The ids of the keys in the API server's key set (3)."""
     body = msgspec.json.decode(await client.transport.request("GET", jwt.JWKS_PATH))
     return frozenset(str(key.get("kid", "")) for key in body.get("keys", ()))
 
 
-async def served_certificate(place: connections.Connection) -> bytes:
+async def served_certificate(connection: connections.Connection) -> bytes:
     """The certificate that the API server serves new connections with (DER)."""
-    url = urls.urlsplit(place.server)
-    context = tls.client_context(place.ca_pem)
+    url = urls.urlsplit(connection.server)
+    context = tls.client_context(connection.ca_pem)
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(url.hostname, url.port or 443, ssl=context)
     except (OSError, TimeoutError, ssl.SSLError) as error:
-        raise errors.Unavailable(f"{place.server} cannot be reached: {error}", reason="Unreachable") from error
+        raise errors.Unavailable(f"{connection.server} cannot be reached: {error}", reason="Unreachable") from error
     try:
         return bytes(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
     finally:
@@ -206,8 +205,8 @@ async def entries(client: api.Client) -> list[ledger_entries.Entry] | None:
 
 
 async def running_nodes(client: api.Client, now: dt.datetime) -> frozenset[str]:
-    """The nodes that renew their Lease (4.)."""
-    found = await client.list(resources.LEASES, api.Scope(namespace=_LEASE_NAMESPACE))
+    """The nodes that renew their Lease (4)."""
+    found = await client.list(resources.LEASES, api.Scope(namespace=liveness.NAMESPACE))
     return frozenset(str(lease["metadata"]["name"]) for lease in found if liveness.is_fresh(lease, now))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the steps of a rotation do, for each of the two things that can be replaced: the CA, and the key of tokens.
 
-Which step is due, and that it is written down, is `rotation.sequence`'s; what exactly changes in
-files and objects is in `rotation.files` and `rotation.objects`. Here the two are put together, and what the running
-control plane tells is waited for.
+`rotation.sequence` looks which step is due, and writes it down. What exactly changes in files and objects is in
+`rotation.files` and `rotation.objects`. Here the two are put together, and what the running control plane shows is waited
+for.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from handfast import errors
-from handfast.client import api, connection
+from handfast.client import api
+from handfast.client import connection as connections
 from handfast.datadir import layout, preparation
 from handfast.datadir import own_certificates as own
 from handfast.datadir.rotation import files, objects
-from handfast.pki import profiles
+from handfast.pki import jwt, profiles
 from handfast.rules import trust_rotation
 from handfast.rules.tokens import requests
 from handfast.runtime import clock as clocks
@@ -75,8 +76,8 @@ class Steps(Protocol):
         """Who signs now: what the rotation begins with."""
         ...
 
-    async def seen(self) -> trust_rotation.Seen:
-        """What retiring waits for."""
+    async def observe(self) -> trust_rotation.Observed:
+        """Look who still depends on what is to be retired: holders of its certificates or tokens, and for how long."""
         ...
 
     def change_files(self, work: own.Work, step: Step, state: trust_rotation.State) -> trust_rotation.State: ...
@@ -91,30 +92,30 @@ class AuthoritySteps:
     """Replacing the CA."""
 
     place: layout.Layout
-    kept: files.Kept
+    directory: files.RotationDirectory
     control_plane: ControlPlane
     in_use: Step = Step.REISSUE
 
     def signing(self) -> str:
         return files.signing_ca(self.place)
 
-    async def seen(self) -> trust_rotation.Seen:
+    async def observe(self) -> trust_rotation.Observed:
         async with self.control_plane.reach() as client:
-            return trust_rotation.Seen(
+            return trust_rotation.Observed(
                 entries=await objects.entries(client),
-                running=await objects.running_nodes(client, self.control_plane.clock.now()),
-                longest=profiles.YEAR,
+                running_nodes=await objects.running_nodes(client, self.control_plane.clock.now()),
+                longest_lifetime=profiles.YEAR,
             )
 
     def change_files(self, work: own.Work, step: Step, state: trust_rotation.State) -> trust_rotation.State:
         if step is Step.ADD:
-            return dataclasses.replace(state, new=files.add_ca(work, self.kept))
+            return dataclasses.replace(state, new=files.add_ca(work, self.directory))
         if step is Step.SWITCH:
-            files.switch_ca(work, self.kept, state)
+            files.switch_ca(work, self.directory, state)
         elif step is Step.REISSUE:
             files.reissue(work)
         elif step in LAST:
-            files.retire_ca(work, self.kept, state)
+            files.retire_ca(work, self.directory, state)
         return state
 
     async def change_objects(self, step: Step, state: trust_rotation.State) -> list[str]:
@@ -123,14 +124,14 @@ class AuthoritySteps:
         if step is Step.REISSUE:
             return await self._until_served()
         if step in LAST:
-            return await self._withdraw(files.leaving_ca(self.kept, state))
+            return await self._withdraw(files.leaving_ca(self.directory, state))
         return []
 
     async def _publish(self, state: trust_rotation.State) -> list[str]:
         der = files.der_of(self.place, state.staying)
         async with self.control_plane.reach() as client:
             added = await objects.trust_client_ca(client, der)
-            await self._told(client, wanted=state.staying)
+            await self._until_published(client, wanted=state.staying)
         # Whoever looks at the ConfigMap sees both from here on, and so does the API server.
         return [
             f"client CAs of the API server {'extended' if added else 'complete'}",
@@ -142,21 +143,21 @@ class AuthoritySteps:
             return []
         async with self.control_plane.reach() as client:
             removed = await objects.distrust_client_ca(client, leaving)
-            await self._told(client, unwanted=leaving)
+            await self._until_published(client, unwanted=leaving)
         return [
             f"client CAs of the API server {'reduced' if removed else 'complete'}",
             "kube-root-ca.crt and cluster-info tell of one only",
         ]
 
-    async def _told(self, client: api.Client, *, wanted: str = "", unwanted: Sequence[str] = ()) -> None:
+    async def _until_published(self, client: api.Client, *, wanted: str = "", unwanted: Sequence[str] = ()) -> None:
         if not self.control_plane.running:
             # Nobody else is there to publish it.
-            await objects.tell(client, preparation.read_trust(self.place).text)
+            await objects.publish(client, preparation.read_trust(self.place).text)
 
         async def lacking() -> Sequence[str]:
             # A CA is gone only when no certificate of its key is trusted.
             left = files.retained(self.place, unwanted)
-            return left + await objects.untold(client, wanted=wanted, unwanted=unwanted)
+            return left + await objects.outdated(client, wanted=wanted, unwanted=unwanted)
 
         await self.control_plane.until(lacking, "these do not tell of the right CAs yet: {}")
 
@@ -166,68 +167,68 @@ class AuthoritySteps:
         wanted = own.certificate(self.place.apiserver_certificate).der
 
         async def lacking() -> Sequence[str]:
-            place = connection.load(str(self.place.admin_kubeconfig))
-            served = await objects.served_certificate(place)
-            return [] if served == wanted else [place.server]
+            connection = connections.load(str(self.place.admin_kubeconfig))
+            served = await objects.served_certificate(connection)
+            return [] if served == wanted else [connection.server]
 
         await self.control_plane.until(lacking, "the API server does not serve the new certificate yet: {}")
         return ["the API server serves the new certificate"]
 
 
 @dataclass(frozen=True, slots=True)
-class AccountKeySteps:
+class TokenKeySteps:
     """Replacing the key of service account tokens."""
 
     place: layout.Layout
-    kept: files.Kept
+    directory: files.RotationDirectory
     control_plane: ControlPlane
     in_use: Step = Step.SWITCH
 
     def signing(self) -> str:
         return files.signing_key_id(self.place)
 
-    async def seen(self) -> trust_rotation.Seen:
+    async def observe(self) -> trust_rotation.Observed:
         async with self.control_plane.reach() as client:
             key = own.private_key(self.place.service_account_key).public
             # What a Pod gets lives a year, however short the tokens are that others may ask for.
-            longest = max(requests.EXTENDED_SECONDS, self.control_plane.max_token_seconds)
-            return trust_rotation.Seen(
-                longest=dt.timedelta(seconds=longest), old_tokens=await objects.old_tokens(client, key)
+            seconds = max(requests.EXTENDED_SECONDS, self.control_plane.max_token_seconds)
+            return trust_rotation.Observed(
+                longest_lifetime=dt.timedelta(seconds=seconds), old_tokens=await objects.old_tokens(client, key)
             )
 
     def change_files(self, work: own.Work, step: Step, state: trust_rotation.State) -> trust_rotation.State:
         if step is Step.ADD:
-            return dataclasses.replace(state, new=files.add_key(work, self.kept))
+            return dataclasses.replace(state, new=files.add_key(work, self.directory))
         if step is Step.SWITCH:
-            files.switch_key(work, self.kept, state)
+            files.switch_key(work, self.directory, state)
         elif step in LAST:
             files.retire_key(work, state, self._leaving(state))
         return state
 
     async def change_objects(self, step: Step, state: trust_rotation.State) -> list[str]:
         if step is Step.PUBLISH:
-            await self._until_told(wanted=state.staying)
+            await self._until_key_set(wanted=state.staying)
         elif step in LAST:
-            await self._until_told(unwanted=self._leaving(state))
+            await self._until_key_set(unwanted=self._leaving(state))
         else:
             return []
         return ["the key set of the API server is the changed one"]
 
     def _leaving(self, state: trust_rotation.State) -> str:
         """Where the first step was cut short, the state does not know yet what it made."""
-        return state.leaving or files.new_key_id(self.kept)
+        return state.leaving or files.new_key_id(self.directory)
 
-    async def _until_told(self, *, wanted: str = "", unwanted: str = "") -> None:
+    async def _until_key_set(self, *, wanted: str = "", unwanted: str = "") -> None:
         async with self.control_plane.reach() as client:
 
             async def lacking() -> Sequence[str]:
-                told = await objects.told_keys(client)
-                return ["/openid/v1/jwks"] if (wanted and wanted not in told) or unwanted in told else []
+                published = await objects.published_keys(client)
+                return [jwt.JWKS_PATH] if (wanted and wanted not in published) or unwanted in published else []
 
             await self.control_plane.until(lacking, "the API server does not tell the changed keys yet: {}")
 
 
-OF: Final[dict[trust_rotation.What, Callable[[layout.Layout, files.Kept, ControlPlane], Steps]]] = {
-    trust_rotation.What.CA: AuthoritySteps,
-    trust_rotation.What.ACCOUNTS: AccountKeySteps,
+OF: Final[dict[trust_rotation.Target, Callable[[layout.Layout, files.RotationDirectory, ControlPlane], Steps]]] = {
+    trust_rotation.Target.CA: AuthoritySteps,
+    trust_rotation.Target.TOKEN_KEY: TokenKeySteps,
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may approve and sign certificate requests for a signer, and which subject no request may have.
 
-Whether the caller may write the object at all was decided by the authorisers. Which requests a signer honours is the
+Whether the caller may write the object at all was decided by the authorizers. Which requests a signer honours is the
 signer's own question.
 
 1. Approving or denying needs the verb `approve`. Changing the certificate or the conditions of the status needs the

@@ -13,7 +13,7 @@ It does not delete, and no rule looks at who sent the request.
 | expired    | approved, its certificate is past notAfter | notAfter                    | 0    |
 | old        | with any condition                         | its creation                | 24 h |
 
-So KEP-266 has it: 24 hours at most, one hour once approved or denied. Kubernetes lets an approved request without a
+As in KEP-266: 24 hours at most, one hour once approved or denied. Kubernetes lets an approved request without a
 certificate live for 24 hours after its approval; here its requester asks anew after one.
 
 1. An age must be greater than the rule's, not equal to it.

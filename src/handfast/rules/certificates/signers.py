@@ -87,12 +87,12 @@ def _plain(facts: Facts) -> str | None:
     return f"subject has other attributes than common name and organization: {', '.join(others)}" if others else None
 
 
-def _nodes(facts: Facts) -> str | None:
-    return None if kubelet.is_nodes(facts) else "subject organization is not system:nodes"
+def _node_organization(facts: Facts) -> str | None:
+    return None if kubelet.has_node_organization(facts) else "subject organization is not system:nodes"
 
 
-def _node(facts: Facts) -> str | None:
-    if not kubelet.is_node(facts):
+def _node_common_name(facts: Facts) -> str | None:
+    if not kubelet.has_node_prefix(facts):
         return "subject common name does not begin with system:node:"
     wrong = kubelet.wrong_node_name(facts)
     return None if wrong is None else f"subject common name does not name a node after system:node: {wrong}"
@@ -142,8 +142,8 @@ _IP, _URI = _without("ip", "IP"), _without("uri", "URI")
 
 _SIGNERS: Mapping[str, tuple[Row, ...]] = {
     signer_names.KUBELET_CLIENT: (
-        _nodes,
-        _node,
+        _node_organization,
+        _node_common_name,
         _plain,
         _DNS,
         _EMAIL,
@@ -152,8 +152,8 @@ _SIGNERS: Mapping[str, tuple[Row, ...]] = {
         _exactly(kubelet.CLIENT_USAGES),
     ),
     signer_names.KUBELET_SERVING: (
-        _nodes,
-        _node,
+        _node_organization,
+        _node_common_name,
         _plain,
         _dns_or_ip,
         _EMAIL,

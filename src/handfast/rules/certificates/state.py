@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a new certificate request must hold, and how its conditions and its certificate may change afterwards.
 
-Who may approve or sign is decided by `certificates.admission`, and the fields of the spec are checked by
-`api.validation.access`. That a write to the request itself changes no status, and one to /approval no certificate, is
-the work of the strategies.
+`certificates.admission` decides who may approve or sign, and `api.validation.access` looks at the fields of the spec. The
+strategies see to it that a write to the request itself changes no status, and one to /approval no certificate.
 
 A new request:
 1. The request can be read and is signed by the key that it carries (`pki.requests`).
@@ -12,7 +11,7 @@ A write to /approval or /status, of what it changes:
 3. Approved and Denied exclude each other.
 4. Approved, Denied and Failed stay once they are there.
 A write to /status:
-5. It neither adds nor changes Approved and Denied: they are the approver's.
+5. It neither adds nor changes Approved and Denied: only the approver writes these.
 6. The certificate is one or more PEM blocks CERTIFICATE that can be read, and stays once it is there.
 
 What was stored before and stays as it was is not judged anew: finalizers must always come off.

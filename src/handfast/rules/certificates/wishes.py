@@ -32,11 +32,14 @@ from dataclasses import dataclass
 
 from handfast import errors
 from handfast.api import signer_names, signing_requests
-from handfast.pki import certificates, keys, names, pem, request_names, requests, rotation, usages
+from handfast.pki import certificates, keys, names, pem, renewal, request_names, requests, usages
 from handfast.rules import user_names
 
 # A certificate with its chain; a store of pairs takes no longer ones.
 MAX_BYTES = 256 << 10
+# The reasons of refusals, after which the key of a request is of no use.
+INCOMPATIBLE = "IncompatibleRequest"
+WRONG_CERTIFICATE = "WrongCertificate"
 
 _NO_SANS = names.Sans()
 
@@ -119,7 +122,7 @@ def granted(certificate: str, key: keys.PublicKey, wanted: Wanted, now: datetime
     if leaf.public_key.spki != key.spki:
         raise _wrong("it is for a different key than the one requested for")
     # 5. subject, names and usages
-    if (why := rotation.lacking(leaf, wanted.subject, wanted.sans)) is not None:
+    if (why := renewal.lacking(leaf, wanted.subject, wanted.sans)) is not None:
         raise _wrong(why)
     if missing := sorted(set(wanted.usages) - leaf.usages):
         raise _wrong(f"it lacks the usages {', '.join(missing)}")
@@ -169,8 +172,8 @@ def _is_readable(der: bytes) -> bool:
 
 
 def _incompatible(why: str) -> errors.Refused:
-    return errors.Refused(f"retrieved csr is not compatible: {why}", reason="IncompatibleRequest")
+    return errors.Refused(f"retrieved csr is not compatible: {why}", reason=INCOMPATIBLE)
 
 
 def _wrong(why: str, hint: str | None = None) -> errors.Refused:
-    return errors.Refused(f"the certificate returned is refused: {why}", reason="WrongCertificate", hint=hint)
+    return errors.Refused(f"the certificate returned is refused: {why}", reason=WRONG_CERTIFICATE, hint=hint)

@@ -2,7 +2,7 @@
 """What may be written to the issuance ledger: it is only ever continued, and shortened at its old end.
 
 It looks nothing up (`apiserver.admission.ledger` does), and does not find what went round it (`ledger.verification` does). Entries
-are written by `controllers.certificates.issuance`, before the signer hands a certificate out.
+are written by `controllers.certificates.ledger`, before the signer hands a certificate out.
 
 Whoever writes a segment must keep to this:
 

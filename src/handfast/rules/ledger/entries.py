@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An entry of the issuance ledger: what is written down of one certificate, in the one encoding there is.
 
-How entries are chained is `ledger.segments`'. It says nothing of whether a certificate should have been issued.
+`ledger.segments` chains entries. It says nothing of whether a certificate should have been issued.
 
 An entry is JSON on one line of `MAX_LINE` at most. Where it would be longer, texts that are too long are stored as their
 SHA-256.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The issuance ledger: entries in segments, chained so that a changed past shows.
 
-It writes nothing (`controllers.certificates.issuance` does). `ledger.entries` says what an entry holds, and
+It writes nothing (`controllers.certificates.ledger` does). `ledger.entries` says what an entry holds, and
 `ledger.admission` what may be written. `ledger.verification` finds what was changed all the same.
 
 A segment is one object of the API, and each of its entries one line, `LINK NUMBER JSON`: NUMBER counts from 1 within its

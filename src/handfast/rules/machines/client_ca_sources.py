@@ -123,7 +123,7 @@ def read_bootstrap(document: Mapping[str, Any], now: datetime.datetime) -> Conte
 
 
 def is_signer(certificate: certificates.Certificate) -> bool:
-    """Whether a CA has the common name of the signer of bootstrap credentials (6.)."""
+    """Whether a CA has the common name of the signer of bootstrap credentials (6)."""
     return certificate.subject.common_name == bootstrapper.SIGNER
 
 

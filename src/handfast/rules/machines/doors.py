@@ -6,7 +6,8 @@ It opens and closes none, and reads nothing itself. What is listed:
 1. Bootstrap tokens that log in. csrapproving approves what they ask for if their groups have the permission.
 2. CAs whose client certificates are believed. One of bootstrap credentials is good for that identity alone; any other can make
    anyone, nodes included.
-3. Secrets with tokens of the bootstrap account.
+3. Secrets with tokens of the bootstrap account, and Secrets that tokens of single machines are bound to. Tokens that were
+   requested for the account and are bound to nothing are nowhere written down: nobody can list them.
 4. ClusterRoleBindings by which requests for node certificates are filed, approved or signed.
 
 A door to a first certificate is told apart from one to the next: a node that renews itself is one already.
@@ -76,16 +77,13 @@ def of_authority(certificate: certificates.Certificate, *, scoped: bool, end: da
     )
 
 
-def of_secret(metadata: Mapping[str, Any]) -> Door:
-    """The door that a Secret with a token of the bootstrap account is (3)."""
+def of_secret(metadata: Mapping[str, Any], *, machine: str = "") -> Door:
+    """The door that a Secret of the bootstrap account is (3); `machine` is the one that its token is for."""
     name = jsonpath.text(metadata, "name")
-    shared = name == bootstrapper.TOKEN_SECRET
-    close = (
-        "handfast machine credentials revoke --kind worker"
-        if shared
-        else f"kubectl --namespace {bootstrapper.NAMESPACE} delete secret {name}"
-    )
-    opens = f"asks as {bootstrapper.USER}" + ("" if shared else ", for one machine")
+    close = "handfast machine credentials revoke --kind worker"
+    if machine:
+        close = f"kubectl --namespace {bootstrapper.NAMESPACE} delete secret {name}"
+    opens = f"asks as {bootstrapper.USER}" + (f", with the token of Machine {machine}" if machine else "")
     return Door(ACCOUNT, f"Secret {bootstrapper.NAMESPACE}/{name}", opens, "until it is deleted", close)
 
 

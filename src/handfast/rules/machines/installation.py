@@ -12,8 +12,8 @@ What they open, and to whom:
 Nobody is given `certificatesigningrequests/nodeclient`: with it, whoever has the bootstrap credential would be approved
 without a Machine.
 
-5. The marker is written last. Where it is, what was deleted since stays deleted: a start after a revocation must not bring
-   the revoked credential back.
+5. The marker is written last, where few may delete it. Where it is, what was deleted since stays deleted: a start after a
+   revocation must not bring the revoked credential back.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KUBECONFIG_SECRET: Final = "kubelet-bootstrap-kubeconfig"  # noqa: S105 - the na
 KUBECONFIG_KEY: Final = "kubeconfig"
 # 5. says that all of this was there once
 MARKER: Final = "handfast-machines"
-MARKER_NAMESPACE: Final = bootstrapper.NAMESPACE
+MARKER_NAMESPACE: Final = "kube-system"
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _CSR: Final = "system:certificates.k8s.io:certificatesigningrequests"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kubelet may ask of the API: its own objects, and those its Pods need. The Node authoriser of Kubernetes.
+"""What a kubelet may ask of the API: its own objects, and those its Pods need. The Node authorizer of Kubernetes.
 
 It decides by names only and never sees the object: what a node may write *into* an object it may write to is decided
-at admission (NodeRestriction). It denies nothing: whatever it does not allow, another authoriser may. Where none does, `apiserver.access.authz` refuses with 403.
+at admission (`nodes.restriction`). It denies nothing: whatever it does not allow, another authorizer may. Where none does,
+`apiserver.access.authz` refuses with 403.
 
 1. The caller is a node: its name begins with `system:node:` **and** it is in the group `system:nodes`. Either alone
    says nothing. What follows the prefix is the node's name, and must not be empty.

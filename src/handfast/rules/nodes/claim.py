@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """May somebody who is not this node have a certificate in its name? Not while the node is alive.
 
-Whether the requester may bring nodes in at all is asked before (`certificates.kubelet`, RBAC); what is alive is `nodes.liveness`'.
-It never refuses for good: a machine that lost its certificate comes back under its name when its Lease has ended.
+Whether the requester may bring nodes in at all is asked before (`certificates.kubelet`, RBAC). `nodes.liveness` says what is
+alive. It never refuses for good: a machine that lost its certificate comes back under its name when its Lease has ended.
 
 1. It is about requests for a node's client certificate by others than the node: not about its renewals, which show its own
    certificate, nor about its recovery, which is let in only while no Lease is renewed (`nodes.recovery`).
@@ -42,7 +42,7 @@ _READY: Final = "Ready"
 
 
 def concerns(facts: kubelet.Facts) -> bool:
-    """Whether somebody else than the node asks for its client certificate (1.)."""
+    """Whether somebody else than the node asks for its client certificate (1)."""
     node = facts.node_name
     return (
         facts.signer_name == signer_names.KUBELET_CLIENT
@@ -55,7 +55,7 @@ def concerns(facts: kubelet.Facts) -> bool:
 def check(
     facts: kubelet.Facts, pulse: liveness.Pulse | None, now: datetime.datetime, monotonic: float
 ) -> kubelet.Check:
-    """Whether the Lease of that name has ended (2.), for a request that this `concerns`."""
+    """Whether the Lease of that name has ended (2), for a request that this `concerns`."""
     left = 0.0 if pulse is None else pulse.left(now, monotonic)
     node = facts.node_name
     if pulse is None or left <= 0:

@@ -3,7 +3,7 @@
 
 It reads and writes nothing: `controllers.cluster.node_lifecycle` does, and knows when each node was heard of. Pods are
 left alone: what runs on the node is not known, and nobody is evicted. Conditions, reasons, messages, taints and Events
-are Kubernetes', but for the revocation.
+are those of Kubernetes, but for the revocation.
 
 1. A node that a Revocation refuses is not ready, from that moment on: `Ready` is False with the reason `NODE_REVOKED`. Whatever
    else the Node says stays: nobody can correct it.

@@ -63,7 +63,7 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """A Lease that was found ended (6.): its last renewal; since when, and last when, it was found so (monotonic clock)."""
+    """A Lease that was found ended (6): its last renewal; since when, and last when, it was found so (monotonic clock)."""
 
     renewed: datetime.datetime
     since: float
@@ -76,7 +76,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writes:
-    """Writes that the API server was seen to take (7.): since when without a gap, and the last; on the monotonic clock."""
+    """Writes that the API server was seen to take (7): since when without a gap, and the last; on the monotonic clock."""
 
     since: float
     last: float
@@ -102,7 +102,7 @@ def found_silent(pulse: Pulse, before: Silence | None, monotonic: float) -> Sile
 
 
 def seen(lease: Any, before: Pulse | None, monotonic: float, *, beat: bool) -> Pulse | None:
-    """What a Lease says now, `before` being what it said; None where it says nothing (5.)."""
+    """What a Lease says now, `before` being what it said; None where it says nothing (5)."""
     renewed = _renewed(lease)
     if renewed is None:
         return None

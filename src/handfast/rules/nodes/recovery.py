@@ -151,7 +151,7 @@ def _may_be_lost(entry: entries.Entry, shown: Shown, now: datetime.datetime) -> 
 
 
 def is_of(entry: entries.Entry, node: str) -> bool:
-    """Whether an entry of the ledger is a kubelet's client certificate of this node (5.)."""
+    """Whether an entry of the ledger is a kubelet's client certificate of this node (5)."""
     subject = user_names.node_subject(node)
     wanted = entries.names_of(subject, names.Sans())
     return (entry.signer, entry.names) == (signer_names.KUBELET_CLIENT, wanted)

@@ -44,7 +44,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What may be asked while deciding: other objects, and the authoriser."""
+    """What may be asked while deciding: other objects, and the authorizer."""
 
     find: Find
     decide: access.Ask

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node may write, after the authoriser has let it write at all: its own Node, Lease, CSINode, Pods, certificates.
+"""What a node may write, after the authorizer has let it write at all: its own Node, Lease, CSINode, Pods, certificates.
 
-What nodes may read, and which resources they may touch, is the authoriser's question. Users who are not nodes are none
-of this rule's business.
+The authorizer decides what nodes may read, and which resources they may touch. Users who are not nodes are not judged
+here.
 
 1. A caller in the group `system:nodes` is called `system:node:<name>`, or may write nothing: it would else be a node
    that nothing below restricts. (Kubernetes restricts only those who have the name too.)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node may do to Pods: create mirror Pods, report on its own, delete and evict its own. It may not bind any.
 
-What nodes may read is the authoriser's question.
+The authorizer decides what nodes may read.
 
 1. Creating: only mirror Pods that are bound to the node itself. Their one owner is the node's own Node, under its present
-   UID, as a controller that blocks nothing. The spec names no other API object, because the authoriser lets a node read
+   UID, as a controller that blocks nothing. The spec names no other API object, because the authorizer lets a node read
    whatever its Pods name.
 2. Deleting and evicting: only Pods bound to the node.
 3. Status: only of Pods bound to the node, without a change of labels (they select Services' backends) or of what the

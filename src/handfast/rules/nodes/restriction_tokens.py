@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which ServiceAccount tokens a node may ask for: those that the Pods bound to it are meant to hold, and no others.
 
-Whether the ServiceAccount is one that the node's Pods use is the authoriser's question; tokens are made elsewhere.
+The authorizer decides whether the ServiceAccount is one that the node's Pods use. Tokens are made elsewhere.
 
 1. The token is bound to a Pod, by name and UID.
 2. That Pod exists, under that UID, and is bound to the node.
 3. At most one audience is asked for, and it is one that the Pod's volumes ask for: a projected token with exactly this
    audience, or a CSI driver that wants one. A volume whose driver cannot be found out is an error, not a yes.
-4. Or else the authoriser allows the node `request-serviceaccounts-token-audience` for this audience and account.
+4. Or else the authorizer allows the node `request-serviceaccounts-token-audience` for this audience and account.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _audience(
         return restricted_write.refuse(
             "Audience", f"error validating audience {restricted_write.quoted(audience)}: {text}"
         )
-    # 4. or one that the authoriser allows
+    # 4. or one that the authorizer allows
     verdict = known.decide(
         access.Attributes(
             user=write.user,

@@ -2,7 +2,7 @@
 """Which roles allow this: the rules of many roles, turned around, so that a question costs a few dictionary lookups.
 
 A rule is taken apart into single permissions (verb, group, resource, name), and each remembers the roles that give it.
-What a permission means is `rbac.policy_rules`'. It does not know who is bound to a role.
+What a permission means is in `rbac.policy_rules`. It does not know who is bound to a role.
 
 Taking apart multiplies: a few hundred words in each list of one rule would be millions of permissions, and whoever may
 write a role could fill the memory. Above a budget for each role, rules stay whole and are read when asked for.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rule of a role, read from a document, and what it allows: the meaning of RBAC. Who holds it is `rbac.policy`'s.
+"""One rule of a role, read from a document, and what it allows: the meaning of RBAC. `rbac.policy` knows who holds it.
 
 A resource request is allowed if all of these hold, a request for a path if 1 and 5 do:
 

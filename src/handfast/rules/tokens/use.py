@@ -4,8 +4,9 @@
 `from_here` is asked at every request with the token (check 1), `decide` when a certificate is asked for with it (all):
 
  1. The address is within the token's `allowed-cidrs`, where it has any. No address is within none.
- 2. The caller is `system:bootstrap:<id>`, with an id of the form of one; others are not judged here. That the caller was
-    known by such a token, and not by a certificate or by impersonation, is the caller's to see to: those use nothing up.
+ 2. The caller is `system:bootstrap:<id>`, with an id of the form of one; others are not judged here. Whoever
+    asks here sees to it that the caller is known by such a token, and not by a certificate or by impersonation: those
+    use nothing up.
  3. That token's Secret is still there, still one of a token, not being deleted, and has not expired.
  4. Its limits, and the list of its uses, can be read.
  5. The request can be read and proves possession of its key. Where neither uses nor nodes are limited, one that cannot is

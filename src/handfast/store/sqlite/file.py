@@ -115,7 +115,7 @@ def _corrupt(path: pathlib.Path, why: str, hint: str) -> protocol.StoreCorrupt:
 
 
 def _create_if_absent(path: pathlib.Path) -> None:
-    """A new file appears under its name complete (1.). It never replaces one that appeared meanwhile."""
+    """A new file appears under its name complete (1). It never replaces one that appeared meanwhile."""
     if path.exists():
         return
     log = _beside(path, "-wal")
@@ -141,7 +141,7 @@ def _create_if_absent(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def _ownership(path: pathlib.Path) -> Iterator[None]:
-    """Hold the lock (2.), having seen that the file is ours to lock (3.)."""
+    """Hold the lock (2), having seen that the file is ours to lock (3)."""
     info = path.stat()
     if not stat.S_ISREG(info.st_mode):
         raise _corrupt(path, "not a regular file", "name a file, or a path where one can be created")
@@ -187,7 +187,7 @@ def _check_header(path: pathlib.Path, header: bytes) -> None:
 
 
 def _check_content(path: pathlib.Path) -> int:
-    """The schema version of a sound file (4.).
+    """The schema version of a sound file (4).
 
     Opening a database usually leaves traces: files beside it, or a log folded in on closing. Without a log the file
     is read as immutable; with one, in exclusive mode (which keeps the log's index in memory), not folding on close.
@@ -248,7 +248,7 @@ def _check_counters(path: pathlib.Path, connection: apsw.Connection) -> None:
 
 
 def _restrict_modes(path: pathlib.Path) -> None:
-    """Give the files mode 0600: they hold secrets (5.). SQLite gives new files beside the database the database's own mode."""
+    """Give the files mode 0600: they hold secrets (5). SQLite gives new files beside the database the database's own mode."""
     for file in (path, _beside(path, "-wal"), _beside(path, "-shm")):
         with contextlib.suppress(FileNotFoundError):
             if stat.S_IMODE(file.stat().st_mode) != 0o600:

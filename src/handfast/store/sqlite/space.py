@@ -76,7 +76,7 @@ class Space:
             self.release()
 
     def make(self) -> None:
-        """Have the reserve, if there is room for it beside the margin (3.)."""
+        """Have the reserve, if there is room for it beside the margin (3)."""
         self._made_at = self._clock.monotonic()
         space = self._look()
         if not space.missing or space.free < space.missing + 2 * space.margin:
@@ -91,16 +91,16 @@ class Space:
             _log.warning("no space can be kept for removals", file=str(self._file), error=error.strerror)
 
     def is_plenty(self, size: int) -> bool:
-        """Whether so much can be added, in the log and in the file, before the margin (1.)."""
+        """Whether so much can be added, in the log and in the file, before the margin (1)."""
         space = self._look()
         return space.free - space.missing >= space.margin + 2 * size
 
     def fits(self, size: int, free_pages_bytes: int) -> bool:
-        """Whether so much can be added, there or in pages of the file that are free (1.)."""
+        """Whether so much can be added, there or in pages of the file that are free (1)."""
         return self.is_plenty(size) or free_pages_bytes >= self._look().margin + size
 
     def release(self) -> bool:
-        """Give a piece of the reserve back to the file system; false if there is none left (2.)."""
+        """Give a piece of the reserve back to the file system; false if there is none left (2)."""
         left = self._reserved()
         if not left:
             return False
@@ -111,7 +111,7 @@ class Space:
         return True
 
     def refuse(self) -> protocol.StoreFull:
-        """Count one more refused write and log it (4.); returns what to tell whoever wanted it."""
+        """Count one more refused write and log it (4); returns what to tell whoever wanted it."""
         self._refused += 1
         self._refused_now += 1
         now = self._clock.monotonic()

@@ -228,7 +228,7 @@ class Writer:
         return bool(batch)
 
     def _fitting(self, batch: Sequence[Job]) -> Sequence[Job]:
-        """The batch without what there is no space for (5.)."""
+        """The batch without what there is no space for (5)."""
         size = sum(job.size for job in batch if job.adds)
         if self._space.is_plenty(size) or not any(job.adds for job in batch):
             return batch
@@ -275,7 +275,7 @@ class Writer:
         self._on_loop(self._settle, commit)
 
     def _make_room(self) -> bool:
-        """Give a piece of the reserve to the removal it is kept for (5.); false if nothing is left of it."""
+        """Give a piece of the reserve to the removal it is kept for (5); false if nothing is left of it."""
         if not self._space.release():
             return False
         # Folded into the file now, while there is space for it: the log is then written from its beginning again.

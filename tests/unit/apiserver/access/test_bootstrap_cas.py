@@ -11,7 +11,8 @@ import pytest
 
 from handfast import errors
 from handfast.apiserver.access import bootstrap_cas
-from handfast.apiserver.state import envelope, items, replica
+from handfast.apiserver.state import envelope, items
+from handfast.apiserver.state import replica as replica_module
 from handfast.pki import bundles, certificates
 from handfast.rules import client_ca_bundle
 from handfast.rules.machines import bootstrapper, client_ca_sources, credential_end
@@ -30,8 +31,8 @@ def text(*made: Made) -> str:
 class Server:
     """A copy of the store, and what it has the server trust and remember."""
 
-    def __init__(self, copy: replica.Replica | None = None) -> None:
-        self.copy = copy or replica.Replica(cast("protocol.Store", None), envelope.Envelopes(None, ()))
+    def __init__(self, replica: replica_module.Replica | None = None) -> None:
+        self.copy = replica or replica_module.Replica(cast("protocol.Store", None), envelope.Envelopes(None, ()))
         self.version = 100
         self.trusted: list[frozenset[bytes]] = []
         self.remembered: set[bytes] = set()

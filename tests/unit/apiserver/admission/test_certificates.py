@@ -43,7 +43,7 @@ def of_masters() -> objects.Document:
 async def run(operation: str, world: admission_world.World, **facts: Any) -> None:
     chain = plugin.Chain(certificates.ROWS, world.context)
     resource = facts.pop("resource", CSRS)
-    await chain.run(admission_world.attributes(operation, resource, name="csr", user=admission_world.JANE, **facts))
+    await chain.run(admission_world.write_of(operation, resource, name="csr", user=admission_world.JANE, **facts))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ DENIED = csr(conditions=[{"type": "Denied", "status": "True"}])
     ],
 )
 async def test_what_is_invalid_is_refused_whoever_asks(operation: str, facts: Any, why: str) -> None:
-    """Whoever asks: this authoriser would permit it."""
+    """Whoever asks: this authorizer would permit it."""
     permits = admission_world.World(lambda _: decision.Approve("Test", "yes", "test"))
     with pytest.raises(status.StatusError) as refused:
         await run(operation, permits, **facts)
@@ -125,7 +125,7 @@ async def test_what_is_invalid_is_refused_whoever_asks(operation: str, facts: An
 )
 async def test_not_looked_at(operation: str, facts: Any) -> None:
     def never(attributes: access.Attributes) -> decision.Decision:
-        raise AssertionError(f"the authoriser was asked: {attributes}")
+        raise AssertionError(f"the authorizer was asked: {attributes}")
 
     await run(operation, admission_world.World(never), **facts)
 

@@ -33,7 +33,7 @@ ADMIN = identity.User("kubernetes-admin", ("system:masters",))
 
 
 class Asked:
-    """An authoriser in which only system:masters may trust; remembers the questions."""
+    """An authorizer in which only system:masters may trust; remembers the questions."""
 
     def __init__(self) -> None:
         self.questions: list[access.Attributes] = []
@@ -70,7 +70,7 @@ def admit(
     operation = plugin.CREATE if old is None else plugin.DELETE if new is None else plugin.UPDATE
     given = new or old or {}
     namespace = given["metadata"]["namespace"] if namespace == client_ca_bundle.NAMESPACE else namespace
-    write = plugin.Attributes(
+    write = plugin.Write(
         operation=operation,
         kind=CONFIG_MAPS,
         subresource="",

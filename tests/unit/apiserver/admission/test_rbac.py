@@ -15,7 +15,7 @@ from handfast.apiserver.admission import plugin
 from handfast.apiserver.admission import rbac as rbac_admission
 from handfast.apiserver.state import envelope, replica
 from handfast.rules import access
-from handfast.rules.rbac import policy, policy_rules
+from handfast.rules.rbac import policy, policy_rules, scopes
 
 KINDS = {kind.plural: kind for kind in kinds.builtin() if kind.group == policy_rules.GROUP}
 POD = next(kind for kind in kinds.builtin() if kind.plural == "pods")
@@ -44,11 +44,18 @@ class World:
         self.policy = policy.Policy()
         context = plugin.Context(
             replica.Replica(None, envelope.Envelopes()),  # type: ignore[arg-type]
-            access.Authorizers((self.policy,)).decide,
+            access.Authorizers((self.policy,), scopes.Scopes(self._cluster_role)).decide,
             lambda: datetime.datetime.min,
         )
         self.chain = plugin.Chain(rbac_admission.rows(self.policy), context)
         self.user = identity.User("ann", ("staff",))
+
+    def _cluster_role(self, name: str) -> tuple[policy_rules.PolicyRule, ...] | None:
+        return self.policy.role_rules(policy.CLUSTER_ROLE, "", name)
+
+    def limit(self, *held: str) -> None:
+        """Limit ann's credential by scopes."""
+        self.user = identity.User("ann", ("staff",), extra={access.SCOPES: held})
 
     def give(self, *rules: dict[str, Any], namespace: str = "") -> None:
         self.policy.set_role("", f"of-ann-{namespace}", {"rules": list(rules)})
@@ -60,7 +67,7 @@ class World:
         kind = KINDS.get(plural, POD)
         operation = plugin.CREATE if old is None else plugin.UPDATE
         name = (document or {"metadata": {"name": "x"}})["metadata"]["name"]
-        await self.chain.run(plugin.Attributes(operation, kind, "", namespace, name, document, old, self.user, False))
+        await self.chain.run(plugin.Write(operation, kind, "", namespace, name, document, old, self.user, False))
 
 
 @pytest.fixture
@@ -212,6 +219,57 @@ async def test_who_may_bind(world: World):
     # Also before there is such a role.
     world.policy.remove_role("", "mighty")
     await world.write("clusterrolebindings", binding("ClusterRole", "mighty", "bob"))
+
+
+WRITE_BINDINGS = {"verbs": ["create"], "apiGroups": [policy_rules.GROUP], "resources": ["clusterrolebindings"]}
+SCOPED = rf"scopes \[role:binder:\*:!\]: {NOT_HELD}"
+
+
+async def test_a_scope_is_not_shed_by_a_binding(world: World):
+    world.policy.set_role("", "cluster-admin", role("cluster-admin", *FULL))
+    world.policy.set_role("", "binder", role("binder", WRITE_BINDINGS))
+    world.give(*FULL)
+    bound = ("clusterrolebindings", binding("ClusterRole", "cluster-admin", "eve"))
+    world.limit("role:binder:*:!")
+    assert why_of(await refused(world, SCOPED, *bound)) == "ScopeLimited"
+    # What the scope includes may be given away, in the namespace where it does.
+    await world.write("clusterrolebindings", binding("ClusterRole", "binder", "eve"))
+    world.limit("role:binder:ns:!")
+    await world.write("rolebindings", binding("ClusterRole", "binder", "eve"), namespace="ns")
+    await refused(world, NOT_HELD, "clusterrolebindings", binding("ClusterRole", "binder", "eve"))
+    for scope in ("user:full", "role:cluster-admin:*:!"):
+        world.limit(scope)
+        await world.write(*bound)
+
+
+async def test_a_scope_gives_nothing_away_that_is_not_held(world: World):
+    world.policy.set_role("", "cluster-admin", role("cluster-admin", *FULL))
+    world.give(READ)
+    for scope in ("user:full", "role:cluster-admin:*:!"):
+        world.limit(scope)
+        await refused(world, NOT_HELD, "clusterrolebindings", binding("ClusterRole", "cluster-admin", "eve"))
+
+
+async def test_a_scope_is_not_shed_by_a_role(world: World):
+    world.policy.set_role("", "binder", role("binder", WRITE_BINDINGS))
+    world.give(*FULL)
+    world.limit("role:binder:*:!")
+    await refused(world, SCOPED, "clusterroles", role("binder", *FULL), role("binder", WRITE_BINDINGS))
+    await refused(world, "must have cluster-admin", "clusterroles", role("binder", aggregationRule=GATHER))
+    await world.write("clusterroles", role("other", WRITE_BINDINGS))
+
+
+async def test_within_a_scope_bind_and_escalate_count(world: World):
+    both = {"verbs": ["bind", "escalate"], "apiGroups": [policy_rules.GROUP], "resources": ["clusterroles"]}
+    world.policy.set_role("", "cluster-admin", role("cluster-admin", *FULL))
+    world.policy.set_role("", "binder", role("binder", both))
+    world.give(*FULL)
+    bound = ("clusterrolebindings", binding("ClusterRole", "cluster-admin", "eve"))
+    world.limit("role:binder:*:!")
+    await world.write(*bound)
+    await world.write("clusterroles", role("other", *FULL))
+    world.limit("role:binder:*")
+    await refused(world, NOT_HELD, *bound)
 
 
 async def test_missing_role(world: World):

@@ -26,7 +26,7 @@ SANS = names.make_sans(dns=["n1.example"])
 HOUR = datetime.timedelta(hours=1)
 
 
-class Book:
+class FakeLedger:
     """A ledger that remembers, or refuses."""
 
     def __init__(self, world: World) -> None:
@@ -49,20 +49,20 @@ class World(Base):
         made = authority.self_signed_ca(
             names.Subject(common_name="ca"), ca_key, ca.get("since", START - HOUR), ttl=ca.get("ttl")
         )
-        place = signing_authorities.Files(certificate=directory / "ca.crt", key=directory / "ca.key")
-        place.certificate.write_bytes(made.pem)
-        place.key.write_bytes(ca_key.to_pem())
-        place.key.chmod(0o600)
+        pair_files = signing_authorities.Files(certificate=directory / "ca.crt", key=directory / "ca.key")
+        pair_files.certificate.write_bytes(made.pem)
+        pair_files.key.write_bytes(ca_key.to_pem())
+        pair_files.key.chmod(0o600)
         which = ca.get("signers", signers.SIGNERS)
-        authorities = signing_authorities.SigningAuthorities(dict.fromkeys(which, place), self.clock)
+        authorities = signing_authorities.SigningAuthorities(dict.fromkeys(which, pair_files), self.clock)
         context = loop.Context(client=self.client, informers=cache.Informers(self.client, self.clock), clock=self.clock)
-        self.book = Book(self)
+        self.ledger = FakeLedger(self)
         self.revoked = cache.Informer(revoked.SOURCE)
         self.handler = signer.CsrSigner(
             context,
             self.requests,
             authorities,
-            self.book,  # type: ignore[arg-type]
+            self.ledger,  # type: ignore[arg-type]
             longest,
             revoked.Revoked(self.revoked),
         )
@@ -111,7 +111,7 @@ async def test_an_approved_request_gets_what_it_asked_for(tmp_path: pathlib.Path
     )
     assert world.updates() == [("update status", PLURAL, "x")]
     assert world.conditions() == [("Approved", "Test", "m")]
-    assert world.book.entries == [
+    assert world.ledger.entries == [
         entries.Entry(
             issued_at=START,
             signer=spec["signerName"],
@@ -170,7 +170,7 @@ async def test_what_may_not_be_signed_fails_with_its_reason(
     assert (approved[0], kind, reason) == ("Approved", "Failed", "SignerValidationFailure")
     assert message in said
     assert "certificate" not in world.stored()["status"]
-    assert (world.book.entries, world.updates()) == ([], [("update status", PLURAL, "x")])
+    assert (world.ledger.entries, world.updates()) == ([], [("update status", PLURAL, "x")])
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_what_may_not_be_signed_fails_with_its_reason(
 async def test_not_its_business(tmp_path: pathlib.Path, conditions: tuple[str, ...], more: dict[str, Any]) -> None:
     world = World(tmp_path, signers=[signer_names.KUBELET_CLIENT])
     await world.sign(*conditions, **more)
-    assert (world.client.calls, world.book.entries) == ([], [])
+    assert (world.client.calls, world.ledger.entries) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ async def test_a_certificate_lives_no_longer_than_it_was_asked_for_or_allowed(
 async def test_the_ledger_names_the_token(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path)
     await world.sign(username="system:bootstrap:abcdef")
-    (entry,) = world.book.entries
+    (entry,) = world.ledger.entries
     assert (entry.authenticated_by, entry.token_id) == ("bootstrap-token", "abcdef")
 
 
@@ -228,19 +228,19 @@ async def test_an_expired_ca_is_told_of_once_and_retried(tmp_path: pathlib.Path)
         with pytest.raises(errors.Unavailable, match="the signer has expired: NotAfter=2029-12-3"):
             await world.sign()
     assert [reason for reason, _ in world.events()] == ["SignerExpired"]
-    assert (world.updates(), world.book.entries) == ([], [])
+    assert (world.updates(), world.ledger.entries) == ([], [])
     world.handler.gone("x")
 
 
 async def test_without_the_ledger_nothing_is_handed_out(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path)
-    world.book.error = errors.Unavailable("no room", reason="NoSpace")
+    world.ledger.error = errors.Unavailable("no room", reason="NoSpace")
     with pytest.raises(errors.Unavailable, match="no room"):
         await world.sign()
     assert (world.updates(), [reason for reason, _ in world.events()]) == ([], ["NoSpace"])
-    world.book.error = None
+    world.ledger.error = None
     assert await world.handler.reconcile("x") is None
-    assert len(world.book.entries) == 1
+    assert len(world.ledger.entries) == 1
 
 
 async def test_a_lost_race_leaves_an_entry_and_no_event(tmp_path: pathlib.Path) -> None:
@@ -249,7 +249,7 @@ async def test_a_lost_race_leaves_an_entry_and_no_event(tmp_path: pathlib.Path) 
     world.stored()["metadata"]["resourceVersion"] = "99"
     with pytest.raises(errors.Refused) as caught:
         await world.handler.reconcile("x")
-    assert (caught.value.reason, len(world.book.entries), world.events()) == ("Conflict", 1, [])
+    assert (caught.value.reason, len(world.ledger.entries), world.events()) == ("Conflict", 1, [])
 
 
 async def test_deleted_just_then(tmp_path: pathlib.Path) -> None:
@@ -280,7 +280,7 @@ async def test_nothing_is_signed_in_a_revoked_name(tmp_path: pathlib.Path) -> No
     await world.sign()
     (failed,) = [row for row in world.conditions() if row[0] == "Failed"]
     assert failed[1:] == ("Revoked", 'user "system:node:n1" is refused by Revocation "gone"')
-    assert (world.book.entries, world.stored()["status"].get("certificate")) == ([], None)
+    assert (world.ledger.entries, world.stored()["status"].get("certificate")) == ([], None)
 
 
 async def test_nothing_is_signed_while_revocations_may_not_be_read(tmp_path: pathlib.Path) -> None:
@@ -291,7 +291,7 @@ async def test_nothing_is_signed_while_revocations_may_not_be_read(tmp_path: pat
         with pytest.raises(revoked.RevocationsForbidden, match="no right"):
             await world.handler.reconcile("x")
     assert [reason for reason, _ in world.events()] == ["RevocationsForbidden"]
-    assert (world.book.entries, world.stored()["status"].get("certificate")) == ([], None)
+    assert (world.ledger.entries, world.stored()["status"].get("certificate")) == ([], None)
     world.revoked.refused("")
     await world.handler.reconcile("x")
     assert world.stored()["status"]["certificate"]

@@ -128,13 +128,10 @@ async def test_one_namespace_may_be_followed():
 
 
 async def test_both_groups_are_one_index_and_each_is_written_where_it_is_followed():
-    async with (
-        scripted.serving(
-            scripted.listing("10", machine("m1", 1, authoritativeAPI="ClusterAPI")),
-            scripted.listing("10", machine("m1", 2)),
-        ) as server,
-        following(server) as world,
-    ):
+    async with scripted.serving() as server, following(server) as world:
+        openshift = scripted.listing("10", machine("m1", 1, authoritativeAPI="ClusterAPI"))
+        server.add_at(f"/apis/{rules.OPENSHIFT}/v1beta1/machines", openshift)
+        server.add_at(f"/apis/{rules.CLUSTER_API}/v1beta1/machines", scripted.listing("10", machine("m1", 2)))
         known = world.follow(inventory.Options(groups=BOTH))
         await known.wait_answered()
         assert len(known.index) == 2

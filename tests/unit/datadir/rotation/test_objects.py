@@ -59,7 +59,7 @@ def client():
     return made
 
 
-def tell(client, pem, namespace="default"):
+def publish(client, pem, namespace="default"):
     client.put("configmaps", "kube-root-ca.crt", namespace, data={"ca.crt": pem.decode()})
 
 
@@ -90,12 +90,12 @@ class TestClientCAs:
         again = ca("old again", OLD_PRIVATE)
         data = client.objects[BUNDLE]["data"]
         data["client-ca-file"] = (again.pem + NEW.pem).decode()
-        assert await rotation_objects.untold(client, unwanted=LEAVING) == [
+        assert await rotation_objects.outdated(client, unwanted=LEAVING) == [
             "kube-system/extension-apiserver-authentication"
         ]
         assert await rotation_objects.distrust_client_ca(client, LEAVING)
         assert self.believed(client) == {NEW.certificate.fingerprint}
-        assert await rotation_objects.untold(client, unwanted=LEAVING) == []
+        assert await rotation_objects.outdated(client, unwanted=LEAVING) == []
 
     async def test_what_becomes_the_directorys_own_is_no_sources_any_more(self, client):
         data = client.objects[BUNDLE]["data"]
@@ -113,7 +113,7 @@ class TestClientCAs:
     async def test_a_source_that_brings_it_back_is_named(self, client):
         given = {OLD.certificate.fingerprint: ("openshift-config/a", "openshift-config-managed/b")}
         client.objects[BUNDLE]["data"]["handfast-client-ca-sources"] = record_of(given)
-        assert await rotation_objects.untold(client, unwanted=LEAVING) == [
+        assert await rotation_objects.outdated(client, unwanted=LEAVING) == [
             "kube-system/extension-apiserver-authentication (given by openshift-config-managed/b, openshift-config/a)"
         ]
 
@@ -142,42 +142,42 @@ class TestClientCAs:
 class TestTold:
     async def test_every_place_is_looked_at(self, client):
         wanted = NEW.certificate.fingerprint
-        assert await rotation_objects.untold(client, wanted=wanted) == [], "nobody was told anything yet"
-        tell(client, BOTH)
-        tell(client, OLD.pem, "late")
-        tell(client, b"broken", "odd")
+        assert await rotation_objects.outdated(client, wanted=wanted) == [], "nobody was told anything yet"
+        publish(client, BOTH)
+        publish(client, OLD.pem, "late")
+        publish(client, b"broken", "odd")
         tell_newcomers(client, OLD.pem)
         lacking = ["late/kube-root-ca.crt", "odd/kube-root-ca.crt", "kube-public/cluster-info"]
-        assert await rotation_objects.untold(client, wanted=wanted) == lacking
+        assert await rotation_objects.outdated(client, wanted=wanted) == lacking
 
     async def test_nor_may_the_retired_one_be_told(self, client):
-        tell(client, NEW.pem)
+        publish(client, NEW.pem)
         tell_newcomers(client, BOTH)
         await rotation_objects.distrust_client_ca(client, LEAVING)
         for unwanted in ([OLD.certificate.fingerprint], [OLD_KEY]):
-            assert await rotation_objects.untold(client, unwanted=unwanted) == ["kube-public/cluster-info"]
+            assert await rotation_objects.outdated(client, unwanted=unwanted) == ["kube-public/cluster-info"]
 
     async def test_a_cluster_info_that_names_no_ca_tells_nothing_wrong(self, client):
         client.put("configmaps", "cluster-info", "kube-public", data={})
-        assert await rotation_objects.untold(client, wanted="x") == []
+        assert await rotation_objects.outdated(client, wanted="x") == []
         tell_newcomers(client, None)
-        assert await rotation_objects.untold(client, wanted="x") == []
-        assert await rotation_objects.tell(client, BOTH) == 0
+        assert await rotation_objects.outdated(client, wanted="x") == []
+        assert await rotation_objects.publish(client, BOTH) == 0
 
     async def test_telling_changes_what_is_there_and_makes_nothing(self, client):
-        tell(client, OLD.pem)
-        tell(client, BOTH, "done")
+        publish(client, OLD.pem)
+        publish(client, BOTH, "done")
         tell_newcomers(client, OLD.pem)
-        assert await rotation_objects.tell(client, BOTH) == 2
-        assert await rotation_objects.tell(client, BOTH) == 0
-        assert await rotation_objects.untold(client, wanted=NEW.certificate.fingerprint) == []
+        assert await rotation_objects.publish(client, BOTH) == 2
+        assert await rotation_objects.publish(client, BOTH) == 0
+        assert await rotation_objects.outdated(client, wanted=NEW.certificate.fingerprint) == []
         data = client.objects["configmaps", "kube-public", "cluster-info"]["data"]
         assert cluster_info.read(data["kubeconfig"]) == cluster_info.ClusterInfo(("https://a:1",), BOTH, "id")
         assert data["jws"] == "s"
 
     async def test_the_published_keys_are_named_by_their_ids(self, client):
         client.transport = Transport({"keys": [{"kid": "a"}, {"kid": "b"}]})
-        assert await rotation_objects.told_keys(client) == {"a", "b"}
+        assert await rotation_objects.published_keys(client) == {"a", "b"}
 
 
 class TestDependants:

@@ -31,7 +31,7 @@ from handfast.datadir.rotation import (
 from handfast.pki import authority, bundles, certificates, chains, jwt, keys, names, pem
 from handfast.rules import trust_rotation as rotation
 from handfast.rules.ledger import entries
-from handfast.rules.trust_rotation import Step, What
+from handfast.rules.trust_rotation import Step, Target
 from handfast.runtime import files
 from handfast.runtime.addresses import Address
 from tests.world.clock import MovableClock
@@ -53,7 +53,14 @@ class Objects:
         self.running: frozenset[str] = frozenset()
         self.tokens = []
         self.written = 0
-        for name in ("trust_client_ca", "distrust_client_ca", "untold", "tell", "told_keys", "served_certificate"):
+        for name in (
+            "trust_client_ca",
+            "distrust_client_ca",
+            "outdated",
+            "publish",
+            "published_keys",
+            "served_certificate",
+        ):
             monkeypatch.setattr(rotation_objects, name, getattr(self, name))
         monkeypatch.setattr(rotation_objects, "entries", self.all_entries)
         monkeypatch.setattr(rotation_objects, "old_tokens", self.all_tokens)
@@ -72,15 +79,15 @@ class Objects:
         self.client_cas = self.client_cas.retire(*leaving)
         return True
 
-    async def untold(self, client, *, wanted="", unwanted=()):
+    async def outdated(self, client, *, wanted="", unwanted=()):
         if self.client_cas.of_key(*unwanted):
             return ["kube-system/extension-apiserver-authentication"]
         return [] if self.notices else ["default/kube-root-ca.crt"] * 7
 
-    async def tell(self, client, text):
+    async def publish(self, client, text):
         self.written += 1
 
-    async def told_keys(self, client):
+    async def published_keys(self, client):
         found = preparation.public_keys(self.place.service_account_public_key)
         return frozenset(map(jwt.key_id, found)) if self.notices else frozenset()
 
@@ -121,11 +128,11 @@ def objects(place, monkeypatch):
     return Objects(place, monkeypatch)
 
 
-class Observed(sequence.Rotation):
+class ReadableRotation(sequence.Rotation):
     @property
     def state(self):
         """What is written down."""
-        return self._kept.read()
+        return self._directory.read()
 
 
 @pytest.fixture
@@ -134,8 +141,8 @@ def rotations(place, objects, clock):
     async def reach():
         yield None
 
-    def make(what=What.CA, *, running=True):
-        return Observed(place, what, steps.ControlPlane(reach=reach, running=running, clock=clock))
+    def make(target=Target.CA, *, running=True):
+        return ReadableRotation(place, target, steps.ControlPlane(reach=reach, running=running, clock=clock))
 
     return make
 
@@ -250,7 +257,9 @@ class TestTheCA:
         if way == "back":
             await work.undo()
             await until(work, Step.RETIRE)
-        key = keys.private_from_pem((place.rotation(What.CA) / ("old.key" if way == "on" else "new.key")).read_bytes())
+        key = keys.private_from_pem(
+            (place.rotation(Target.CA) / ("old.key" if way == "on" else "new.key")).read_bytes()
+        )
         again = authority.self_signed_ca(names.Subject(common_name="again"), key, START - DAY)
         place.ca_certificate.write_bytes(place.ca_certificate.read_bytes() + again.pem)
         objects.client_cas = objects.client_cas.add(again.certificate.der)
@@ -288,14 +297,14 @@ class TestTheCA:
     async def test_a_key_that_is_lost_keeps_no_ca(self, rotations, place, objects):
         work = rotations()
         await until(work, Step.RETIRE)
-        (place.rotation(What.CA) / "old.key").unlink()
+        (place.rotation(Target.CA) / "old.key").unlink()
         assert (await work.advance()).did is Step.RETIRE
         assert (len(fingerprints(place)), len(objects.client_cas.anchors)) == (1, 1)
 
-    @pytest.mark.parametrize("what", What)
+    @pytest.mark.parametrize("target", Target)
     @pytest.mark.parametrize("step", [Step.RETIRE, Step.DROP])
-    async def test_leftovers_go_with_the_last_step(self, rotations, place, objects, what, step):
-        work = rotations(what)
+    async def test_leftovers_go_with_the_last_step(self, rotations, place, objects, target, step):
+        work = rotations(target)
         await until(work, Step.SWITCH)
         left = place.pki / ".ca.key.x1.tmp"
         left.write_bytes(place.ca_key.read_bytes())
@@ -361,7 +370,7 @@ class TestTheCA:
 
 class TestTheKeyOfTokens:
     async def test_a_retired_key_is_gone(self, rotations, place, objects):
-        work = rotations(What.ACCOUNTS)
+        work = rotations(Target.TOKEN_KEY)
         (old,) = key_ids(place)
         assert (await work.advance()).did is Step.ADD
         new = key_ids(place)[1]
@@ -379,16 +388,16 @@ class TestTheKeyOfTokens:
 
     async def test_both_kinds_may_be_under_way(self, rotations, place):
         await until(rotations(), Step.SWITCH)
-        await until(rotations(What.ACCOUNTS), Step.SWITCH)
+        await until(rotations(Target.TOKEN_KEY), Step.SWITCH)
         assert (len(fingerprints(place)), len(key_ids(place))) == (2, 2)
 
 
 class TestTheWayBack:
-    @pytest.mark.parametrize("what", What)
+    @pytest.mark.parametrize("target", Target)
     @pytest.mark.parametrize("step", [Step.PUBLISH, Step.SWITCH])
-    async def test_before_the_switch_all_is_as_it_was(self, rotations, place, objects, what, step):
+    async def test_before_the_switch_all_is_as_it_was(self, rotations, place, objects, target, step):
         before = snapshot(place)
-        work = rotations(what)
+        work = rotations(target)
         await until(work, step)
         report = await work.undo()
         assert (report.did, report.next, work.state) == (Step.DROP, None, None)
@@ -430,23 +439,23 @@ class TestTheWayBack:
 
 class TestTrouble:
     async def test_keys_are_private(self, rotations, place):
-        for what in What:
-            await until(rotations(what), Step.SWITCH)
-            directory = place.rotation(what)
+        for target in Target:
+            await until(rotations(target), Step.SWITCH)
+            directory = place.rotation(target)
             assert stat.S_IMODE(directory.stat().st_mode) == 0o700
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
             assert {"old.key", "new.key", "state.json"} <= modes.keys()
             assert set(modes.values()) == {0o600}
-        place.rotation(What.CA).joinpath("new.key").chmod(0o644)
+        place.rotation(Target.CA).joinpath("new.key").chmod(0o644)
         with pytest.raises(errors.Refused) as caught:
             await rotations().advance(skip_waits=True)
         assert caught.value.reason == "FileNotPrivate"
 
     async def test_a_key_that_does_not_fit_changes_nothing(self, rotations, place):
-        for what in What:
-            work = rotations(what)
+        for target in Target:
+            work = rotations(target)
             await until(work, Step.SWITCH)
-            files.write_atomically(place.rotation(what) / "new.key", keys.generate().to_pem())
+            files.write_atomically(place.rotation(target) / "new.key", keys.generate().to_pem())
             before = snapshot(place)
             with pytest.raises(errors.Refused):
                 await work.advance(skip_waits=True)
@@ -455,20 +464,20 @@ class TestTrouble:
     async def test_the_key_of_the_ca_that_stays_does_not_leave(self, rotations, place):
         work = rotations()
         await until(work, Step.RETIRE)
-        files.write_atomically(place.rotation(What.CA) / "old.key", place.ca_key.read_bytes())
+        files.write_atomically(place.rotation(Target.CA) / "old.key", place.ca_key.read_bytes())
         before = snapshot(place)
         with pytest.raises(errors.Refused, match="which is to stay") as caught:
             await work.advance(skip_waits=True)
         assert caught.value.reason == "DataDirectoryInconsistent"
         assert snapshot(place) == before
 
-    @pytest.mark.parametrize("what", What)
-    async def test_a_signer_that_is_not_the_one_to_stay_is_not_retired_around(self, rotations, place, what):
+    @pytest.mark.parametrize("target", Target)
+    async def test_a_signer_that_is_not_the_one_to_stay_is_not_retired_around(self, rotations, place, target):
         """Somebody put the old key back by hand."""
-        work = rotations(what)
+        work = rotations(target)
         await until(work, Step.RETIRE)
-        target = place.ca_key if what is What.CA else place.service_account_key
-        target.write_bytes((place.rotation(what) / "old.key").read_bytes())
+        key_file = place.ca_key if target is Target.CA else place.service_account_key
+        key_file.write_bytes((place.rotation(target) / "old.key").read_bytes())
         before = snapshot(place)
         with pytest.raises(errors.Refused, match="which is to stay"):
             await work.advance(skip_waits=True)
@@ -477,7 +486,7 @@ class TestTrouble:
     async def test_a_damaged_state_is_refused(self, rotations, place):
         work = rotations()
         await until(work, Step.RETIRE)
-        path = place.rotation(What.CA) / "state.json"
+        path = place.rotation(Target.CA) / "state.json"
         path.write_text(path.read_text().replace('"turned": false', '"turned": 0'))
         before = snapshot(place)
         with pytest.raises(errors.Refused, match=str(path)) as caught:
@@ -492,9 +501,9 @@ class TestTrouble:
         with rotations().alone():
             pass
 
-    @pytest.mark.parametrize("what", What)
-    async def test_what_is_not_noticed_is_not_done(self, rotations, objects, what):
-        work = rotations(what)
+    @pytest.mark.parametrize("target", Target)
+    async def test_what_is_not_noticed_is_not_done(self, rotations, objects, target):
+        work = rotations(target)
         await until(work, Step.PUBLISH)
         objects.notices = False
         with pytest.raises(errors.Unavailable) as caught:
@@ -540,11 +549,11 @@ async def finish(work):
         pass
 
 
-@pytest.mark.parametrize("what", What)
+@pytest.mark.parametrize("target", Target)
 @pytest.mark.parametrize("way", ["on", "back"])
-def test_a_crash_at_any_file_is_survived(rotations, place, objects, clock, what, way):
+def test_a_crash_at_any_file_is_survived(rotations, place, objects, clock, target, way):
     before = {path: path.read_bytes() for path in place.root.rglob("*") if path.is_file()}
-    work = rotations(what)
+    work = rotations(target)
     number, died = 0, True
     while died:
         number += 1
@@ -554,7 +563,7 @@ def test_a_crash_at_any_file_is_survived(rotations, place, objects, clock, what,
             path.write_bytes(data)
             path.chmod(0o600)
         objects.client_cas = objects.file()
-        (old,) = fingerprints(place) if what is What.CA else key_ids(place)
+        (old,) = fingerprints(place) if target is Target.CA else key_ids(place)
         died = crashing(work, number)
         # The directory can be served at every instant.
         preparation.prepare(place, server=SERVER, now=clock.now())
@@ -563,12 +572,12 @@ def test_a_crash_at_any_file_is_survived(rotations, place, objects, clock, what,
             report = asyncio.run(work.undo())
             if report.next is not None:
                 asyncio.run(finish(work))
-            assert (fingerprints(place) if what is What.CA else key_ids(place)) == [old]
+            assert (fingerprints(place) if target is Target.CA else key_ids(place)) == [old]
         elif died:
             asyncio.run(finish(work))
-        left = fingerprints(place) if what is What.CA else key_ids(place)
+        left = fingerprints(place) if target is Target.CA else key_ids(place)
         assert len(left) == 1
         assert work.state is None
         assert preparation.prepare(place, server=SERVER, now=clock.now()) == []
-        assert sorted(path.name for path in place.rotation(what).glob("*.*")) in ([], [".lock"])
+        assert sorted(path.name for path in place.rotation(target).glob("*.*")) in ([], [".lock"])
     assert number > 10

@@ -18,7 +18,7 @@ SIGNER = "abc.com/xyz"
 GROUPS = ("approvers",)
 
 
-class Authoriser:
+class Authorizer:
     """Allows one verb on one name, and remembers what it was asked."""
 
     def __init__(self, verb: str = "", name: str = "") -> None:
@@ -49,8 +49,8 @@ ALLOWANCES = [
 
 @pytest.mark.parametrize("verb, name, allowed", ALLOWANCES)
 def test_approving_needs_the_verb_for_the_signer_or_its_domain(verb: str, name: str, allowed: bool) -> None:
-    authoriser = Authoriser(verb.format(verb="approve"), name)
-    verdict = admission.approval(csr(), "jane", GROUPS, authoriser.decide)
+    authorizer = Authorizer(verb.format(verb="approve"), name)
+    verdict = admission.approval(csr(), "jane", GROUPS, authorizer.decide)
     if allowed:
         assert isinstance(verdict, decision.Approve)
     else:
@@ -65,8 +65,8 @@ def test_approving_needs_the_verb_for_the_signer_or_its_domain(verb: str, name: 
 def test_signing_needs_the_verb_for_the_signer_or_its_domain(
     verb: str, name: str, allowed: bool, new: objects.Document
 ) -> None:
-    authoriser = Authoriser(verb.format(verb="sign"), name)
-    verdict = admission.signing(new, csr(), "jane", GROUPS, authoriser.decide)
+    authorizer = Authorizer(verb.format(verb="sign"), name)
+    verdict = admission.signing(new, csr(), "jane", GROUPS, authorizer.decide)
     if allowed:
         assert isinstance(verdict, decision.Approve)
     else:
@@ -85,24 +85,24 @@ def test_signing_needs_the_verb_for_the_signer_or_its_domain(
     ],
 )
 def test_a_status_that_does_not_change_needs_no_permission(new: Any, old: Any) -> None:
-    authoriser = Authoriser()
-    verdict = admission.signing(new, old, "jane", GROUPS, authoriser.decide)
+    authorizer = Authorizer()
+    verdict = admission.signing(new, old, "jane", GROUPS, authorizer.decide)
     assert isinstance(verdict, decision.NotMine)
-    assert authoriser.asked == []
+    assert authorizer.asked == []
 
 
 def test_the_stored_signer_counts() -> None:
-    authoriser = Authoriser("sign", "mine.com/signer")
+    authorizer = Authorizer("sign", "mine.com/signer")
     new = csr("mine.com/signer", certificate="Zm9v")
-    verdict = admission.signing(new, csr(), "jane", GROUPS, authoriser.decide)
+    verdict = admission.signing(new, csr(), "jane", GROUPS, authorizer.decide)
     assert isinstance(verdict, decision.Deny)
-    assert [asked.name for asked in authoriser.asked] == [SIGNER, "abc.com/*"]
+    assert [asked.name for asked in authorizer.asked] == [SIGNER, "abc.com/*"]
 
 
-def test_what_the_authoriser_is_asked() -> None:
-    authoriser = Authoriser("approve", SIGNER)
-    admission.approval(csr(), "jane", GROUPS, authoriser.decide)
-    assert authoriser.asked == [
+def test_what_the_authorizer_is_asked() -> None:
+    authorizer = Authorizer("approve", SIGNER)
+    admission.approval(csr(), "jane", GROUPS, authorizer.decide)
+    assert authorizer.asked == [
         access.Attributes(
             user="jane",
             groups=GROUPS,
@@ -166,7 +166,7 @@ def test_a_good_subject_is_told() -> None:
 
 
 def test_a_signer_is_named_as_it_is_written() -> None:
-    verdict = admission.approval(csr('bücher.example/"x'), "jane", GROUPS, Authoriser().decide)
+    verdict = admission.approval(csr('bücher.example/"x'), "jane", GROUPS, Authorizer().decide)
     assert verdict.sentence == r'user not permitted to approve requests with signerName "bücher.example/\"x"'
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nodes may do, on two nodes with two Pods each. The names of the table in `rules/nodes/authorizer.py` are here.
 
-The rows are those of Kubernetes' own test of its Node authoriser, with the selector gates on, and with the reasons.
+The rows are those of Kubernetes' own test of its Node authorizer, with the selector gates on, and with the reasons.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def test_a_pod_that_is_gone_is_said_to_be() -> None:
 @pytest.mark.parametrize(
     "facts", [{"operation": UPDATE}, {"operation": DELETE}, {"subresource": ""}], ids=["update", "delete", "account"]
 )
-def test_other_writes_of_accounts_are_left_to_the_authoriser(facts: Any) -> None:
+def test_other_writes_of_accounts_are_left_to_the_authorizer(facts: Any) -> None:
     assert isinstance(node_cases.decide(asks(None, **facts)), decision.Approve)
 
 
@@ -188,7 +188,7 @@ def test_an_audience_is_one_that_the_volumes_of_the_pod_ask_for(
     assert node_cases.said(verdict) == sentence
 
 
-def test_the_authoriser_may_allow_an_audience() -> None:
+def test_the_authorizer_may_allow_an_audience() -> None:
     asked: list[access.Attributes] = []
 
     def yes(attributes: access.Attributes) -> decision.Decision:
@@ -210,6 +210,6 @@ def test_the_authoriser_may_allow_an_audience() -> None:
     ]
 
 
-def test_a_denial_of_the_authoriser_is_a_refusal() -> None:
+def test_a_denial_of_the_authorizer_is_a_refusal() -> None:
     verdict = node_cases.decide(asks(token("foo")), ask=lambda _: decision.Deny("Test", "no", "test"))
     assert node_cases.said(verdict) == FOO

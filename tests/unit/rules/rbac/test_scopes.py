@@ -18,6 +18,14 @@ ROLES = {
         Rule((*READ, "create"), ("",), ("pods", "secrets", "serviceaccounts/token")),
         Rule(("impersonate",), ("",), ("serviceaccounts",)),
         Rule((*READ, "create", "bind"), ("rbac.authorization.k8s.io",), ("roles", "rolebindings")),
+        Rule(("approve", "sign", "attest"), ("certificates.k8s.io",), ("signers",)),
+        Rule(("create", "update"), ("certificates.k8s.io",), ("certificatesigningrequests",)),
+        Rule(
+            ("create", "update"),
+            ("certificates.k8s.io",),
+            tuple(f"certificatesigningrequests/{word}" for word in ("approval", "nodeclient", "selfnodeserver")),
+        ),
+        Rule(("create",), ("admissionregistration.k8s.io",), ("mutatingwebhookconfigurations",)),
     ),
     "system:node:reader": (Rule(READ, ("",), ("nodes",)),),
     "cluster-admin": policy_rules.FULL,
@@ -130,6 +138,13 @@ ESCALATING = [
     ("impersonate", "core/serviceaccounts"),
     ("create", "rbac.authorization.k8s.io/rolebindings"),
     ("bind", "rbac.authorization.k8s.io/roles"),
+    ("approve", "certificates.k8s.io/signers"),
+    ("sign", "certificates.k8s.io/signers"),
+    ("attest", "certificates.k8s.io/signers"),
+    ("update", "certificates.k8s.io/certificatesigningrequests/approval"),
+    ("create", "certificates.k8s.io/certificatesigningrequests/nodeclient"),
+    ("create", "certificates.k8s.io/certificatesigningrequests/selfnodeserver"),
+    ("create", "admissionregistration.k8s.io/mutatingwebhookconfigurations"),
 ]
 
 
@@ -141,6 +156,25 @@ def test_what_leads_out_of_the_scope_is_left_out(verb: str, what: str):
     assert within(verb, what, "a", "role:edit:a:!")
     assert not within(verb, what, "b", "role:edit:a:!")
     assert within("create", "core/pods", "a", "role:edit:a")
+    assert within("create", "certificates.k8s.io/certificatesigningrequests", "a", "role:edit:a")
+
+
+@pytest.mark.parametrize(
+    ("held", "namespace", "role"),
+    [
+        (("user:full",), "", "cluster-admin"),
+        (("role:view:*:!",), "", "view"),
+        (("role:view:a:!",), "a", "view"),
+        (("user:info", "role:gone:*:!", "role:view:a:!"), "a", "view"),
+        (("role:view:a:!",), "b", ""),
+        (("role:view:a:!",), "", ""),
+        (("role:view:*", "role:view:!", "user:info"), "a", ""),
+        (("role:view:a:!",) * 17, "a", ""),
+        ((), "a", ""),
+    ],
+)
+def test_only_marked_scopes_give_rights_away(held: tuple[str, ...], namespace: str, role: str):
+    assert tuple(JUDGE.giving(held, namespace)) == ROLES.get(role, ())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from handfast import errors
 from handfast.api import status
 from handfast.api.merging import patch as patches
-from handfast.controllers.certificates import issuance
+from handfast.controllers.certificates import ledger as ledger_module
 from handfast.rules.ledger import entries, verification
 from handfast.rules.ledger import segments as ledger
 from tests.unit.controllers.fake_api import FakeClient, failing
@@ -58,14 +58,14 @@ class World:
         self.client, self.clock = LedgerClient(), MovableClock(START)
         self.ledger = self.another()
 
-    def another(self) -> issuance.Ledger:
-        return issuance.Ledger(self.client, self.clock)
+    def another(self) -> ledger_module.Ledger:
+        return ledger_module.Ledger(self.client, self.clock)
 
     def entry(self, request: object) -> entries.Entry:
         now = self.clock.now()
         return ledger_cases.entry(issued_at=now, not_after=now, request=str(request))
 
-    async def append(self, *requests: object, to: issuance.Ledger | None = None) -> list[Any]:
+    async def append(self, *requests: object, to: ledger_module.Ledger | None = None) -> list[Any]:
         waiting = [(to or self.ledger).append(self.entry(request)) for request in requests]
         return await asyncio.gather(*waiting, return_exceptions=True)
 

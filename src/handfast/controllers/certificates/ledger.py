@@ -4,9 +4,9 @@
 `rules.ledger.entries` says what an entry is, and `rules.ledger.segments` what segments and their chain are. The API server
 lets nothing else be written. It deletes nothing (`ledger_retention`) and signs nothing.
 
-1. `append` returns when the entry is stored, and raises when that is not known. So the ledger may have an entry whose
+1. While one write is under way, what is to be appended next gathers, and leaves in one write.
+2. `append` returns when the entry is stored, and raises when that is not known. So the ledger may have an entry whose
    certificate nobody received. Nobody ever has a certificate without an entry.
-2. While one write is under way, what is to be appended next gathers, and leaves in one write.
 3. Each write is made at a version of the segment. Several copies of a signer may write at once: who loses looks again.
 4. A segment is sealed in the write that fills it, or before the first write after its hour has passed.
 """
@@ -52,7 +52,7 @@ class Ledger:
 
     async def append(self, entry: entries.Entry) -> None:
         """Returns when the entry is durable."""
-        # 2. in one write with whatever else waits
+        # 1. in one write with whatever else waits
         await self._batches.join(LOGS.plural, entries.encode(entry))
 
     async def _write_all(self, _: str, batch: Sequence[_Place]) -> None:
@@ -62,7 +62,7 @@ class Ledger:
         except Exception as error:  # noqa: BLE001 - it is raised where the entry was appended
             problem = error
         finally:
-            # 1. also after a cancellation, whoever waited for this write learns that its end is not known
+            # 2. also after a cancellation, whoever waited for this write learns that its end is not known
             for place in batch:
                 if not place.settled:
                     place.fail(problem)

@@ -11,7 +11,7 @@ import random
 import pytest
 
 from handfast import errors
-from handfast.pki import authority, certificates, keys, names, profiles, rotation
+from handfast.pki import authority, certificates, keys, names, profiles, renewal
 from tests.unit.pki.making import NOW
 
 HOUR = datetime.timedelta(hours=1)
@@ -37,86 +37,86 @@ def test_renewal_lies_between_70_and_90_percent_of_the_lifetime(
     begins: datetime.timedelta, ends: datetime.timedelta, earliest: datetime.timedelta, latest: datetime.timedelta
 ):
     begins_at, ends_at = NOW + begins, NOW + ends
-    assert abs(rotation.deadline(begins_at, ends_at, 0) - (NOW + earliest)) <= datetime.datetime.resolution
-    middle = rotation.deadline(begins_at, ends_at, 0.5)
+    assert abs(renewal.deadline(begins_at, ends_at, 0) - (NOW + earliest)) <= datetime.datetime.resolution
+    middle = renewal.deadline(begins_at, ends_at, 0.5)
     assert abs(middle - (NOW + (earliest + latest) / 2)) <= datetime.datetime.resolution
     # The last instant belongs to the next draw.
-    assert middle < rotation.deadline(begins_at, ends_at, 0.999999) < NOW + latest
+    assert middle < renewal.deadline(begins_at, ends_at, 0.999999) < NOW + latest
 
 
 @pytest.mark.parametrize("point", [-0.1, 1, 1.5, float("nan")])
 def test_a_point_out_of_range_is_a_bug(point: float):
     with pytest.raises(errors.Misuse, match="point"):
-        rotation.deadline(NOW, NOW + DAY, point)
+        renewal.deadline(NOW, NOW + DAY, point)
 
 
 class TestRenewalPoint:
     """Every holder has instants of its own, 80 % of a lifetime apart."""
 
-    def renewals(self, phase: float, count: int, delay: datetime.timedelta = HOUR * 0) -> list[datetime.datetime]:
+    def renewals(self, place: float, count: int, delay: datetime.timedelta = HOUR * 0) -> list[datetime.datetime]:
         """Of a holder whose first renewal comes late; certificates last a day."""
-        chance = random.Random(phase)
+        chance = random.Random(place)
         at, found = NOW, []
         for number in range(count):
-            share = rotation.renewal_point(at, at + DAY, phase, chance.random())
-            assert 0 <= share <= rotation.LATEST
-            at = rotation.deadline(at, at + DAY, share) + (delay if number == count // 2 else 0 * HOUR)
+            share = renewal.renewal_point(at, at + DAY, place, chance.random())
+            assert 0 <= share <= renewal.LATEST
+            at = renewal.deadline(at, at + DAY, share) + (delay if number == count // 2 else 0 * HOUR)
             found.append(at)
         return found
 
-    @pytest.mark.parametrize("phase", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999])
-    def test_it_comes_to_its_own_instants_and_stays(self, phase: float):
-        steps = [later - earlier for earlier, later in itertools.pairwise(self.renewals(phase, 40))]
+    @pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999])
+    def test_it_comes_to_its_own_instants_and_stays(self, place: float):
+        steps = [later - earlier for earlier, later in itertools.pairwise(self.renewals(place, 40))]
         assert all(abs(step - 0.8 * DAY) < datetime.timedelta(milliseconds=1) for step in steps[20:])
-        last = self.renewals(phase, 40)[-1].timestamp() / (0.8 * DAY).total_seconds() % 1
-        assert min(abs(last - phase), 1 - abs(last - phase)) < 1e-6
+        last = self.renewals(place, 40)[-1].timestamp() / (0.8 * DAY).total_seconds() % 1
+        assert min(abs(last - place), 1 - abs(last - place)) < 1e-6
 
-    @pytest.mark.parametrize("phase", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999])
-    def test_late_by_a_tenth_it_is_back_with_the_next(self, phase: float):
-        usual, late = self.renewals(phase, 41), self.renewals(phase, 41, delay=DAY / 10 - HOUR / 60)
+    @pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999])
+    def test_late_by_a_tenth_it_is_back_with_the_next(self, place: float):
+        usual, late = self.renewals(place, 41), self.renewals(place, 41, delay=DAY / 10 - HOUR / 60)
         assert late[20] - usual[20] == DAY / 10 - HOUR / 60
         assert abs(late[21] - usual[21]) < datetime.timedelta(milliseconds=1)
 
     @pytest.mark.parametrize("days", [1 / 24, 1 / 3, 0.5, 1, 2, 7, 30, 45, 90, 100, 180, 365, 366])
-    @pytest.mark.parametrize("phase", [0.0, 0.3, 0.7])
-    def test_lifetimes_that_differ_by_seconds_or_minutes_have_the_same_instants(self, days: float, phase: float):
+    @pytest.mark.parametrize("place", [0.0, 0.3, 0.7])
+    def test_lifetimes_that_differ_by_seconds_or_minutes_have_the_same_instants(self, days: float, place: float):
         """Of an hour's by up to 5 seconds, of a day's by up to 2 minutes."""
-        chance = random.Random(phase)
+        chance = random.Random(place)
         usual, at = DAY * days, NOW
         own = []
         for number in range(120):
             ends = (at + usual * (1 + chance.uniform(-1, 1) / 700)).replace(microsecond=0)
-            point = rotation.renewal_point(at, ends, phase, chance.random())
-            assert 0 <= point <= rotation.LATEST
-            at = rotation.deadline(at, ends, point)
+            point = renewal.renewal_point(at, ends, place, chance.random())
+            assert 0 <= point <= renewal.LATEST
+            at = renewal.deadline(at, ends, point)
             if number >= 40:
-                own.append(at.timestamp() / rotation.cycle(usual).total_seconds() % 1)
-        assert max(min(abs(found - phase), 1 - abs(found - phase)) for found in own) < 1e-4
+                own.append(at.timestamp() / renewal.cycle(usual).total_seconds() % 1)
+        assert max(min(abs(found - place), 1 - abs(found - place)) for found in own) < 1e-4
 
     def test_the_cycle_is_four_fifths_of_the_lifetime_within_a_hundredth(self):
-        shares = [rotation.cycle(HOUR * 1.01**power) / (HOUR * 1.01**power) for power in range(-300, 1200)]
+        shares = [renewal.cycle(HOUR * 1.01**power) / (HOUR * 1.01**power) for power in range(-300, 1200)]
         assert 0.8 * 0.988 < min(shares) < 0.8 < max(shares) < 0.8 * 1.004
-        assert rotation.cycle(DAY) == 0.8 * DAY
+        assert renewal.cycle(DAY) == 0.8 * DAY
 
     def test_those_born_together_spread_evenly_at_once(self):
         chance = random.Random(1)
         found = [
-            rotation.renewal_point(NOW, NOW + DAY, rotation.phase(f"n{number}"), chance.random())
+            renewal.renewal_point(NOW, NOW + DAY, renewal.place_in_cycle(f"n{number}"), chance.random())
             for number in range(5000)
         ]
-        tenths = collections.Counter(int(10 * share / rotation.LATEST * 0.999999) for share in found)
+        tenths = collections.Counter(int(10 * share / renewal.LATEST * 0.999999) for share in found)
         assert sorted(tenths) == list(range(10))
         assert all(400 < count < 600 for count in tenths.values()), tenths
 
     def test_a_certificate_without_a_lifetime(self):
-        assert rotation.renewal_point(NOW, NOW, 0.5, 0.5) == rotation.LATEST / 2
-        assert rotation.renewal_point(NOW, NOW - HOUR, 0.5, 0.0) == 0
+        assert renewal.renewal_point(NOW, NOW, 0.5, 0.5) == renewal.LATEST / 2
+        assert renewal.renewal_point(NOW, NOW - HOUR, 0.5, 0.0) == 0
 
-    def test_every_holder_has_a_phase_of_its_own(self):
-        found = [rotation.phase(f"n{number}") for number in range(1000)]
-        assert all(0 <= phase < 1 for phase in found)
+    def test_every_holder_has_a_place_of_its_own(self):
+        found = [renewal.place_in_cycle(f"n{number}") for number in range(1000)]
+        assert all(0 <= place < 1 for place in found)
         assert len(set(found)) == 1000
-        assert rotation.phase("n1") == rotation.phase("n1")
+        assert renewal.place_in_cycle("n1") == renewal.place_in_cycle("n1")
 
 
 def certificate(common_name: str, organizations: tuple[str, ...], *sans: str) -> certificates.Certificate:
@@ -150,7 +150,7 @@ def test_template_satisfaction(
     common_name: str, organizations: tuple[str, ...], sans: tuple[str, ...], lacks: str | None
 ):
     wanted = names.Subject(common_name=common_name, organizations=organizations)
-    said = rotation.lacking(HAS, wanted, names.Sans.parse(sans))
+    said = renewal.lacking(HAS, wanted, names.Sans.parse(sans))
     if lacks is None:
         assert said is None
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rollover of the client CA over real TLS: what is added counts at once, what is removed is told 401, also later."""
+"""A rotation of the client CA over real TLS: what is added counts at once, what is removed is told 401, also later."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def fresh_get(world: worlds.World, context: ssl.SSLContext) -> int:
         return response.status
 
 
-async def test_a_rollover(tmp_path: pathlib.Path) -> None:
+async def test_a_rotation(tmp_path: pathlib.Path) -> None:
     directory = tmp_path / "d"
     async with worlds.world(directory) as world:
         first = world.place.ca_certificate.read_text()

@@ -6,7 +6,7 @@ It does not renew anything, and draws no random number: chance is an argument. H
 
 1. A certificate is renewed when 70 to 90 % of its lifetime have passed, counted from notBefore, backdating included.
    `renewal_point` chooses the point between: a fleet that was born together does not come back together.
-2. Every holder has instants of its own, one every cycle of 80 % of a lifetime; `phase` says where in the cycle. If one of
+2. Every holder has instants of its own, one every cycle of 80 % of a lifetime; `place_in_cycle` says where in it. If one of
    them lies between 70 and 90 %, it is chosen. If none does, a random point is chosen, in the half that is nearer to one.
    So a fleet that was born together spreads evenly at once, and after a dozen lifetimes every holder renews at its own
    instants. Independent draws would come out badly in some hour of some years. A holder that had to wait through an
@@ -45,8 +45,8 @@ def deadline(not_before: datetime.datetime, not_after: datetime.datetime, point:
     return not_before + (not_after - not_before) * (EARLIEST + SPREAD * point)
 
 
-def phase(holder: str) -> float:
-    """The phase of a holder, in [0, 1): it takes no agreement and no memory, and the names of a fleet spread evenly."""
+def place_in_cycle(holder: str) -> float:
+    """Where in its cycle the instants of a holder lie, in [0, 1): it takes no agreement and no memory, and the names of a fleet spread evenly."""
     return int.from_bytes(hashlib.sha256(holder.encode()).digest()[:6]) / 2**48
 
 
@@ -58,16 +58,16 @@ def cycle(lifetime: datetime.timedelta) -> datetime.timedelta:
 
 
 def renewal_point(
-    not_before: datetime.datetime, not_after: datetime.datetime, own_phase: float, chance: float
+    not_before: datetime.datetime, not_after: datetime.datetime, own_place: float, chance: float
 ) -> float:
-    """The point for `deadline` (2); `own_phase` and `chance` lie in [0, 1)."""
+    """The point for `deadline` (2); `own_place` and `chance` lie in [0, 1)."""
     lifetime = not_after - not_before
     apart = cycle(lifetime)
     if apart <= datetime.timedelta():
         return chance * LATEST
     middle = not_before + lifetime * _MIDDLE
     # From there to the nearest of the holder's instants.
-    away = (_EPOCH - middle + apart * own_phase + apart / 2) % apart - apart / 2
+    away = (_EPOCH - middle + apart * own_place + apart / 2) % apart - apart / 2
     wanted = 0.5 + away / (lifetime * SPREAD)
     # 2. its own instant, if that lies in the window; else by chance, in the half that is nearer to it
     if 0 <= wanted <= LATEST:
