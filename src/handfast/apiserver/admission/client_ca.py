@@ -45,16 +45,13 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import jsonpath, objects, status
 from handfast.apiserver.access import client_cas
-from handfast.apiserver.admission import plugin
-from handfast.rules import access, client_ca_bundle, decision
+from handfast.apiserver.admission import plugin, trust
+from handfast.rules import client_ca_bundle
 from handfast.rules.machines import client_ca_sources
 
-VERB: Final = "trust"
 _PLUGIN: Final = "ClientCATrust"
 _GUARDED: Final = frozenset({client_ca_bundle.NAME, client_ca_bundle.HISTORY})
-# What anyone with `update` may change, and what the server itself counts on.
-_FREE: Final = frozenset({"labels", "annotations", "managedFields", "resourceVersion", "generation"})
-_FREE_IN_SOURCES: Final = _FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
+_FREE_IN_SOURCES: Final = trust.FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
 _NAMES: Final = _GUARDED | client_ca_sources.NAMES
 _BUNDLE: Final = "must be one or more CA certificates in PEM"
 _ANYONE: Final = "whoever changes the client CAs can become anyone"
@@ -74,10 +71,10 @@ def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
 
 def _admit_bundle(attributes: plugin.Attributes, context: plugin.Context) -> None:
     # 1. only labels and annotations
-    if _unchanged(attributes, _FREE):
+    if trust.unchanged(attributes):
         return
     # 2. the verb `trust`
-    _require_trust(attributes, context, _ANYONE)
+    trust.require(attributes, context, _ANYONE, _PLUGIN)
     document = attributes.document
     if attributes.name != client_ca_bundle.NAME or document is None:
         return
@@ -94,10 +91,10 @@ def _admit_bundle(attributes: plugin.Attributes, context: plugin.Context) -> Non
 def _admit_source(attributes: plugin.Attributes, context: plugin.Context) -> None:
     document = attributes.document
     # 6. deleting takes trust away; 5. and some changes add none
-    if document is None or _unchanged(attributes, _FREE_IN_SOURCES):
+    if document is None or trust.unchanged(attributes, _FREE_IN_SOURCES):
         return
     # 5. the verb `trust`
-    _require_trust(attributes, context, _BELIEVED)
+    trust.require(attributes, context, _BELIEVED, _PLUGIN)
     # 7. CA certificates or nothing, and no key
     if document.get("data") != (attributes.old or {}).get("data"):
         _require_source(document, client_cas.read_bootstrap if _is_bootstrap(attributes) else client_cas.read_source)
@@ -107,39 +104,8 @@ def _is_bootstrap(attributes: plugin.Attributes) -> bool:
     return (attributes.namespace, attributes.name) in client_ca_sources.BOOTSTRAP
 
 
-def _unchanged(attributes: plugin.Attributes, free: frozenset[str]) -> bool:
-    old, document = attributes.old, attributes.document
-    return old is not None and document is not None and _guarded(old, free) == _guarded(document, free)
-
-
-def _guarded(document: objects.Document, free: frozenset[str]) -> dict[str, Any]:
-    metadata = {key: value for key, value in objects.metadata(document).items() if key not in free}
-    return {**document, "metadata": metadata}
-
-
 def _text(document: objects.Document | None, key: str) -> Any:
     return jsonpath.at(document, "data", key)
-
-
-def _require_trust(attributes: plugin.Attributes, context: plugin.Context, because: str) -> None:
-    question = access.Attributes(
-        user=attributes.user.name,
-        groups=attributes.user.groups,
-        verb=VERB,
-        is_resource=True,
-        version="v1",
-        plural="configmaps",
-        namespace=attributes.namespace,
-        name=attributes.name,
-    )
-    verdict = context.decide(question)
-    if isinstance(verdict, decision.Approve):
-        return
-    why = (
-        f"{access.refusal(question, verdict)}: {because}, so that {attributes.operation} of "
-        f'this object, except of its labels and annotations, also needs the verb "{VERB}" on it'
-    )
-    raise plugin.Refusal(attributes, decision.Deny("TrustNotPermitted", why, _PLUGIN))
 
 
 def _require_record(document: objects.Document, old: objects.Document | None) -> None:
