@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
 import pathlib
 import ssl
@@ -14,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from handfast.api import objects, status
 from handfast.assembly import controllers
 from handfast.client import cache
 from handfast.controllers import loop
@@ -21,7 +23,7 @@ from handfast.controllers.machines import client_ca
 from handfast.datadir.rotation import objects as rotation
 from handfast.pki import authority, certificates, keys, names, pem, profiles
 from handfast.rules import client_ca_bundle, user_names
-from handfast.rules.machines import bootstrapper, client_ca_sources
+from handfast.rules.machines import bootstrapper, client_ca_sources, credential_end
 from handfast.runtime import tasks, tls
 from tests.scenarios import controlled as c
 
@@ -50,7 +52,8 @@ class Fleet(c.WorldStory):
         return tls.client_context(self.world.place.ca_certificate.read_bytes(), issued.pem, key.to_pem())
 
     async def source(self, text: str, place: tuple[str, str] = bootstrapper.CONFIG_MAPS[0], **more: Any) -> Any:
-        document = {"metadata": {"name": place[1], **more}, "data": {"ca-bundle.crt": text}}
+        data = {"ca-bundle.crt": text, **more.pop("data", {})}
+        document = {"metadata": {"name": place[1], **more}, "data": data}
         return await self.client.create(c.CONFIG_MAPS, document, namespace=place[0])
 
     async def revoke(self, place: tuple[str, str] = bootstrapper.CONFIG_MAPS[0]) -> None:
@@ -183,6 +186,37 @@ async def test_an_open_watch_ends_with_the_config_map(tmp_path: pathlib.Path) ->
                 while b'"later"' not in await others.content.readany():
                     assert not others.content.at_eof()
         assert (await story.world.get(watched, context=kubelet)).status == 401
+
+
+async def test_at_its_end_it_is_refused_and_its_config_map_goes(tmp_path: pathlib.Path) -> None:
+    """`--revoke-after`: the API server keeps to it by itself, and the controller clears up."""
+    async with fleet(tmp_path) as story:
+        signer = story.signer()
+        kubelet = story.holding(signer, *BOOTSTRAP)
+        end = story.clock.now() + datetime.timedelta(hours=4)
+        async with at_work(story):
+            await story.source(signer.pem.decode(), data={credential_end.KEY: objects.timestamp(end)})
+            await story.becomes(kubelet, 201)
+        await allow(story, bootstrapper.USER)
+        # No controller runs. A watch is over then, and the open connections are refused.
+        await story.clock.advance((end - story.clock.now()).total_seconds() - 1)
+        assert (await story.who(kubelet))["username"] == bootstrapper.USER
+        async with story.world.session(kubelet).get("/api/v1/namespaces?watch=1") as watch:
+            assert watch.status == 200
+            async with asyncio.timeout(5):
+                while await watch.content.readany():
+                    pass
+        await story.clock.advance(1)
+        assert await story.who(kubelet) == 401
+        assert await story.find(c.CONFIG_MAPS, bootstrapper.CONFIG_MAP, CONFIG) is not None
+        async with at_work(story):
+            await story.gone(c.CONFIG_MAPS, bootstrapper.CONFIG_MAP, namespace=CONFIG)
+            ((about, message),) = await story.events(credential_end.ENDED)
+            assert about == f"{CONFIG}/{bootstrapper.CONFIG_MAP}"
+            assert f"until {objects.timestamp(end)} (revoke-at)" in message
+        # An end that is no instant is refused where it is written.
+        with pytest.raises(status.StatusError, match="must be an instant"):
+            await story.source(signer.pem.decode(), data={credential_end.KEY: "in four hours"})
 
 
 async def test_every_open_connection_is_refused_from_the_next_request_on(tmp_path: pathlib.Path) -> None:

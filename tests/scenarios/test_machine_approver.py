@@ -8,7 +8,6 @@ import pathlib
 
 import pytest
 
-from handfast.controllers.certificates import approver as csr_approver
 from handfast.controllers.machines import approver as machine_approver
 from handfast.pki import keys
 from handfast.rules.ledger import entries as ledger_entries
@@ -119,7 +118,7 @@ async def test_each_request_has_one_judge(tmp_path: pathlib.Path) -> None:
         # Renewals stay csrapproving's.
         await story.ask(c.request("w9", name="renewal"), story.node("w9"))
         await story.issued("renewal")
-        assert (await story.conditions("renewal"))["Approved"][0] == csr_approver.AUTO_APPROVED
+        assert (await story.conditions("renewal"))["Approved"][0] == ledger_entries.AUTO_APPROVED
         assert await story.conditions("ghost") == {}
 
 

@@ -53,6 +53,17 @@ def until(question: Any, seconds: float = 20, what: str = "it") -> None:
         time.sleep(0.02)
 
 
+def context_of(path: pathlib.Path) -> ssl.SSLContext:
+    """TLS with what is in this kubeconfig."""
+    config = kubeconfig.parse(path.read_text())
+    assert config.user is not None
+    return tls.client_context(
+        config.cluster.certificate_authority_data,
+        config.user.client_certificate_data,
+        config.user.client_key_data,
+    )
+
+
 class Terminal:
     """A program on a terminal of its own, whose foreground it is; leaving the block ends it."""
 
@@ -144,19 +155,15 @@ class Up:
         return found
 
     def context(self) -> ssl.SSLContext:
-        config = kubeconfig.parse((self.directory / "admin.conf").read_text())
-        assert config.user is not None
-        return tls.client_context(
-            config.cluster.certificate_authority_data,
-            config.user.client_certificate_data,
-            config.user.client_key_data,
-        )
+        return context_of(self.directory / "admin.conf")
+
+    def connection(self, context: ssl.SSLContext, seconds: float = 30) -> http.client.HTTPSConnection:
+        url = urls.urlsplit(self.facts["apiserver"])
+        return http.client.HTTPSConnection(url.hostname or "", url.port, context=context, timeout=seconds)
 
     def call(self, method: str, path: str, body: object = None, seconds: float = 30) -> tuple[int, dict[str, Any]]:
         """As the administrator."""
-        url = urls.urlsplit(self.facts["apiserver"])
-        connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=self.context(), timeout=seconds)
-        with contextlib.closing(connection):
+        with contextlib.closing(self.connection(self.context(), seconds)) as connection:
             headers = {"Content-Type": "application/json"}
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             response = connection.getresponse()

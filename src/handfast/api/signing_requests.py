@@ -99,11 +99,11 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         added: Condition | None = None,
         certificate: str = "",
         without: str = "",
-        more: Sequence[Condition] = (),
+        other_conditions: Sequence[Condition] = (),
     ) -> Update:
         """As it is sent back: with one more condition, or several, or its certificate, and without conditions of one type."""
         kept = (row for row in self.status.conditions or () if row.type != without or not without)
-        conditions = [*kept, *([added] if added is not None else ()), *more]
+        conditions = [*kept, *([added] if added is not None else ()), *other_conditions]
         return Update(self.metadata, self.spec, Status(conditions, certificate or self.status.certificate))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is asking and may they, put together: authenticators, authorisers, admission, and what they watch.
+"""Who is asking and may they, put together: authenticators, authorizers, admission, and what they watch.
 
 Names concrete classes in their order and decides nothing: the order of the rows below is the order of the checks.
 """
@@ -42,7 +42,8 @@ from handfast.apiserver.admission import (
     webhooks,
 )
 from handfast.apiserver.admission import node_recovery as recovery_admission
-from handfast.apiserver.state import replica, storage
+from handfast.apiserver.state import replica as replica_module
+from handfast.apiserver.state import storage
 from handfast.apiserver.verbs import token_requests
 from handfast.pki import bundles, jwt, keys
 from handfast.rules import access, networks
@@ -92,9 +93,9 @@ def validating(
 
 
 def _recovery(
-    copy: replica.Replica, deny_list: revocations.Revocations, window: datetime.timedelta
+    replica: replica_module.Replica, deny_list: revocations.Revocations, window: datetime.timedelta
 ) -> node_recovery.NodeRecovery | None:
-    return node_recovery.NodeRecovery(copy, deny_list, window) if window else None
+    return node_recovery.NodeRecovery(replica, deny_list, window) if window else None
 
 
 class Guard:
@@ -113,19 +114,19 @@ class Guard:
         table: kinds.Table,
         count: webhooks.Count,
     ) -> None:
-        copy = store.replica
+        replica = store.replica
         self._storage = store
         self._clock = clock
         audiences = options.audiences or (options.issuer,)
         key_set = jwt.KeySet(token_keys)
-        self.revocations = revocations.Revocations(copy)
+        self.revocations = revocations.Revocations(replica)
         self.token_use = legacy_token_use.TokenUse(store, clock)
         self._accounts = accounts = service_account_tokens.ServiceAccountTokens(
-            key_set, issuers=(options.issuer,), replica=copy, api_audiences=audiences, used=self.token_use.note
+            key_set, issuers=(options.issuer,), replica=replica, api_audiences=audiences, used=self.token_use.note
         )
         rows = [authn.TokenRow(accounts, explains=True)]
         if options.bootstrap_tokens:
-            rows.append(authn.TokenRow(bootstrap_tokens.BootstrapTokens(copy, audiences)))
+            rows.append(authn.TokenRow(bootstrap_tokens.BootstrapTokens(replica, audiences)))
         initial = bundles.TrustBundle.from_pem(initial_cas)
         self.authenticator = authn.Authenticator(
             initial,
@@ -133,35 +134,37 @@ class Guard:
             audiences=audiences,
             deny_list=self.revocations,
             anonymous_from=networks.Networks.parse(options.anonymous_from),
-            recovery=_recovery(copy, self.revocations, options.node_recovery_window),
+            recovery=_recovery(replica, self.revocations, options.node_recovery_window),
         )
         self.client_cas = client_cas.ClientCAs(store, clock, initial, self.authenticator.trust, admit_cas)
-        self.bootstrap_cas = bootstrap_cas.BootstrapCAs(copy, self.authenticator.trust_scoped, self.client_cas.remember)
-        self.policy = policy.PolicyFeed(copy)
-        self._nodes = node_feed.NodeFeed(copy)
-        self.authorizers = self._authorizers(copy)
+        self.bootstrap_cas = bootstrap_cas.BootstrapCAs(
+            replica, self.authenticator.trust_scoped, self.client_cas.remember
+        )
+        self.policy = policy.PolicyFeed(replica)
+        self._nodes = node_feed.NodeFeed(replica)
+        self.authorizers = self._authorizers(replica)
         self.standing = standing.Standing(self.authenticator, self.authorizers, clock)
         self.authenticator.changed.append(self.standing.lost)
         self.authenticator.scoped_changed.append(self.standing.lost)
         self.revocations.changed.append(self.standing.lost)
-        self.webhooks = webhooks.Webhooks(copy, clock, table=table, count=count)
+        self.webhooks = webhooks.Webhooks(replica, clock, table=table, count=count)
         self.tokens = token_requests.TokenRequests(
             jwt.Signer(signing_key),
             issuer=options.issuer,
             api_audiences=audiences,
             issued=accounts.issued,
             max_expiration=options.max_token_seconds,
-            replica=copy,
+            replica=replica,
             clock=clock,
         )
         self.openid = openid.OpenId(options.issuer, key_set)
-        self.admitter = self._admission(plugin.Context(copy, self.authorizers.decide, clock.now))
+        self.admitter = self._admission(plugin.Context(replica, self.authorizers.decide, clock.now))
 
-    def _authorizers(self, copy: replica.Replica) -> access.Authorizers:
+    def _authorizers(self, replica: replica_module.Replica) -> access.Authorizers:
         rules_of = self.policy.policy.role_rules
         return access.Authorizers(
             (
-                recovering.Authorizer(node_recovery.owner_of(copy)),
+                recovering.Authorizer(node_recovery.owner_of(replica)),
                 authorizer.NodeAuthorizer(self._nodes.graph),
                 self.policy.policy,
             ),

@@ -221,7 +221,7 @@ def _explained(
 ) -> dict[str, Any]:
     """An explanation for machines."""
     rows = [{"check": row.name, "ok": row.passed, "compared": row.compared} for row in explanation.checks]
-    facts: dict[str, Any] = {"verdict": explanation.verdict, "checks": rows, "change": explanation.flip}
+    facts: dict[str, Any] = {"verdict": explanation.verdict, "checks": rows, "change": explanation.remedy}
     if explanation.judge:
         facts["judge"] = explanation.judge
     if explanation.due.at is not None:
@@ -239,7 +239,7 @@ def _show(explanation: request_explanation.Explanation, events: Sequence[_Event]
         lines = [(row.name, "ok" if row.passed else "fails", row.compared) for row in explanation.checks]
         output.result(tables.table(("CHECK", "RESULT", "COMPARED"), lines) + "\n")
     # Whoever sent the request chose much of both: a line break in them must not begin a line.
-    output.result(f"{output.printable(explanation.sentence)}\nto change that: {output.printable(explanation.flip)}")
+    output.result(f"{output.printable(explanation.sentence)}\nto change that: {output.printable(explanation.remedy)}")
     if explanation.judge:
         output.result(f"judged by: {explanation.judge}")
     if issued:
@@ -269,8 +269,8 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
         request = await reached.client.view(resources.SIGNING_REQUESTS, name, signing_requests.DECODER)
         answers: dict[str, request_explanation.Answer] = {}
         addresses: tuple[str, ...] | None = None
-        reserved = kubelet.NONE
-        more: list[kubelet.Check] = []
+        reserved = kubelet.NO_NAMES
+        other_checks: list[kubelet.Check] = []
         machine: approval.Verdict | None = None
         now = clock.SystemClock().now()
         try:
@@ -282,11 +282,17 @@ async def _explain(kubeconfig: str, name: str) -> tuple[request_explanation.Expl
             machine = await _machine(reached.client, request, facts, now)
             if machine is None:
                 answers, addresses, reserved = await _reviewed(reached.client, facts)
-            more = await _further(reached.client, facts, now)
+            other_checks = await _further(reached.client, facts, now)
         events = await _events(reached.client, request.metadata.uid)
         issued = await _issued(reached.client, request)
     explanation = request_explanation.explain(
-        request, now, answers=answers, node_addresses=addresses, reserved=reserved, more=more, machine=machine
+        request,
+        now,
+        answers=answers,
+        node_addresses=addresses,
+        reserved=reserved,
+        other_checks=other_checks,
+        machine=machine,
     )
     return explanation, events, issued
 
@@ -402,7 +408,7 @@ async def _reviewed(
 
     answers: dict[str, request_explanation.Answer] = {}
     addresses: tuple[str, ...] | None = None
-    reserved = kubelet.NONE
+    reserved = kubelet.NO_NAMES
     try:
         addresses = await certificate_reviews.node_addresses(client, facts)
         for word in kubelet.permissions(facts.signer_name):

@@ -6,6 +6,8 @@ It prints nothing. What is applied is in `client.machine_installation`; the cred
 1. Everything that was typed is read and judged before anything is created.
 2. A cluster that was made ready for machines before is left alone: a revoked credential is not made again.
 3. The credential is made once. It is in the directory before it counts in the cluster.
+4. That it counted is written down in the directory before it does. A later start never makes it count again, whatever is
+   missing in the cluster by then; a start that was cut short there says what to type.
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ class Fleet:
     inventory: declaration.Declaration | None
     inventory_name: str
     revoke_after: datetime.timedelta | None
+    # Whether the credential in `out` counted before this start.
+    counted: bool
 
 
 def taken(flags: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +73,7 @@ def taken(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def typed(values: Mapping[str, Any], *, machines: bool, out: pathlib.Path | None) -> Fleet | None:
-    """What was typed of a fleet; None without --machines (1.)."""
+    """What was typed of a fleet; None without --machines (1)."""
     if not machines:
         for field, value in values.items():
             if value is not None:
@@ -86,7 +90,14 @@ def typed(values: Mapping[str, Any], *, machines: bool, out: pathlib.Path | None
         inventory=_read(values["inventory"]),
         inventory_name=values["inventory"] or "",
         revoke_after=None if after is None else token_input.parse_ttl(after, "--revoke-after"),
+        counted=_has_counted(out),
     )
+
+
+def _has_counted(out: pathlib.Path) -> bool:
+    from handfast.datadir import machine_credentials
+
+    return machine_credentials.has_counted(out)
 
 
 def as_flags(values: Mapping[str, Any], place: layout.Layout) -> list[str]:
@@ -129,13 +140,21 @@ async def install(
         return []
     # 3. made once, and in the directory first
     kept = machine_credentials.first(fleet.out) or machine_credentials.create(fleet.out, server, server_ca, clock.now())
-    revoke_at = None if fleet.revoke_after is None else clock.now() + fleet.revoke_after
     declared = fleet.inventory
     add = None if declared is None else functools.partial(_add, declared=declared, name=fleet.inventory_name)
-    wanted = machine_installation.Wanted(
-        bundle=files.read(kept.bundle, limit=_MAX_BYTES),
-        kubeconfig=files.read_private(kept.kubeconfig, limit=_MAX_BYTES),
-        revoke_at=revoke_at,
-        add_machines=add,
-    )
+    credential = None
+    if fleet.counted:
+        # 4. it may have been revoked since
+        output.note(
+            f"the masters' credential counted before, and is not made to count again; if that is meant: kubectl apply "
+            f"--filename {output.quoted(str(kept.manifest))}"
+        )
+    else:
+        credential = machine_installation.Credential(
+            bundle=files.read(kept.bundle, limit=_MAX_BYTES),
+            kubeconfig=files.read_private(kept.kubeconfig, limit=_MAX_BYTES),
+            before_it_counts=functools.partial(machine_credentials.note_counted, fleet.out),
+            revoke_at=None if fleet.revoke_after is None else clock.now() + fleet.revoke_after,
+        )
+    wanted = machine_installation.Wanted(credential=credential, add_machines=add)
     return await machine_installation.ensure(client, wanted, clock)

@@ -162,15 +162,22 @@ def show(ctx: click.Context, kubeconfig: str | None, directory: str, form: str) 
 
 @command.command(short_help="Revoke a bootstrap credential, at once.")
 @click.option("--kind", type=click.Choice(KINDS), required=True, help="Whose credential.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Of workers: also the tokens of single machines, and all others of the account.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be cut, and change nothing.")
 @connecting.options
 @output.format_option
 @click.pass_context
-def revoke(ctx: click.Context, kind: str, kubeconfig: str | None, directory: str, dry_run: bool, form: str) -> None:
+def revoke(ctx: click.Context, /, kind: str, everything: bool, dry_run: bool, form: str, **flags: Any) -> None:
     """Revoke a bootstrap credential: from the next request on it is refused, also on open connections.
 
-    The masters' is the ConfigMap kubelet-bootstrap-kubeconfig, the workers' the Secret node-bootstrapper-token, of which a new
-    one is made. Open requests that came by the credential are denied. Machines that have their own certificate go on.
+    The masters' is the ConfigMap kubelet-bootstrap-kubeconfig. The workers' is the Secret node-bootstrapper-token, and every other
+    Secret with a token of that account; a new one is made. Tokens of single machines stay good unless --all is given. Open
+    requests that came by the credential are denied. Machines that have their own certificate go on.
     """
     import asyncio
 
@@ -179,10 +186,12 @@ def revoke(ctx: click.Context, kind: str, kubeconfig: str | None, directory: str
     async def work(path: str) -> over_api.Open:
         async with connecting.connected(path) as reached:
             if dry_run:
-                return await over_api.look(reached.client, kind)
-            return await over_api.revoke(reached.client, kind, clocks.SystemClock())
+                return await over_api.look(reached.client, kind, everything=everything)
+            return await over_api.revoke(reached.client, kind, clocks.SystemClock(), everything=everything)
 
-    cut = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
+    if everything and kind == "master":
+        raise output.Usage("--all does not go with --kind master")
+    cut = asyncio.run(work(connecting.chosen(ctx, flags["kubeconfig"], flags["directory"])))
     if form != "text":
         output.result(output.document(_cut_document(kind, cut, dry_run=dry_run), form))
     else:
@@ -197,6 +206,7 @@ def _cut_document(kind: str, cut: over_api.Open, *, dry_run: bool) -> dict[str, 
         "connections": cut.connections,
         "watches": cut.watches,
         "requests": list(cut.requests),
+        "staying": list(cut.staying),
     }
 
 
@@ -213,4 +223,7 @@ def _cut_text(kind: str, cut: over_api.Open, *, dry_run: bool) -> str:
         lines.append("this API server does not tell what connections and watches it has open")
     shown = ", ".join(cut.requests[:_SHOWN]) + (", …" if len(cut.requests) > _SHOWN else "")
     lines.append(f"{len(cut.requests)} open requests {denied}" + (f": {shown}" if shown else ""))
+    if cut.staying:
+        staying = ", ".join(cut.staying[:_SHOWN]) + (", …" if len(cut.staying) > _SHOWN else "")
+        lines.append(f"{len(cut.staying)} tokens of single machines stay good; --all revokes them, too: {staying}")
     return "\n".join(lines)

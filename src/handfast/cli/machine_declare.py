@@ -132,7 +132,7 @@ def _import_set(file: str, name: str | None, *, prune: bool) -> str:
 
 
 def require_good(declared: declaration.Declaration, source: str, *, typed: bool = False) -> None:
-    """Return if nothing is wrong with what was typed (1.); what is written otherwise than it was typed is told."""
+    """Return if nothing is wrong with what was typed (1); what is written otherwise than it was typed is told."""
     from handfast.client import machine_import
 
     if declared.problems:

@@ -134,7 +134,7 @@ async def reserved(client: api.Client, facts: kubelet.Facts) -> frozenset[str]:
     is an error: it would take a reserved host for a free one.
     """
     if facts.signer_name != signer_names.KUBELET_SERVING:
-        return kubelet.NONE
+        return kubelet.NO_NAMES
     hosts: set[str] = set()
     info = await client.find(resources.CONFIG_MAPS, cluster_info.NAME, namespace=cluster_info.NAMESPACE)
     text = jsonpath.text(info, "data", cluster_info.KUBECONFIG_KEY)

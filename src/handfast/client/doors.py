@@ -6,6 +6,7 @@ What may not be read is named in `unread`: a list with a gap must not look whole
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,10 +18,17 @@ from handfast.client import api
 from handfast.client import tokens as over_api
 from handfast.pki import bundles, pem
 from handfast.rules import client_ca_bundle
-from handfast.rules.machines import bootstrapper, doors
+from handfast.rules.machines import (
+    bootstrapper,
+    client_ca_sources,
+    credential_end,
+    doors,
+    machine_tokens,
+    revocation,
+)
 from handfast.rules.tokens import service_accounts
 
-_ACCOUNT: Final = "kubernetes.io/service-account.name"
+_OWN: Final = api.Scope(namespace=bootstrapper.NAMESPACE, label_selector=machine_tokens.LABEL)
 
 
 @dataclass(slots=True)
@@ -59,16 +67,33 @@ class Look:
         document = await self.client.find(
             resources.CONFIG_MAPS, client_ca_bundle.NAME, namespace=client_ca_bundle.NAMESPACE
         )
+        ends = await self._ends()
         return [
-            doors.of_authority(anchor, scoped=scoped)
+            doors.of_authority(anchor, scoped=scoped, end=ends.get(anchor.fingerprint) if scoped else None)
             for key, scoped in ((client_ca_bundle.KEY, False), (client_ca_bundle.SCOPED_KEY, True))
             for anchor in _anchors(jsonpath.text(document, "data", key)).anchors
         ]
 
+    async def _ends(self) -> dict[str, datetime.datetime]:
+        """When CAs of bootstrap credentials stop counting, by SHA-256."""
+        documents = [
+            await self.client.find(resources.CONFIG_MAPS, name, namespace=namespace)
+            for namespace, name in bootstrapper.CONFIG_MAPS
+        ]
+        return credential_end.by_authority(
+            (client_ca_sources.read(each).fingerprints, credential_end.of(each))
+            for each in documents
+            if each is not None
+        )
+
     async def _accounts(self) -> list[doors.Door]:
         scope = api.Scope(namespace=bootstrapper.NAMESPACE, field_selector=f"type={service_accounts.LEGACY_TYPE}")
-        secrets = await self.client.list(resources.SECRETS, scope, metadata=True)
-        return [doors.of_secret(objects.metadata(secret)) for secret in secrets if _is_bootstrappers(secret)]
+        secrets = [objects.metadata(each) for each in await self.client.list(resources.SECRETS, scope, metadata=True)]
+        own = await self.client.list(resources.SECRETS, _OWN, metadata=True)
+        return [
+            *(doors.of_secret(metadata) for metadata in secrets if revocation.is_shared(metadata)),
+            *(doors.of_secret(objects.metadata(each), machine=_machine(each)) for each in own),
+        ]
 
     async def _bindings(self) -> Iterator[doors.Door | None]:
         roles: dict[str, Any] = {
@@ -90,6 +115,7 @@ def _anchors(text: str) -> bundles.TrustBundle:
     return bundles.TrustBundle.readable(ders)[0]
 
 
-def _is_bootstrappers(secret: objects.Document) -> bool:
-    annotations = jsonpath.mapping(secret, "metadata", "annotations")
-    return annotations.get(_ACCOUNT) == bootstrapper.ACCOUNT
+def _machine(secret: objects.Document) -> str:
+    """The Machine that a Secret is for, as it says."""
+    machine = jsonpath.mapping(secret, "metadata", "annotations").get(machine_tokens.MACHINE)
+    return str(machine or "unknown")

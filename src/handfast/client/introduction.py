@@ -83,7 +83,7 @@ async def ensure(client: api.Client, wanted: Wanted, now: datetime.datetime) -> 
 
 
 async def create(client: api.Client, each: first_objects.FirstObject) -> str:
-    """What was done with one object (1.)."""
+    """What was done with one object (1)."""
     try:
         await client.create(each, each.document, namespace=each.namespace)
     except status.StatusError as error:

@@ -3,7 +3,7 @@
 
 It prints nothing. It works on any API server; only Handfast's own tells what a credential has open.
 
-1. What a credential has open is read before anything is deleted: afterwards its watches are gone.
+1. What a credential has open is read before anything is deleted: afterwards its watches are gone. What stays good is told.
 2. The trust goes first, then what is useless without it. An object that is not there is gone already.
 3. Open requests that came by the credential are denied. One that changes meanwhile is looked at again.
 4. Calling it twice is harmless: what was done stays done, and what was left is done.
@@ -11,7 +11,8 @@ It prints nothing. It works on any API server; only Handfast's own tells what a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,10 +21,17 @@ import msgspec
 from handfast import errors
 from handfast.api import objects, resources, signing_requests, status
 from handfast.client import api
-from handfast.rules.machines import revocation
+from handfast.rules.machines import bootstrapper, machine_tokens, revocation
+from handfast.rules.tokens import service_accounts
 from handfast.runtime import clock as clocks
 
-_RESOURCES: Final = {"ConfigMap": resources.CONFIG_MAPS, "Secret": resources.SECRETS}
+_RESOURCES: Final = {
+    "ConfigMap": resources.CONFIG_MAPS,
+    "Secret": resources.SECRETS,
+    "ServiceAccount": resources.SERVICE_ACCOUNTS,
+}
+_TOKENS: Final = api.Scope(namespace=bootstrapper.NAMESPACE, field_selector=f"type={service_accounts.LEGACY_TYPE}")
+_OWN: Final = api.Scope(namespace=bootstrapper.NAMESPACE, label_selector=machine_tokens.LABEL)
 _METRICS: Final = {"connections": "handfast_bootstrap_connections", "watches": "handfast_bootstrap_watches"}
 _REQUESTS: Final = msgspec.json.Decoder(api.Listing[signing_requests.Request])
 _TRIES: Final = 5
@@ -32,33 +40,58 @@ _MESSAGE: Final = "the bootstrap credential that this request came by was revoke
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """What a credential has open; connections and watches are None where the server does not tell."""
+    """What a credential has open; connections and watches are None where the server does not tell. `staying` goes on."""
 
     objects: tuple[str, ...]
     requests: tuple[str, ...]
     connections: int | None
     watches: int | None
+    staying: tuple[str, ...] = ()
 
 
-async def look(client: api.Client, kind: str) -> Open:
+async def look(client: api.Client, kind: str, *, everything: bool = False) -> Open:
     """What revoking the credential of this kind would cut (1)."""
-    present = [_title(target) for target in revocation.TARGETS[kind] if await _is_there(client, target)]
-    pending = [request.metadata.name for request in await _pending(client, kind)]
-    counts = await _counts(client, kind)
-    return Open(objects=tuple(present), requests=tuple(pending), **counts)
+    targets = await _targets(client, kind, everything=everything)
+    kinds = revocation.kinds(kind, everything=everything)
+    pending = [request.metadata.name for request in await _pending(client, kinds)]
+    staying = await _own_secrets(client) if kind == revocation.WORKER and not everything else ()
+    return Open(
+        objects=tuple(map(_title, targets)),
+        requests=tuple(pending),
+        staying=tuple(map(_title, staying)),
+        **await _counts(client, kinds),
+    )
 
 
-async def revoke(client: api.Client, kind: str, clock: clocks.Clock) -> Open:
+async def revoke(client: api.Client, kind: str, clock: clocks.Clock, *, everything: bool = False) -> Open:
     """Revoke the credential of this kind; what was cut."""
-    before = await look(client, kind)
+    before = await look(client, kind, everything=everything)
     # 2. the trust first
-    for target in revocation.TARGETS[kind]:
+    for target in await _targets(client, kind, everything=everything):
         with api.MISSING_OK:
             await client.delete(_RESOURCES[target[0]], target[2], namespace=target[1])
     # 3. requests that came by it, also those of this very moment
-    denied = [await _deny(client, each, clock) for each in await _pending(client, kind)]
-    requests = tuple(name for name in denied if name)
-    return Open(objects=before.objects, requests=requests, connections=before.connections, watches=before.watches)
+    kinds = revocation.kinds(kind, everything=everything)
+    denied = [await _deny(client, each, clock) for each in await _pending(client, kinds)]
+    return dataclasses.replace(before, requests=tuple(name for name in denied if name))
+
+
+async def _targets(client: api.Client, kind: str, *, everything: bool) -> list[revocation.Target]:
+    """What has to go and is there, in order (2)."""
+    if kind == revocation.MASTER:
+        return [target for target in revocation.MASTERS if await _is_there(client, target)]
+    secrets = [objects.metadata(each) for each in await client.list(resources.SECRETS, _TOKENS, metadata=True)]
+    shared = [revocation.secret(each) for each in secrets if revocation.is_shared(each)]
+    if not everything:
+        return shared
+    account = [revocation.THE_ACCOUNT] if await _is_there(client, revocation.THE_ACCOUNT) else []
+    return [*shared, *await _own_secrets(client), *account]
+
+
+async def _own_secrets(client: api.Client) -> list[revocation.Target]:
+    """The Secrets that the tokens of single machines are bound to."""
+    found = await client.list(resources.SECRETS, _OWN, metadata=True)
+    return [revocation.secret(objects.metadata(each)) for each in found]
 
 
 def _title(target: revocation.Target) -> str:
@@ -69,13 +102,13 @@ async def _is_there(client: api.Client, target: revocation.Target) -> bool:
     return await client.find(_RESOURCES[target[0]], target[2], namespace=target[1], metadata=True) is not None
 
 
-async def _pending(client: api.Client, kind: str) -> Sequence[signing_requests.Request]:
+async def _pending(client: api.Client, kinds: Collection[str]) -> Sequence[signing_requests.Request]:
     pages = client.pages(resources.SIGNING_REQUESTS, api.EVERYTHING, _REQUESTS)
     return [
         request
         async for page in pages
         for request in page.items
-        if revocation.is_pending(request) and revocation.kind_of(request) == kind
+        if revocation.is_pending(request) and revocation.kind_of(request) in kinds
     ]
 
 
@@ -103,16 +136,17 @@ async def _deny(client: api.Client, request: signing_requests.Request, clock: cl
     raise errors.Unavailable(f'others keep writing certificate request "{name}"', reason="Conflict")
 
 
-async def _counts(client: api.Client, kind: str) -> dict[str, int | None]:
+async def _counts(client: api.Client, kinds: Collection[str]) -> dict[str, int | None]:
     try:
         text = (await client.transport.request("GET", "/metrics", accept="text/plain")).decode("utf-8", "replace")
     except errors.HandfastError:
         # Counts are for the operator's information: revoking does not wait for them.
         text = ""
-    return {word: _gauge(text, metric, kind) for word, metric in _METRICS.items()}
+    return {word: _gauge(text, metric, kinds) for word, metric in _METRICS.items()}
 
 
-def _gauge(text: str, metric: str, kind: str) -> int | None:
-    begins = f'{metric}{{kind="{kind}"}} '
-    line = next((line for line in text.splitlines() if line.startswith(begins)), None)
-    return None if line is None else int(float(line.removeprefix(begins)))
+def _gauge(text: str, metric: str, kinds: Collection[str]) -> int | None:
+    """The sum of a gauge over these kinds; None where it is not told."""
+    begins = tuple(f'{metric}{{kind="{kind}"}} ' for kind in kinds)
+    values = [float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(begins)]
+    return int(sum(values)) if values else None

@@ -20,7 +20,7 @@ from handfast.pki import pem
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.ledger import entries, segments
-from handfast.rules.machines import approval, bootstrapper, explanation, inventory, settings
+from handfast.rules.machines import approval, bootstrapper, credential_end, explanation, inventory, revocation, settings
 
 _T = TypeVar("_T")
 _REQUESTS: Final = msgspec.json.Decoder(api.Listing[signing_requests.Request])
@@ -66,7 +66,10 @@ class Look:
         found: list[signing_requests.Request] = []
         async for page in self.client.pages(resources.SIGNING_REQUESTS, api.EVERYTHING, _REQUESTS):
             found += [each for each in page.items if _is_for(each, node)]
-        return sorted(found, key=lambda each: each.metadata.creation_timestamp or "", reverse=True)
+        # Of two in one second the one that waits comes first: it is what an operator looks for.
+        return sorted(
+            found, key=lambda each: (each.metadata.creation_timestamp or "", revocation.is_pending(each)), reverse=True
+        )
 
     async def _verdict(
         self, requests: Sequence[signing_requests.Request], index: inventory.Index, *, node_exists: bool
@@ -100,7 +103,9 @@ class Look:
             document = await self._config_map(namespace, name)
             signers = _certificates(jsonpath.text(document, "data", bootstrapper.BUNDLE_KEY))
             if signers:
-                words.append(f"the masters' certificate ({signers} in ConfigMap {namespace}/{name})")
+                end = credential_end.of(document or {})
+                until = "" if end is None else f", until {objects.timestamp(end)}"
+                words.append(f"the masters' certificate ({signers} in ConfigMap {namespace}/{name}{until})")
         secret = await self._try(
             lambda: self.client.find(
                 resources.SECRETS, bootstrapper.TOKEN_SECRET, namespace=bootstrapper.NAMESPACE, metadata=True

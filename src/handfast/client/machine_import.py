@@ -49,7 +49,7 @@ async def listed(client: api.Client) -> Sequence[objects.Document]:
 async def planned(
     client: api.Client, declared: declaration.Declaration, wanted: import_plan.Wanted, source: str
 ) -> import_plan.Plan:
-    """What would be done; BadInventory where something is wrong (1.)."""
+    """What would be done; BadInventory where something is wrong (1)."""
     if declared.problems:
         raise BadInventory(declared.problems, source)
     plan = import_plan.plan(declared.entries, await listed(client), wanted)

@@ -7,6 +7,8 @@ It prints nothing and makes no credential. What is applied is in `rules.machines
 2. What is missing is created, and what is there stays as it is. A run that was cut short is completed by the next one.
 3. A kind that was just defined is waited for: an API server needs a moment until it serves it.
 4. The master's credential counts when everything else is there, and the marker comes last.
+5. Before the credential counts for the first time the caller is told, and writes it down on its own side. A credential that
+   counted once is never made to count again here: somebody may have revoked it, and taken the marker away.
 """
 
 from __future__ import annotations
@@ -32,16 +34,24 @@ AddMachines = Callable[[api.Client], Awaitable[Sequence[tuple[str, str]]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What to apply. The kubeconfig with the master's credential does not print."""
+    """What to apply; without a credential, everything else."""
 
-    bundle: bytes
-    kubeconfig: bytes = field(repr=False)
-    revoke_at: datetime.datetime | None = None
+    credential: Credential | None
     add_machines: AddMachines | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """The masters' credential: its bundle, its kubeconfig, which does not print, its end, and who is told before it counts (5)."""
+
+    bundle: bytes
+    kubeconfig: bytes = field(repr=False)
+    before_it_counts: Callable[[], None]
+    revoke_at: datetime.datetime | None = None
+
+
 async def is_installed(client: api.Client) -> bool:
-    """Whether it was done before (1.)."""
+    """Whether it was done before (1)."""
     marker = await client.find(
         resources.CONFIG_MAPS, installation.MARKER, namespace=installation.MARKER_NAMESPACE, metadata=True
     )
@@ -63,9 +73,11 @@ async def ensure(client: api.Client, wanted: Wanted, clock: clocks.Clock) -> lis
         await apply(each)
     if wanted.add_machines is not None:
         done += await wanted.add_machines(client)
-    # 4. the credential counts when everything else is there
-    await apply(installation.kubeconfig(wanted.kubeconfig))
-    await apply(installation.trust(wanted.bundle, wanted.revoke_at))
+    # 4. the credential counts when everything else is there, and 5. only once
+    if (credential := wanted.credential) is not None:
+        credential.before_it_counts()
+        await apply(installation.kubeconfig(credential.kubeconfig))
+        await apply(installation.trust(credential.bundle, credential.revoke_at))
     await apply(installation.marker(clock.now()))
     return done
 

@@ -38,7 +38,7 @@ async def proven(
     chosen: settings.Settings,
     verdict: approval.Verdict,
 ) -> approval.Verdict:
-    """The verdict with the proofs that the settings ask for; as it is, where it fails without them (1.)."""
+    """The verdict with the proofs that the settings ask for; as it is, where it fails without them (1)."""
     machine = verdict.machine
     if machine is None or verdict.failed is not None:
         return verdict

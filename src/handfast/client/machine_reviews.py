@@ -31,7 +31,7 @@ class Known:
 
 
 async def settings(client: api.Client) -> Known | None:
-    """What the machine-approver is told; None where none runs (1.)."""
+    """What the machine-approver is told; None where none runs (1)."""
     document = await client.find(resources.CONFIG_MAPS, machine_settings.NAME, namespace=machine_settings.NAMESPACE)
     if document is None:
         return None
@@ -43,7 +43,7 @@ async def settings(client: api.Client) -> Known | None:
 
 
 async def machines(client: api.Client, scope: api.Scope = api.EVERYTHING) -> inventory.Index:
-    """Every Machine there is in scope (2.)."""
+    """Every Machine there is in scope (2)."""
     index = inventory.Index()
     for group, versions in group_versions.VERSIONS.items():
         resource = await client.preferred(api.Resource(group, versions[0], group_versions.PLURAL, True), versions)

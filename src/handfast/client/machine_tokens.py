@@ -53,7 +53,7 @@ async def shared(client: api.Client) -> str:
 
 
 async def find(client: api.Client, named: str) -> inventory.Machine:
-    """The Machine that is named as NAME or NAMESPACE/NAME (1.); errors.Refused where it is not one."""
+    """The Machine that is named as NAME or NAMESPACE/NAME (1); errors.Refused where it is not one."""
     namespace, _, name = named.rpartition("/")
     index = await machine_reviews.machines(client, api.Scope(field_selector=f"metadata.name={name}"))
     machines = [machine for machine in index.named(name) if namespace in {"", machine.namespace}]

@@ -124,7 +124,7 @@ class Reflector(Generic[V]):
         self._refused = refused
         self._client = client
         self._source = source
-        # As it is followed now: in which version is the server's to say (9.).
+        # As it is followed now: in which version is the server's to say (9).
         self.resource = source.resource
         self._sink = sink
         self._clock = clock
@@ -152,7 +152,7 @@ class Reflector(Generic[V]):
                 await self._clock.sleep(wait)
 
     async def _told_apart(self, error: errors.HandfastError) -> errors.HandfastError:
-        """The error, by what discovery says of the kind (8.): neither a 403 nor a 404 alone is believed."""
+        """The error, by what discovery says of the kind (8): neither a 403 nor a 404 alone is believed."""
         resource = self.resource
         code = error.code if isinstance(error, status.StatusError) else 0
         if not self._source.if_served or code not in _WITHOUT:
@@ -192,13 +192,13 @@ class Reflector(Generic[V]):
         return wait
 
     def _note(self, refusal: str) -> None:
-        """Remember what the server says of the right to follow this; empty: it lets us (8.)."""
+        """Remember what the server says of the right to follow this; empty: it lets us (8)."""
         if refusal != self.refusal:
             self.refusal = refusal
             self._refused(refusal)
 
     def _without(self, error: status.StatusError) -> float:
-        """Do without what is optional (7.): that may be meant, and is logged once."""
+        """Do without what is optional (7): that may be meant, and is logged once."""
         if not self._logged_without:
             self._logged_without = True
             why = "is forbidden" if error.code == 403 else "is not served there"
@@ -210,7 +210,7 @@ class Reflector(Generic[V]):
         return self._source.without_seconds
 
     async def _chosen(self) -> api.Addressable | None:
-        """The resource in the version that the server prefers of those that can be read (9.); None: in no such version."""
+        """The resource in the version that the server prefers of those that can be read (9); None: in no such version."""
         source = self._source
         return await self._client.preferred(source.resource, source.versions) if source.versions else source.resource
 

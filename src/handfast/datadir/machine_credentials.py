@@ -30,6 +30,8 @@ from handfast.runtime import files
 BUNDLE_FILE: Final = f"{bootstrapper.BUNDLE}.crt"
 MANIFEST_FILE: Final = f"{bootstrapper.CONFIG_MAP}.yaml"
 KUBECONFIG_FILE: Final = "kubeconfig-kubelet"
+# Says that the first credential counted in a cluster.
+COUNTED_FILE: Final = "counted"
 _USER: Final = "kubelet"
 _CLUSTER: Final = "handfast"
 _MAX_BYTES: Final = 1 << 20
@@ -74,8 +76,18 @@ def create(directory: pathlib.Path, server: str, server_ca: bytes | None, now: d
     )
 
 
+def has_counted(directory: pathlib.Path) -> bool:
+    """Whether the first credential of a directory counted in a cluster."""
+    return (directory / COUNTED_FILE).exists()
+
+
+def note_counted(directory: pathlib.Path) -> None:
+    """Write down that it counts from now on."""
+    files.write_atomically(directory / COUNTED_FILE, b"the first credential here was made to count in a cluster\n")
+
+
 def first(directory: pathlib.Path) -> Kept | None:
-    """The first credential of a directory; None where there is none, or where its making was cut short (2.)."""
+    """The first credential of a directory; None where there is none, or where its making was cut short (2)."""
     path = directory / KUBECONFIG_FILE
     if not path.exists():
         return None

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this caller do this: the authorisers in order, and the words of a refusal. It does not authenticate.
+"""May this caller do this: the authorizers in order, and the words of a refusal. It does not authenticate.
 
 1. What a credential's scopes leave out is refused, whoever has it (`rbac.scopes`). Where nobody can judge scopes, it is refused
    that there are any.
 2. Members of `system:masters` may do everything: the holder of admin.conf. No rule can take that away.
 3. Anyone may ask whether the server is well: probes must work whatever the policy says.
-4. Each authoriser is asked in order (recovering nodes, Node, then RBAC); the first that says yes or no decides.
+4. Each authorizer is asked in order (`nodes.recovery`, `nodes.authorizer`, then `rbac.policy`); the first that says yes or no
+   decides.
 5. When none has an opinion, the answer is no, with every reason that was given.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/test_access.py |
@@ -53,7 +54,7 @@ class Attributes(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...] = ()
 
 
-# An authoriser, for those who only ask it.
+# An authorizer, for those who only ask it.
 Ask = Callable[[Attributes], decision.Decision]
 
 
@@ -78,14 +79,14 @@ def is_health(path: str) -> bool:
 
 
 class Authorizers:
-    """The authorisers of a server, in order."""
+    """The authorizers of a server, in order."""
 
     def __init__(self, rows: Sequence[Authorizer], scopes: Authorizer | None = None) -> None:
         self._rows = tuple(rows)
         self._scopes = scopes
 
     def decide(self, attributes: Attributes) -> decision.Decision:
-        """The first opinion. Where nobody has one: no opinion, with all that the authorisers said."""
+        """The first opinion. Where nobody has one: no opinion, with all that the authorizers said."""
         # 1. scopes, before anybody is an administrator
         if attributes.scopes:
             limit = _NO_SCOPES if self._scopes is None else self._scopes.decide(attributes)
@@ -97,7 +98,7 @@ class Authorizers:
         # 3. health is open to everyone
         if not attributes.is_resource and attributes.verb in {"get", "head"} and is_health(attributes.path):
             return _HEALTH
-        # 4. the first authoriser with an opinion
+        # 4. the first authorizer with an opinion
         said = []
         for row in self._rows:
             verdict = row.decide(attributes)

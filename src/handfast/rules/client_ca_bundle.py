@@ -47,7 +47,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which sources gave which certificate, and how the sources are (3.)."""
+    """Which sources gave which certificate, and how the sources are (3)."""
 
     certificates: dict[str, tuple[str, ...]] = {}
     conditions: tuple[Condition, ...] = ()

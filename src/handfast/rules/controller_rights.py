@@ -131,6 +131,12 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             for namespace, name in client_ca_sources.UNSCOPED
             for right in _within(namespace, roles.on("", "configmaps", "get list watch", name), _EVENTS)
         ),
+        # One that has come to its end is deleted.
+        *(
+            right
+            for namespace, name in client_ca_sources.BOOTSTRAP
+            for right in _within(namespace, roles.on("", "configmaps", "delete", name))
+        ),
     ),
     "node-bootstrapper-token-controller": (
         *_everywhere(roles.on("", "namespaces", "list watch", bootstrapper.NAMESPACE)),
@@ -185,7 +191,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
 
 
 def unlisted(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of them that have no list (4.)."""
+    """Those of them that have no list (4)."""
     return tuple(name for name in names if name not in RIGHTS)
 
 

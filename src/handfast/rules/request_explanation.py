@@ -9,7 +9,7 @@ It decides nothing: it runs the rules of the approver, the signer and the cleane
 2. An approved one waits for its signer; the signer's rules say what it will do.
 3. A pending one is compared with every kind of node request that its signer has. The kind with the fewest failed checks
    is the one explained, since the sum of its failed checks is the smallest change.
-4. The answer of the authorisers is a check like the others. One that was not asked for has not passed; but as long as
+4. The answer of the authorizers is a check like the others. One that was not asked for has not passed; but as long as
    the request has other faults, nobody is told to grant what may long be granted.
 5. What other rules say of it, as of a living node's name or of a revoked one, is given as checks, and counts as the others do.
    A living node's name is no matter once somebody has approved.
@@ -58,7 +58,7 @@ class Explanation:
 
     verdict: str
     checks: tuple[kubelet.Check, ...]
-    flip: str
+    remedy: str
     due: request_age.Due
     judge: str = ""
 
@@ -75,20 +75,22 @@ def explain(
     *,
     answers: Mapping[str, Answer],
     node_addresses: Sequence[str] | None,
-    reserved: frozenset[str] = kubelet.NONE,
-    more: Sequence[kubelet.Check] = (),
+    reserved: frozenset[str] = kubelet.NO_NAMES,
+    other_checks: Sequence[kubelet.Check] = (),
     machine: approval.Verdict | None = None,
 ) -> Explanation:
-    """Explain one request; `answers` has what the authorisers said of each permission that they were asked for.
+    """Explain one request; `answers` has what the authorizers said of each permission that they were asked for.
 
-    `more` are checks by `nodes.claim` and `revocation`, `machine` is the machine-approver's verdict where the request is its own.
+    `other_checks` are those by `nodes.claim` and `revocation`, `machine` is the machine-approver's verdict where the request is its own.
     """
     due = request_age.due(item, now)
-    verdict, checks, flip = _settled(item) or _open(item, answers, node_addresses, reserved, more, machine)
+    verdict, checks, remedy = _settled(item) or _open(item, answers, node_addresses, reserved, other_checks, machine)
     if verdict == ISSUED:
-        checks = _as_pending(item, answers, node_addresses, reserved, more) if machine is None else machine.checks
+        checks = (
+            _as_pending(item, answers, node_addresses, reserved, other_checks) if machine is None else machine.checks
+        )
     own = ownership.MACHINE_APPROVER if machine is not None else ownership.CSRAPPROVING
-    return Explanation(verdict, checks, flip, due, own if item.spec.signer_name in ownership.SIGNERS else "")
+    return Explanation(verdict, checks, remedy, due, own if item.spec.signer_name in ownership.SIGNERS else "")
 
 
 def _as_pending(
@@ -96,15 +98,15 @@ def _as_pending(
     answers: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
-    more: Sequence[kubelet.Check],
+    other_checks: Sequence[kubelet.Check],
 ) -> tuple[kubelet.Check, ...]:
-    """The checks of an issued request, where it is of a kind that has any (1.)."""
+    """The checks of an issued request, where it is of a kind that has any (1)."""
     try:
         facts = kubelet.read(item.document())
     except errors.Refused:
         return ()
     # 5. its own node may be the one that lives
-    others = [check for check in more if check.name != claim.CHECK]
+    others = [check for check in other_checks if check.name != claim.CHECK]
     closest = _closest(facts, answers, addresses, reserved, others)
     return () if closest is None else closest[1]
 
@@ -129,7 +131,7 @@ def _open(
     answers: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
-    more: Sequence[kubelet.Check],
+    other_checks: Sequence[kubelet.Check],
     machine: approval.Verdict | None,
 ) -> _Answer:
     try:
@@ -138,10 +140,10 @@ def _open(
         check = kubelet.Check(READABLE, False, refused.message)
         return PENDING, (check,), "create a new request that can be read"
     if item.condition(signing_requests.APPROVED) is not None:
-        return _approved(facts, more)
+        return _approved(facts, other_checks)
     if machine is not None:
-        return _machines(facts, machine, more)
-    closest = _closest(facts, answers, addresses, reserved, more)
+        return _machines(facts, machine, other_checks)
+    closest = _closest(facts, answers, addresses, reserved, other_checks)
     if closest is None:
         compared = f"no approver decides requests for the signer {facts.signer_name}"
         check = kubelet.Check(kubelet.SIGNER, False, compared)
@@ -157,13 +159,13 @@ def _open(
     return PENDING, checks, "; and ".join(_change(name, facts, permission) for name in failed)
 
 
-def _machines(facts: kubelet.Facts, machine: approval.Verdict, more: Sequence[kubelet.Check]) -> _Answer:
+def _machines(facts: kubelet.Facts, machine: approval.Verdict, other_checks: Sequence[kubelet.Check]) -> _Answer:
     # 6. the machine-approver's own checks, and what other rules say
-    checks = (*machine.checks, *more)
+    checks = (*machine.checks, *other_checks)
     if all(check.passed for check in checks):
         hint = "if it stays so, see whether the machine-approver runs, and whether it follows this Machine's API group"
         return APPROVING, checks, f"nothing is missing; {hint}"
-    others = [_change(check.name, facts, kubelet.NODE_CLIENT) for check in more if not check.passed]
+    others = [_change(check.name, facts, kubelet.NODE_CLIENT) for check in other_checks if not check.passed]
     return PENDING, checks, "; and ".join([*([machine.change] if machine.change else []), *others])
 
 
@@ -172,19 +174,19 @@ def _closest(
     answers: Mapping[str, Answer],
     addresses: Sequence[str] | None,
     reserved: frozenset[str],
-    more: Sequence[kubelet.Check],
+    other_checks: Sequence[kubelet.Check],
 ) -> tuple[str, tuple[kubelet.Check, ...]] | None:
-    """The permission of the kind with the fewest failed checks, and these (3.); None: no approver decides such requests."""
+    """The permission of the kind with the fewest failed checks, and these (3); None: no approver decides such requests."""
     runs = [
-        (name, (*kubelet.checks(facts, name, addresses, reserved), _permission(name, answers), *more))
+        (name, (*kubelet.checks(facts, name, addresses, reserved), _permission(name, answers), *other_checks))
         for name in kubelet.permissions(facts.signer_name)
     ]
     return min(runs, key=lambda run: sum(not check.passed for check in run[1]), default=None)
 
 
-def _approved(facts: kubelet.Facts, more: Sequence[kubelet.Check]) -> _Answer:
+def _approved(facts: kubelet.Facts, other_checks: Sequence[kubelet.Check]) -> _Answer:
     # 2. the signer's rules, and 5. what other rules say but for a living node's name, which is no matter now
-    revoked = tuple(check for check in more if check.name == revocation.CHECK and not check.passed)
+    revoked = tuple(check for check in other_checks if check.name == revocation.CHECK and not check.passed)
     if revoked:
         return FAILING, revoked, _CHANGES[revocation.CHECK]
     if facts.signer_name not in signers.SIGNERS:

@@ -162,7 +162,7 @@ class Connection(aiohttp_parts.RequestLoop):
         return False
 
     async def _is_unread(self) -> bool:
-        """Wait until the client has made room (2.); True if it does not, or is gone."""
+        """Wait until the client has made room (2); True if it does not, or is gone."""
         try:
             async with asyncio.timeout(self._limits.write_seconds):
                 await self.drain()

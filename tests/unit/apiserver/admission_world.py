@@ -46,7 +46,7 @@ class World:
         self.replica.collection(KINDS[resource].prefix).apply(namespace, name, found, self._version)
 
 
-def attributes(
+def write_of(
     operation: str,
     resource: tuple[str, str],
     *,
@@ -54,8 +54,8 @@ def attributes(
     old: objects.Document | None = None,
     user: identity.User = NODE,
     **where: str,
-) -> plugin.Attributes:
-    return plugin.Attributes(
+) -> plugin.Write:
+    return plugin.Write(
         operation=operation,
         kind=KINDS[resource],
         subresource=where.get("subresource", ""),

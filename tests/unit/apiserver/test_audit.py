@@ -119,7 +119,7 @@ REFUSALS = [
     ),
     (
         plugin.Refusal(
-            admission_world.attributes("CREATE", ("", "pods"), name="p"), decision.Deny("OtherNode", "not yours", "r")
+            admission_world.write_of("CREATE", ("", "pods"), name="p"), decision.Deny("OtherNode", "not yours", "r")
         ),
         "admission",
         "OtherNode",

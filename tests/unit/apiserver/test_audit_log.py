@@ -165,7 +165,7 @@ class TestShape:
         assert line["responseStatus"]["reason"] == "AlreadyExists"
 
     def test_refused_by_admission(self, book: Book) -> None:
-        write = admission_world.attributes("CREATE", ("", "pods"), namespace="web", name="p")
+        write = admission_world.write_of("CREATE", ("", "pods"), namespace="web", name="p")
         error = plugin.Refusal(write, decision.Deny("NotAMirrorPod", "no", "NodeRestriction"))
         asked = asking("/api/v1/namespaces/web/pods", "POST", decision="yes")
         line = book.write(asked, 403, error=error)

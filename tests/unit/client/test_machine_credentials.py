@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Revoking a bootstrap credential over the API: what goes, what is denied, and what is told."""
 
+import msgspec
 import pytest
 
 from handfast import errors
 from handfast.api import signing_requests, status
 from handfast.client import machine_credentials
-from handfast.rules.machines import bootstrapper, revocation
+from handfast.rules.machines import bootstrapper, machine_tokens, revocation
+from handfast.rules.tokens import service_accounts
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock
 
 METRICS = b"""# HELP handfast_bootstrap_connections Open
 handfast_bootstrap_connections{kind="master"} 3.0
 handfast_bootstrap_connections{kind="worker"} 1.0
+handfast_bootstrap_connections{kind="requested"} 5.0
 handfast_bootstrap_watches{kind="master"} 2.0
 """
 CERTIFICATE = {revocation.CREDENTIAL_ID: ["X509SHA256=ab"]}
@@ -29,15 +32,38 @@ class Transport:
         return self.text
 
 
+OF_ACCOUNT = {"annotations": {"kubernetes.io/service-account.name": "node-bootstrapper"}}
+OWN = {"labels": {machine_tokens.LABEL: "worker"}, "annotations": {machine_tokens.MACHINE: "fleet/m1"}}
+
+
+class Client(FakeClient):
+    """Tells the Secrets of tokens from those of single machines, as a server does by type and label."""
+
+    async def pages(self, resource, scope, decoder, **more):
+        async for page in super().pages(resource, scope, decoder, **more):
+            if scope.label_selector:
+                own = [each for each in page.items if (each["metadata"].get("labels") or {}).get(scope.label_selector)]
+                yield msgspec.structs.replace(page, listed=own)
+            elif scope.field_selector:
+                typed = [each for each in page.items if f"type={each.get('type')}" == scope.field_selector]
+                yield msgspec.structs.replace(page, listed=typed)
+            else:
+                yield page
+
+
 @pytest.fixture
 def client():
-    fake = FakeClient()
+    fake = Client()
     fake.transport = Transport()  # type: ignore[assignment]
     fake.put("configmaps", bootstrapper.CONFIG_MAP, bootstrapper.MANAGED_NAMESPACE)
-    fake.put("secrets", bootstrapper.TOKEN_SECRET, bootstrapper.NAMESPACE)
+    for name in (bootstrapper.TOKEN_SECRET, "second"):
+        fake.put("secrets", name, bootstrapper.NAMESPACE, type=service_accounts.LEGACY_TYPE, metadata=OF_ACCOUNT)
+    fake.put("secrets", "node-bootstrapper-m1", bootstrapper.NAMESPACE, type="Opaque", metadata=OWN)
+    fake.put("serviceaccounts", bootstrapper.ACCOUNT, bootstrapper.NAMESPACE)
     for name, user, extra in (
         ("by-master", bootstrapper.USER, CERTIFICATE),
         ("by-worker", bootstrapper.USER, {}),
+        ("by-machine", bootstrapper.USER, {revocation.CREDENTIAL_ID: ["JTI=1"]}),
         ("by-token", "system:bootstrap:abcdef", {}),
     ):
         fake.put("certificatesigningrequests", name, spec={"username": user, "extra": extra}, status={})
@@ -69,11 +95,32 @@ async def test_revoking_the_masters_cuts_nothing_of_the_workers(client):
     assert (row["type"], row["reason"]) == ("Denied", "BootstrapCredentialRevoked")
 
 
-async def test_revoking_the_workers_deletes_the_secret_of_the_seed(client):
+async def test_revoking_the_workers_deletes_every_secret_with_a_token_of_the_account(client):
     cut = await machine_credentials.revoke(client, "worker", MovableClock())
-    assert cut.objects == ("Secret openshift-machine-config-operator/node-bootstrapper-token",)
-    assert denied(client) == ["by-worker"]
+    assert cut.objects == (
+        "Secret openshift-machine-config-operator/node-bootstrapper-token",
+        "Secret openshift-machine-config-operator/second",
+    )
     assert (cut.connections, cut.watches) == (1, None)
+    assert ("secrets", bootstrapper.NAMESPACE, "second") not in client.objects
+
+
+async def test_the_token_of_a_single_machine_stays_and_is_named(client):
+    cut = await machine_credentials.revoke(client, "worker", MovableClock())
+    assert cut.staying == ("Secret openshift-machine-config-operator/node-bootstrapper-m1",)
+    assert ("secrets", bootstrapper.NAMESPACE, "node-bootstrapper-m1") in client.objects
+    assert denied(client) == ["by-worker"]
+
+
+async def test_everything_takes_the_account_and_so_tokens_that_nobody_remembers(client):
+    cut = await machine_credentials.revoke(client, "worker", MovableClock(), everything=True)
+    assert cut.objects[-2:] == (
+        "Secret openshift-machine-config-operator/node-bootstrapper-m1",
+        "ServiceAccount openshift-machine-config-operator/node-bootstrapper",
+    )
+    assert (cut.staying, cut.connections) == ((), 6)
+    assert denied(client) == ["by-worker", "by-machine"]
+    assert not [key for key in client.objects if key[0] in {"secrets", "serviceaccounts"}]
 
 
 async def test_revoking_twice_is_harmless(client):

@@ -12,7 +12,9 @@ from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock, settle
 
 TRUST = ("configmaps", bootstrapper.CONFIG_NAMESPACE, bootstrapper.CONFIG_MAP)
-WANTED = machine_installation.Wanted(bundle=b"bundle", kubeconfig=b"a secret")
+WANTED = machine_installation.Wanted(
+    credential=machine_installation.Credential(bundle=b"bundle", kubeconfig=b"a secret", before_it_counts=lambda: None)
+)
 
 
 class Client(FakeClient):
@@ -34,7 +36,7 @@ async def test_the_credential_counts_when_all_else_is_there_and_the_marker_is_la
     assert [title for _, title in done[-3:]] == [
         "Secret openshift-machine-config-operator/kubelet-bootstrap-kubeconfig",
         "ConfigMap openshift-config/kubelet-bootstrap-kubeconfig",
-        "ConfigMap openshift-machine-config-operator/handfast-machines",
+        "ConfigMap kube-system/handfast-machines",
     ]
     assert await machine_installation.is_installed(client)
 
@@ -65,9 +67,26 @@ async def test_machines_are_added_before_the_credential_counts():
         assert TRUST not in client.objects
         return [("created", "Machine openshift-machine-api/m1")]
 
-    wanted = machine_installation.Wanted(bundle=b"bundle", kubeconfig=b"a secret", add_machines=add)
+    wanted = machine_installation.Wanted(credential=WANTED.credential, add_machines=add)
     done = await machine_installation.ensure(client, wanted, MovableClock())
     assert ("created", "Machine openshift-machine-api/m1") in done
+
+
+async def test_whoever_installs_is_told_before_the_credential_counts():
+    client = Client()
+    seen = []
+    credential = machine_installation.Credential(
+        bundle=b"bundle", kubeconfig=b"a secret", before_it_counts=lambda: seen.append(TRUST in client.objects)
+    )
+    await machine_installation.ensure(client, machine_installation.Wanted(credential=credential), MovableClock())
+    assert seen == [False]
+
+
+async def test_without_a_credential_everything_else_is_made():
+    client = Client()
+    await machine_installation.ensure(client, machine_installation.Wanted(credential=None), MovableClock())
+    assert TRUST not in client.objects
+    assert await machine_installation.is_installed(client)
 
 
 async def test_a_kind_that_was_just_defined_is_waited_for():

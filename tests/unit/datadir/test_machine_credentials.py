@@ -108,6 +108,13 @@ def test_what_is_no_ca_of_a_server_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_that_a_credential_counted_is_remembered_in_the_directory(tmp_path):
+    machine_credentials.create(tmp_path, SERVER, None, NOW)
+    assert not machine_credentials.has_counted(tmp_path)
+    machine_credentials.note_counted(tmp_path)
+    assert machine_credentials.has_counted(tmp_path)
+
+
 def test_there_is_an_end_to_how_many_a_directory_takes(tmp_path, monkeypatch):
     monkeypatch.setattr(machine_credentials, "_MOST", 1)
     machine_credentials.create(tmp_path, SERVER, None, NOW)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the authorisers, and the words of a refusal. The names of the table in `rules/access.py` are here."""
+"""The order of the authorizers, and the words of a refusal. The names of the table in `rules/access.py` are here."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TestMasters:
 
 
 class Said:
-    """An authoriser that says one thing, and counts how often it was asked."""
+    """An authorizer that says one thing, and counts how often it was asked."""
 
     def __init__(self, verdict: decision.Decision) -> None:
         self.verdict = verdict

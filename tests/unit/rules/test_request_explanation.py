@@ -43,22 +43,24 @@ REVOKED = kubelet.Check("revocation", False, 'user "system:node:a" is refused by
 
 
 def test_what_other_rules_say():
-    def said(document: dict[str, Any], *more: kubelet.Check) -> request_explanation.Explanation:
-        return request_explanation.explain(typed(document), NOW, answers=ALL, node_addresses=None, more=more)
+    def said(document: dict[str, Any], *other_checks: kubelet.Check) -> request_explanation.Explanation:
+        return request_explanation.explain(
+            typed(document), NOW, answers=ALL, node_addresses=None, other_checks=other_checks
+        )
 
     joining = csr(user="system:bootstrap:abcdef")
     waiting = said(joining, LIVING)
     assert waiting.sentence == 'Pending: living node: the Node "a" is alive'
-    assert waiting.flip.endswith("approve it all the same: handfast csr approve csr-1")
+    assert waiting.remedy.endswith("approve it all the same: handfast csr approve csr-1")
     passing = kubelet.Check("living node", True, "nobody")
     assert (said(joining, passing).verdict, said(joining, passing).checks[-1]) == ("WillBeApproved", passing)
     refused = said(joining, passing, REVOKED)
-    assert (refused.verdict, refused.flip) == ("Pending", "delete the Revocation, and create a new request")
+    assert (refused.verdict, refused.remedy) == ("Pending", "delete the Revocation, and create a new request")
     # Whoever approved it: a living node is no matter any more, a revocation is.
     approved = {**joining, "status": APPROVED}
     assert said(approved, LIVING).verdict == "WaitingForSigner"
     assert said(approved, LIVING, REVOKED).sentence.startswith("WillFail: revocation: ")
-    assert said(approved, LIVING, REVOKED).flip == "delete the Revocation, and create a new request"
+    assert said(approved, LIVING, REVOKED).remedy == "delete the Revocation, and create a new request"
 
 
 SETTLED = [
@@ -88,9 +90,14 @@ def test_an_issued_one_has_the_checks_of_a_pending_one():
     assert failed(lost) == ["permission"]
     assert (lost.verdict, lost.sentence) == ("Issued", "Issued")
     # Of what other rules say, all but that a node of this name lives: it may be the one whose certificate this is.
-    more = (LIVING, REVOKED)
+    other_checks = (LIVING, REVOKED)
     known = request_explanation.explain(
-        typed({**csr(), "status": ISSUED}), NOW, answers=ALL, node_addresses=ADDRESSES, reserved=RESERVED, more=more
+        typed({**csr(), "status": ISSUED}),
+        NOW,
+        answers=ALL,
+        node_addresses=ADDRESSES,
+        reserved=RESERVED,
+        other_checks=other_checks,
     )
     assert known.checks == (*pending.checks, REVOKED)
 
@@ -101,11 +108,11 @@ def test_an_issued_one_that_no_approver_decides_has_none(spec: dict[str, Any]):
     assert explain({**document, "spec": {**document["spec"], **spec}, "status": ISSUED}).checks == ()
 
 
-@pytest.mark.parametrize(("status", "verdict", "flip"), SETTLED)
-def test_a_settled_request_says_that_only_a_new_one_helps(status: dict[str, Any], verdict: str, flip: str):
+@pytest.mark.parametrize(("status", "verdict", "remedy"), SETTLED)
+def test_a_settled_request_says_that_only_a_new_one_helps(status: dict[str, Any], verdict: str, remedy: str):
     explanation = explain({**csr(), "status": status})
     assert explanation.verdict == verdict
-    assert flip in explanation.flip
+    assert remedy in explanation.remedy
 
 
 @pytest.mark.parametrize(
@@ -124,16 +131,16 @@ APPROVED = {"conditions": [condition("Approved")]}
 
 
 @pytest.mark.parametrize(
-    ("change", "verdict", "flip"),
+    ("change", "verdict", "remedy"),
     [
         pytest.param({}, "WaitingForSigner", "nothing is missing", id="good"),
         pytest.param({"o": ()}, "WillFail", "without this fault", id="bad"),
         pytest.param({"signer": "example.com/own"}, "WaitingForSigner", "run the signer example.com/own", id="foreign"),
     ],
 )
-def test_an_approved_request_is_explained_by_its_signer(change: dict[str, Any], verdict: str, flip: str):
+def test_an_approved_request_is_explained_by_its_signer(change: dict[str, Any], verdict: str, remedy: str):
     explanation = explain({**csr(**change), "status": APPROVED})
-    assert (explanation.verdict, flip in explanation.flip) == (verdict, True)
+    assert (explanation.verdict, remedy in explanation.remedy) == (verdict, True)
 
 
 def test_a_signer_of_others_is_named():
@@ -151,7 +158,7 @@ def test_will_be_approved(document: dict[str, Any]):
     explanation = explain(document)
     assert (explanation.verdict, failed(explanation)) == ("WillBeApproved", [])
     assert explanation.sentence == "WillBeApproved"
-    assert "lost the permission create certificatesigningrequests/" in explanation.flip
+    assert "lost the permission create certificatesigningrequests/" in explanation.remedy
 
 
 PENDING = [
@@ -181,14 +188,14 @@ PENDING = [
 ]
 
 
-@pytest.mark.parametrize(("document", "checks", "flip"), PENDING)
+@pytest.mark.parametrize(("document", "checks", "remedy"), PENDING)
 def test_a_pending_request_names_its_failed_checks_and_the_change(
-    document: dict[str, Any], checks: list[str], flip: str
+    document: dict[str, Any], checks: list[str], remedy: str
 ):
     explanation = explain(document)
     assert explanation.verdict == "Pending"
     assert failed(explanation) == checks
-    assert flip in explanation.flip
+    assert remedy in explanation.remedy
     assert explanation.sentence.startswith(f"Pending: {checks[0]}: ")
 
 
@@ -207,7 +214,7 @@ def test_not_permitted(asked: dict[str, Any], said: str):
     explanation = explain(csr(user="joe", groups=[]), asked)
     assert failed(explanation) == ["permission"]
     assert explanation.checks[-1].compared == f"create certificatesigningrequests/nodeclient: {said}"
-    assert explanation.flip == (
+    assert explanation.remedy == (
         "let joe (groups: none) create certificatesigningrequests/nodeclient, for instance by the ClusterRole "
         "system:certificates.k8s.io:certificatesigningrequests:nodeclient"
     )
@@ -224,16 +231,16 @@ def test_the_kind_with_the_fewest_faults_is_explained(answer: decision.Decision 
 def test_a_permission_nobody_asked_for_is_not_called_missing_beside_other_faults():
     explanation = explain(csr(o=()), {})
     assert failed(explanation) == ["organization", "permission"]
-    assert explanation.flip == (
+    assert explanation.remedy == (
         "create a new request with system:nodes as its only organization, and no other attribute but the common name"
     )
     refused = explain(csr(o=()), {"selfnodeclient": NO, "nodeclient": NO})
-    assert refused.flip.startswith(f"{explanation.flip}; and let system:node:a (groups: ")
+    assert refused.remedy.startswith(f"{explanation.remedy}; and let system:node:a (groups: ")
 
 
 def test_braces_in_names_are_only_text():
     explanation = explain(csr(cn="{user}", user="{node.__class__}"), {"nodeclient": NO})
-    assert "let {node.__class__} (groups: system:nodes, system:authenticated)" in explanation.flip
+    assert "let {node.__class__} (groups: system:nodes, system:authenticated)" in explanation.remedy
 
 
 def test_when_it_is_deleted():
@@ -263,14 +270,14 @@ KNOWN = inventory.Machine(
 
 
 def of_machine(
-    document: dict[str, Any], *machines: inventory.Machine, more: tuple[kubelet.Check, ...] = ()
+    document: dict[str, Any], *machines: inventory.Machine, other_checks: tuple[kubelet.Check, ...] = ()
 ) -> request_explanation.Explanation:
     return request_explanation.explain(
         typed(document),
         NOW,
         answers={},
         node_addresses=None,
-        more=more,
+        other_checks=other_checks,
         machine=machines_verdict(document, *machines),
     )
 
@@ -280,16 +287,16 @@ def test_a_machines_request_is_explained_by_the_machine_approver():
     waiting = of_machine(joining)
     assert (waiting.verdict, waiting.judge) == ("Pending", "machine-approver")
     assert waiting.sentence == 'Pending: Machine: no Machine has the InternalDNS name "a"'
-    assert 'make a Machine with the InternalDNS name "a"' in waiting.flip
+    assert 'make a Machine with the InternalDNS name "a"' in waiting.remedy
     assert "permission" not in [check.name for check in waiting.checks]
     approving = of_machine(joining, KNOWN)
-    assert (approving.verdict, "see whether the machine-approver runs" in approving.flip) == ("WillBeApproved", True)
+    assert (approving.verdict, "see whether the machine-approver runs" in approving.remedy) == ("WillBeApproved", True)
     # What other rules say counts, too.
-    refused = of_machine(joining, KNOWN, more=(REVOKED,))
-    assert (refused.verdict, refused.flip) == ("Pending", "delete the Revocation, and create a new request")
-    both = of_machine(joining, more=(LIVING,))
-    assert both.flip.startswith("make a Machine")
-    assert both.flip.endswith("handfast csr approve csr-1")
+    refused = of_machine(joining, KNOWN, other_checks=(REVOKED,))
+    assert (refused.verdict, refused.remedy) == ("Pending", "delete the Revocation, and create a new request")
+    both = of_machine(joining, other_checks=(LIVING,))
+    assert both.remedy.startswith("make a Machine")
+    assert both.remedy.endswith("handfast csr approve csr-1")
     # Once somebody has decided, that stands.
     assert of_machine({**joining, "status": APPROVED}).verdict == "WaitingForSigner"
     issued = of_machine({**joining, "status": {**APPROVED, "certificate": certificate(NOW + HOUR)}}, KNOWN)
@@ -300,10 +307,10 @@ def test_a_machines_request_is_explained_by_the_machine_approver():
 def test_nobody_is_told_to_grant_nodeclient_to_a_bootstrap_identity(answers):
     waiting = explain(csr(user=bootstrapper.USER, groups=GROUPS), answers)
     assert (waiting.verdict, waiting.judge) == ("Pending", "csrapproving")
-    assert "nodeclient" not in waiting.flip
-    assert "ClusterRole" not in waiting.flip
-    assert "run the machine-approver (the controller machineapprover)" in waiting.flip
-    assert "make a Machine with the InternalDNS name a; or approve it by hand" in waiting.flip
+    assert "nodeclient" not in waiting.remedy
+    assert "ClusterRole" not in waiting.remedy
+    assert "run the machine-approver (the controller machineapprover)" in waiting.remedy
+    assert "make a Machine with the InternalDNS name a; or approve it by hand" in waiting.remedy
 
 
 def test_a_signer_that_nobody_approves_for_has_no_judge():

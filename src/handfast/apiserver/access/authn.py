@@ -15,6 +15,7 @@
 6. Only a chain that is not good under that bundle is judged by the CAs of bootstrap credentials, and then it is good for that
    identity alone (`rules.machines.client_cas`). So such a CA never gives more than it was made for, also where it shares a name
    or a key with another; and never less, where the same chain has another path. Nothing else here looks at these CAs.
+   One with an end of its own (`rules.machines.credential_end`) is good until then, however long its certificates are.
 
 The verdict on a chain is kept until a bundle that it was judged by changes; validity times are compared on every request, so
 that neither an expiry nor a removed CA waits for a connection to close. What the caller may do is not asked here.
@@ -35,13 +36,16 @@ that neither an expiry nor a removed CA waits for a connection to close. What th
 | … | a CA with the subject of the administrators' | have the path go through that one | 6 | test_a_bootstrap_ca_of_the_same_name |
 | … | a node's expired certificate of it | recover as that node | 6 | test_a_bootstrap_ca_recovers_nobody |
 | … | the bootstrap identity on an open connection | go on after it was revoked | 6: the bundle is part of the verdict | test_a_revoked_bootstrap_ca |
+| … | … | go on after the end that was set for it | 6: times on every request | test_the_end_of_a_bootstrap_ca |
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from handfast import errors
@@ -49,7 +53,7 @@ from handfast.apiserver import identity, request
 from handfast.apiserver.access import bootstrap_tokens, node_recovery
 from handfast.pki import bundles, chains
 from handfast.rules import decision, networks, user_names
-from handfast.rules.machines import bootstrapper, client_cas
+from handfast.rules.machines import bootstrapper, client_cas, credential_end
 from handfast.serving import peer as peer_module
 
 _REMEMBERED = 4096
@@ -92,6 +96,7 @@ class Authenticator:
     ) -> None:
         self._bundle = bundle
         self._scoped = bundles.TrustBundle.of(())
+        self._scoped_until: Mapping[str, datetime.datetime] = {}
         self._tokens = tuple(tokens)
         self.audiences = audiences
         self._deny_list = deny_list
@@ -110,10 +115,12 @@ class Authenticator:
         for hook in self.changed:
             hook()
 
-    def trust_scoped(self, bundle: bundles.TrustBundle) -> None:
-        """Judge bootstrap credentials by these CAs from the next request on."""
+    def trust_scoped(
+        self, bundle: bundles.TrustBundle, until: Mapping[str, datetime.datetime] = MappingProxyType({})
+    ) -> None:
+        """Judge bootstrap credentials by these CAs from the next request on; `until` are ends, by SHA-256 of the CA."""
         gone = {anchor.fingerprint for anchor in self._scoped.anchors}
-        self._scoped = bundle
+        self._scoped, self._scoped_until = bundle, until
         self._verified = {key: known for key, known in self._verified.items() if known[0].anchor not in gone}
         for hook in self.scoped_changed:
             hook()
@@ -244,7 +251,13 @@ class Authenticator:
                 raise
             raise chains.ChainRefused(message, reason=reason) from None
         client_cas.require_in_scope(verified.subject)
-        return verified
+        end = self._scoped_until.get(verified.anchor)
+        if end is None:
+            return verified
+        if credential_end.is_over(end, now):
+            raise chains.ChainRefused(credential_end.sentence(end), reason=credential_end.ENDED)
+        last = end - datetime.timedelta.resolution
+        return dataclasses.replace(verified, valid_until=min(verified.valid_until, last))
 
     def _certificate(self, peer: peer_module.Peer, now: datetime.datetime) -> identity.User:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Station: may they? Asks the authorisers in order; the first opinion wins, and no opinion at all is a refusal.
+"""Station: may they? Asks the authorizers in order; the first opinion wins, and no opinion at all is a refusal.
 
 It turns a request into the facts that access is decided by, and a refusal into a 403 in Kubernetes' words. It decides
 nothing itself: see `rules.access`.

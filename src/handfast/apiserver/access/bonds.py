@@ -28,7 +28,8 @@ from collections.abc import Callable
 import msgspec
 
 from handfast.apiserver import identity
-from handfast.apiserver.state import items, replica
+from handfast.apiserver.state import items
+from handfast.apiserver.state import replica as replica_module
 from handfast.bootstrap import tokens
 from handfast.rules.tokens import service_accounts
 
@@ -87,8 +88,8 @@ def _end_of(uid: str) -> str:
 class Bonds:
     """Tells `end_bound_to` (of the watches' hub) of bonds that no longer hold."""
 
-    def __init__(self, copy: replica.Replica, end_bound_to: Callable[[str], None]) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica, end_bound_to: Callable[[str], None]) -> None:
+        self._replica = replica
         self._end_bound_to = end_bound_to
 
     def load(self) -> None:

@@ -7,7 +7,9 @@
    which the copy of the store changes, whether a controller runs or not. One that is being deleted holds nothing.
 3. What cannot be read, or has another common name than that signer's, does not count, and `trouble` says so. There is no last good state: these CAs let nobody in who
    could repair it.
-4. They pass the TLS handshake from then on, so that their certificates are told 401 later (`remember`).
+4. A ConfigMap may say until when its CAs count. `trust` is told, and compares it with the time of each request: it waits for no
+   controller and no timer.
+5. They pass the TLS handshake from then on, so that their certificates are told 401 later (`remember`).
 
 What they are good for is `authn`'s, who may write these ConfigMaps `admission.client_ca`'s.
 
@@ -19,21 +21,25 @@ What they are good for is `authn`'s, who may write these ConfigMaps `admission.c
 | a holder of `trust` on the bootstrap ConfigMap | a CA with the name of the administrators' | break the handshakes of those | 3 | test_another_name_does_not_count |
 | a writer of a ConfigMap of that name elsewhere | a CA of their own | have it counted | 1 | test_other_namespaces_do_not_count |
 | a holder of `trust` on the bootstrap ConfigMap | a CA of their own | have it counted without the controller | 1 | test_both_must_hold_it |
+| a thief of a bootstrap credential | its certificate, after the end that was set | log in while no controller runs | 4 | test_an_end_is_told_with_the_cas |
+| … | an end that nobody can read | have it count for ever | 4 | test_an_end_that_cannot_be_read_is_over |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import datetime
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
 
 from handfast import errors
 from handfast.api import objects
-from handfast.apiserver.state import items, replica
+from handfast.apiserver.state import items
+from handfast.apiserver.state import replica as replica_module
 from handfast.pki import bundles
 from handfast.rules import client_ca_bundle
-from handfast.rules.machines import client_ca_sources
+from handfast.rules.machines import client_ca_sources, credential_end
 
 _log = structlog.get_logger("handfast.client_cas")
 _PREFIX: Final = "core/configmaps/"
@@ -43,22 +49,24 @@ NOBODY: Final = bundles.TrustBundle.of(())
 
 
 class BootstrapCAs:
-    """Follows the ConfigMaps; `trust` is told the CAs that count, `remember` all that may pass the handshake."""
+    """Follows the ConfigMaps; `trust` is told the CAs that count, and until when by SHA-256, `remember` all that may pass the handshake."""
 
     def __init__(
         self,
-        copy: replica.Replica,
-        trust: Callable[[bundles.TrustBundle], None],
+        replica: replica_module.Replica,
+        trust: Callable[[bundles.TrustBundle, Mapping[str, datetime.datetime]], None],
         remember: Callable[[bundles.TrustBundle], None],
     ) -> None:
-        self._replica = copy
+        self._replica = replica
         self._trust = trust
         self._remember = remember
         self._listed = NOBODY
         # What each ConfigMap says that counts, and the CAs in that.
         self._said: dict[tuple[str, str], object] = {}
         self._held: dict[tuple[str, str], frozenset[str]] = {}
+        self._end: dict[tuple[str, str], datetime.datetime | None] = {}
         self.bundle = NOBODY
+        self._ends: dict[str, datetime.datetime] = {}
         # What is wrong with the list of them, until it is mended.
         self.trouble: str | None = None
 
@@ -91,6 +99,7 @@ class BootstrapCAs:
             if self._said.get(place) != said:
                 self._said[place] = said
                 self._held[place] = client_ca_sources.read(document).fingerprints
+                self._end[place] = credential_end.of(document)
 
     def _read(self, item: items.Item | None) -> bundles.TrustBundle:
         self.trouble = None
@@ -117,10 +126,18 @@ class BootstrapCAs:
         # 1. in the list, and in a ConfigMap of its own
         held = frozenset[str]().union(*self._held.values())
         bundle = bundles.TrustBundle.of(each.der for each in self._listed.anchors if each.fingerprint in held)
-        if bundle.digest == self.bundle.digest:
+        ends = self._until(bundle)
+        if bundle.digest == self.bundle.digest and ends == self._ends:
             return
-        self.bundle = bundle
+        self.bundle, self._ends = bundle, ends
         _log.info(
-            "the CAs of bootstrap credentials have changed", fingerprints=[each.fingerprint for each in bundle.anchors]
+            "the CAs of bootstrap credentials have changed",
+            fingerprints=[each.fingerprint for each in bundle.anchors],
+            until={one: objects.timestamp(end) for one, end in ends.items()},
         )
-        self._trust(bundle)
+        self._trust(bundle, ends)
+
+    def _until(self, bundle: bundles.TrustBundle) -> dict[str, datetime.datetime]:
+        # 4. each for as long as one that holds it
+        ends = credential_end.by_authority((held, self._end[place]) for place, held in self._held.items())
+        return {each.fingerprint: ends[each.fingerprint] for each in bundle.anchors if each.fingerprint in ends}

@@ -5,7 +5,8 @@ It is for the metrics, so that whoever revokes a credential can say what that cu
 
 1. A connection counts from the first request with a bootstrap credential until it closes. Once its credential is revoked, it is
    still open, and every request on it is refused.
-2. The masters' credential is a certificate, the workers' a token.
+2. The masters' credential is a certificate, the one that all workers share a token in a Secret. A token that was requested is a
+   machine's own, or was made by hand.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from handfast.apiserver import identity
+from handfast.apiserver.access import service_account_tokens
 from handfast.rules.machines import bootstrapper
 
 MASTER: Final = "master"
 WORKER: Final = "worker"
-KINDS: Final = (MASTER, WORKER)
-_CERTIFICATE: Final = "x509"
+REQUESTED: Final = "requested"
+KINDS: Final = (MASTER, WORKER, REQUESTED)
+_METHODS: Final = {"x509": MASTER, service_account_tokens.LEGACY_METHOD: WORKER}
 
 
 class Closing(Protocol):
@@ -32,7 +35,7 @@ def kind_of(user: identity.User) -> str | None:
     """Which bootstrap credential a user has shown; None: none (2)."""
     if user.name != bootstrapper.USER:
         return None
-    return MASTER if user.method == _CERTIFICATE else WORKER
+    return _METHODS.get(user.method, REQUESTED)
 
 
 class BootstrapPresence:

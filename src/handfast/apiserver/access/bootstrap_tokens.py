@@ -36,7 +36,8 @@ from typing import Final
 
 from handfast import errors
 from handfast.apiserver import identity
-from handfast.apiserver.state import envelope, items, replica
+from handfast.apiserver.state import envelope, items
+from handfast.apiserver.state import replica as replica_module
 from handfast.bootstrap import token_verdict, tokens
 from handfast.rules import decision, networks
 from handfast.rules.tokens import use
@@ -48,8 +49,8 @@ _SECRETS: Final = "core/secrets/"
 class BootstrapTokens:
     """The authenticator of bootstrap tokens."""
 
-    def __init__(self, copy: replica.Replica, api_audiences: tuple[str, ...]) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica, api_audiences: tuple[str, ...]) -> None:
+        self._replica = replica
         self._audiences = api_audiences
         self._decoy = items.Item(tokens.NAMESPACE, "", 0, envelope.encode_document(token_verdict.decoy()))
 

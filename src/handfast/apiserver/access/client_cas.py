@@ -93,7 +93,7 @@ def _read(document: Mapping[str, Any], key: str) -> bundles.TrustBundle:
 
 
 def _stored(document: Mapping[str, Any], key: str) -> tuple[bundles.TrustBundle, list[bundles.LeftOut]]:
-    """What can be used of a bundle that is stored (3.), and what cannot; Refused if nothing can."""
+    """What can be used of a bundle that is stored (3), and what cannot; Refused if nothing can."""
     ders = client_ca_bundle.certificates(document, key)
     bundle, left = bundles.TrustBundle.readable(ders)
     unusable = [
@@ -153,7 +153,7 @@ class ClientCAs:
         collection.listen(self, self._note)
 
     def begin_with(self, initial: bundles.TrustBundle) -> None:
-        """The CA file says something else now (2.)."""
+        """The CA file says something else now (2)."""
         _require_all_usable(initial.ders)
         self._initial = initial
         self._remember(initial)
@@ -162,7 +162,7 @@ class ClientCAs:
         self._work.set()
 
     def remember(self, bundle: bundles.TrustBundle) -> None:
-        """Let these pass the handshake from now on (4.); Refused, and none of them, if one cannot be used (5.)."""
+        """Let these pass the handshake from now on (4); Refused, and none of them, if one cannot be used (5)."""
         _require_all_usable(bundle.ders)
         self._remember(bundle)
         self._work.set()

@@ -42,7 +42,8 @@ import structlog
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, signing_requests
 from handfast.apiserver import identity, request
-from handfast.apiserver.state import items, replica
+from handfast.apiserver.state import items
+from handfast.apiserver.state import replica as replica_module
 from handfast.pki import bundles, certificates, chains
 from handfast.rules import decision, user_names
 from handfast.rules.ledger import entries
@@ -78,11 +79,11 @@ def concerns(info: request.RequestInfo) -> bool:
 class NodeRecovery:
     """Judges expired certificates."""
 
-    def __init__(self, copy: replica.Replica, deny_list: DenyList, window: datetime.timedelta) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica, deny_list: DenyList, window: datetime.timedelta) -> None:
+        self._replica = replica
         self._deny_list = deny_list
         self._window = window
-        self._index = _Index(copy)
+        self._index = _Index(replica)
         # Chains that were let in, by the bundle they were judged by.
         self._known: dict[tuple[bytes, str], tuple[certificates.Certificate, recovery.Shown]] = {}
 
@@ -181,8 +182,8 @@ _created = msgspec.json.Decoder(_Created).decode
 class _Index:
     """Which segments of the ledger name which node (5)."""
 
-    def __init__(self, copy: replica.Replica) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica) -> None:
+        self._replica = replica
         self._segments: dict[str, list[str]] = {}
         self._oldest = ""
         self._newest: items.Item | None = None
@@ -213,8 +214,8 @@ class _Index:
 class _Records:
     """The server's copy, as `rules.nodes.recovery` asks it."""
 
-    def __init__(self, copy: replica.Replica, index: _Index) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica, index: _Index) -> None:
+        self._replica = replica
         self._index = index
 
     def registered_at(self, node: str) -> datetime.datetime | None:
@@ -239,11 +240,11 @@ def _entries(item: items.Item, node: str) -> Iterator[entries.Entry]:
                 yield entry
 
 
-def owner_of(copy: replica.Replica) -> Callable[[str], str | None]:
+def owner_of(replica: replica_module.Replica) -> Callable[[str], str | None]:
     """Who made a CertificateSigningRequest, by its name; None: there is none."""
 
     def owner(name: str) -> str | None:
-        item = copy.collection(REQUEST_PREFIX).get("", name)
+        item = replica.collection(REQUEST_PREFIX).get("", name)
         return None if item is None else jsonpath.text(item.document(), "spec", "username")
 
     return owner

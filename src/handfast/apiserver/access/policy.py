@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from handfast.apiserver.state import items, replica
+from handfast.apiserver.state import items
+from handfast.apiserver.state import replica as replica_module
 from handfast.rules.rbac import policy, policy_rules
 
 ROLES = tuple(f"{policy_rules.GROUP}/{plural}/" for plural in ("clusterroles", "roles"))
@@ -22,8 +23,8 @@ _Remove = Callable[[str, str], None]
 class PolicyFeed:
     """The policy of one server; empty until `load`, so that until then RBAC allows nothing."""
 
-    def __init__(self, copy: replica.Replica) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica) -> None:
+        self._replica = replica
         self.policy = policy.Policy()
 
     def load(self) -> None:

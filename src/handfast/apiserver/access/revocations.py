@@ -30,7 +30,8 @@ import structlog
 
 from handfast.api import handfast_kinds, jsonpath, objects
 from handfast.apiserver import identity
-from handfast.apiserver.state import items, replica
+from handfast.apiserver.state import items
+from handfast.apiserver.state import replica as replica_module
 from handfast.rules import decision, revocation
 from handfast.rules.certificates import kubelet
 
@@ -54,8 +55,8 @@ def _read(document: objects.Document) -> revocation.Revocation:
 class Revocations:
     """The revocations of this server's copy of the store."""
 
-    def __init__(self, copy: replica.Replica) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica) -> None:
+        self._replica = replica
         self._index = revocation.Index()
         # Called when somebody may be refused who was not before.
         self.changed: list[Callable[[], None]] = []

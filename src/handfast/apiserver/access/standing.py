@@ -39,7 +39,8 @@ import msgspec
 from handfast.apiserver import calls as call_module
 from handfast.apiserver import identity
 from handfast.apiserver.access import authn, authz, impersonation, policy
-from handfast.apiserver.state import items, replica
+from handfast.apiserver.state import items
+from handfast.apiserver.state import replica as replica_module
 from handfast.rules import access
 from handfast.runtime import clock as clock_module
 from handfast.serving import connection as connection_module
@@ -62,12 +63,12 @@ class Standing:
         # How often somebody may have lost something.
         self._losses = 0
 
-    def load(self, copy: replica.Replica) -> None:
+    def load(self, replica: replica_module.Replica) -> None:
         """Follow the copy from now on."""
         for prefix in _ENDING:
-            copy.collection(prefix).listen(self, self._gone)
+            replica.collection(prefix).listen(self, self._gone)
         for prefix in _CHANGING:
-            copy.collection(prefix).listen(self, self._changed)
+            replica.collection(prefix).listen(self, self._changed)
 
     def lost(self) -> None:
         """Somebody who was good may no longer be."""

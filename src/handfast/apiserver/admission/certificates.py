@@ -17,42 +17,38 @@ RESOURCES = frozenset({(signing_requests.GROUP, "certificatesigningrequests")})
 _UPDATE = frozenset({plugin.UPDATE})
 
 
-def admit_state(attributes: plugin.Attributes, _context: plugin.Context) -> None:
+def admit_state(write: plugin.Write, _context: plugin.Context) -> None:
     """New requests, and every change of a status."""
     causes: list[status.Cause] = []
-    if attributes.operation == plugin.CREATE and not attributes.subresource:
-        causes.extend(state.create(attributes.document))
-    elif attributes.subresource == "approval":
-        causes.extend(state.approval(attributes.document, attributes.old))
-    elif attributes.subresource == "status":
-        causes.extend(state.status(attributes.document, attributes.old))
+    if write.operation == plugin.CREATE and not write.subresource:
+        causes.extend(state.create(write.document))
+    elif write.subresource == "approval":
+        causes.extend(state.approval(write.document, write.old))
+    elif write.subresource == "status":
+        causes.extend(state.status(write.document, write.old))
     if causes:
-        raise status.invalid(attributes.kind.kind, attributes.kind.group, attributes.name, causes)
+        raise status.invalid(write.kind.kind, write.kind.group, write.name, causes)
 
 
-def admit_approval(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def admit_approval(write: plugin.Write, context: plugin.Context) -> None:
     """Approving and denying."""
-    if attributes.subresource == "approval":
-        user = attributes.user
-        plugin.require(
-            attributes, certificate_admission.approval(attributes.old, user.name, user.groups, context.decide)
-        )
+    if write.subresource == "approval":
+        user = write.user
+        plugin.require(write, certificate_admission.approval(write.old, user.name, user.groups, context.decide))
 
 
-def admit_signing(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def admit_signing(write: plugin.Write, context: plugin.Context) -> None:
     """Certificates, and conditions set beside them."""
-    if attributes.subresource == "status":
-        user = attributes.user
-        verdict = certificate_admission.signing(
-            attributes.document, attributes.old, user.name, user.groups, context.decide
-        )
-        plugin.require(attributes, verdict)
+    if write.subresource == "status":
+        user = write.user
+        verdict = certificate_admission.signing(write.document, write.old, user.name, user.groups, context.decide)
+        plugin.require(write, verdict)
 
 
-def admit_subject(attributes: plugin.Attributes, _context: plugin.Context) -> None:
+def admit_subject(write: plugin.Write, _context: plugin.Context) -> None:
     """New requests."""
-    if not attributes.subresource:
-        plugin.require(attributes, certificate_admission.subject(attributes.document))
+    if not write.subresource:
+        plugin.require(write, certificate_admission.subject(write.document))
 
 
 STATE = plugin.Row("CertificateState", frozenset({plugin.CREATE, plugin.UPDATE}), admit_state, RESOURCES)

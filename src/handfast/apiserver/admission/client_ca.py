@@ -21,7 +21,7 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
    whoever takes one away keeps it from doing so.
 6. Deleting one takes trust away, and needs nothing but `delete`.
 7. What it holds afterwards, where that changes, is CA certificates or nothing, and no private key under any name. Those of bootstrap
-   credentials have the common name of their signer.
+   credentials have the common name of their signer, and the end beside them, if one is named, is an instant.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_client_ca.py |
 |---|---|---|---|---|
@@ -29,12 +29,13 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
 | an editor of kube-system | delete, create on configmaps | bring back a retired first CA | 2 | test_an_editor_cannot_start_over |
 | an editor of kube-system | update on configmaps | have the garbage collector delete it | 2 | test_an_editor_cannot_name_an_owner |
 | an editor of kube-system | update on configmaps | fool other servers by requestheader-client-ca-file | 2 | test_the_other_keys_are_guarded |
-| an editor of kube-system | update on configmaps | make it immutable, against the next rollover | 2 | test_an_editor_cannot_freeze_it |
+| an editor of kube-system | update on configmaps | make it immutable, against the next rotation | 2 | test_an_editor_cannot_freeze_it |
 | a careless administrator | trust | paste a key, a server's certificate, or half a file | 3 | test_what_is_no_bundle_is_refused |
 | a careless administrator | trust, and a manifest of the bundle alone | lose the record of sources | 4 | test_the_record_is_not_lost_by_accident |
 | an editor of openshift-config | create, update on configmaps | have a CA of their own believed | 5 | test_an_editor_cannot_write_a_source |
 | … | … | have the garbage collector revoke it | 5 | test_an_editor_cannot_name_the_owner_of_a_source |
 | a careless administrator | trust | paste the CA's private key into a source | 7 | test_a_source_is_ca_certificates |
+| an editor of openshift-config | update on configmaps | put off the end of a bootstrap credential | 5 | test_an_editor_cannot_put_off_an_end |
 """
 
 from __future__ import annotations
@@ -47,61 +48,64 @@ from handfast.api import jsonpath, objects, status
 from handfast.apiserver.access import client_cas
 from handfast.apiserver.admission import plugin, trust
 from handfast.rules import client_ca_bundle
-from handfast.rules.machines import client_ca_sources
+from handfast.rules.machines import client_ca_sources, credential_end
 
 _PLUGIN: Final = "ClientCATrust"
 _GUARDED: Final = frozenset({client_ca_bundle.NAME, client_ca_bundle.HISTORY})
 _FREE_IN_SOURCES: Final = trust.FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
 _NAMES: Final = _GUARDED | client_ca_sources.NAMES
 _BUNDLE: Final = "must be one or more CA certificates in PEM"
+_INSTANT: Final = "must be an instant"
 _ANYONE: Final = "whoever changes the client CAs can become anyone"
 _BELIEVED: Final = "the CAs in it become client CAs of the API server"
 
 
-def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def admit(write: plugin.Write, context: plugin.Context) -> None:
     """Refuse who may not change the trust of this server, and what is no bundle."""
     # Cheap test first: nearly every ConfigMap is another one.
-    if attributes.name not in _NAMES:
+    if write.name not in _NAMES:
         return
-    if attributes.name in _GUARDED and attributes.namespace == client_ca_bundle.NAMESPACE:
-        _admit_bundle(attributes, context)
-    elif (attributes.namespace, attributes.name) in client_ca_sources.ALL:
-        _admit_source(attributes, context)
+    if write.name in _GUARDED and write.namespace == client_ca_bundle.NAMESPACE:
+        _admit_bundle(write, context)
+    elif (write.namespace, write.name) in client_ca_sources.ALL:
+        _admit_source(write, context)
 
 
-def _admit_bundle(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def _admit_bundle(write: plugin.Write, context: plugin.Context) -> None:
     # 1. only labels and annotations
-    if trust.unchanged(attributes):
+    if trust.unchanged(write):
         return
     # 2. the verb `trust`
-    trust.require(attributes, context, _ANYONE, _PLUGIN)
-    document = attributes.document
-    if attributes.name != client_ca_bundle.NAME or document is None:
+    trust.require(write, context, _ANYONE, _PLUGIN)
+    document = write.document
+    if write.name != client_ca_bundle.NAME or document is None:
         return
     # 3. what it says afterwards are bundles
-    if _text(document, client_ca_bundle.KEY) != _text(attributes.old, client_ca_bundle.KEY):
+    if _text(document, client_ca_bundle.KEY) != _text(write.old, client_ca_bundle.KEY):
         _require(document, client_ca_bundle.KEY, client_cas.read, _BUNDLE)
     scoped = _text(document, client_ca_bundle.SCOPED_KEY)
-    if scoped is not None and scoped != _text(attributes.old, client_ca_bundle.SCOPED_KEY):
+    if scoped is not None and scoped != _text(write.old, client_ca_bundle.SCOPED_KEY):
         _require(document, client_ca_bundle.SCOPED_KEY, client_cas.read_scoped, _BUNDLE)
     # 4. and a record
-    _require_record(document, attributes.old)
+    _require_record(document, write.old)
 
 
-def _admit_source(attributes: plugin.Attributes, context: plugin.Context) -> None:
-    document = attributes.document
+def _admit_source(write: plugin.Write, context: plugin.Context) -> None:
+    document = write.document
     # 6. deleting takes trust away; 5. and some changes add none
-    if document is None or trust.unchanged(attributes, _FREE_IN_SOURCES):
+    if document is None or trust.unchanged(write, _FREE_IN_SOURCES):
         return
     # 5. the verb `trust`
-    trust.require(attributes, context, _BELIEVED, _PLUGIN)
+    trust.require(write, context, _BELIEVED, _PLUGIN)
     # 7. CA certificates or nothing, and no key
-    if document.get("data") != (attributes.old or {}).get("data"):
-        _require_source(document, client_cas.read_bootstrap if _is_bootstrap(attributes) else client_cas.read_source)
+    if document.get("data") != (write.old or {}).get("data"):
+        _require_source(document, client_cas.read_bootstrap if _is_bootstrap(write) else client_cas.read_source)
+        if _is_bootstrap(write):
+            _require(document, credential_end.KEY, credential_end.require_readable, _INSTANT)
 
 
-def _is_bootstrap(attributes: plugin.Attributes) -> bool:
-    return (attributes.namespace, attributes.name) in client_ca_sources.BOOTSTRAP
+def _is_bootstrap(write: plugin.Write) -> bool:
+    return (write.namespace, write.name) in client_ca_sources.BOOTSTRAP
 
 
 def _text(document: objects.Document | None, key: str) -> Any:

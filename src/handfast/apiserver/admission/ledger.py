@@ -44,18 +44,18 @@ _NEVER: Final = (
 )
 
 
-def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def admit(write: plugin.Write, context: plugin.Context) -> None:
     """Refuse whatever does not continue the ledger."""
-    if attributes.document is None:
-        _admit_delete(attributes, context)
+    if write.document is None:
+        _admit_delete(write, context)
         return
-    new = ledger.read(attributes.document)
-    old = None if attributes.old is None else ledger.read(attributes.old)
+    new = ledger.read(write.document)
+    old = None if write.old is None else ledger.read(write.old)
     if old is None:
         # 1. a new segment continues the one before it
         before = context.find(_PREFIX, "", ledger.segment_name(new.sequence - 1))
         verdict: decision.Decision = rules.judge_create(
-            attributes.name,
+            write.name,
             new,
             None if before is None else ledger.read(before),
             is_first=not context.replica.collection(_PREFIX).count(),
@@ -63,33 +63,33 @@ def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
     else:
         # 2. a segment only grows at its end
         verdict = rules.judge_update(old, new)
-    plugin.require(attributes, verdict)
+    plugin.require(write, verdict)
     for field, reason, why in _NEVER:
-        if jsonpath.sequence(attributes.document, "metadata", field):
-            raise plugin.Refusal(attributes, decision.Deny(reason, why, _PLUGIN))
+        if jsonpath.sequence(write.document, "metadata", field):
+            raise plugin.Refusal(write, decision.Deny(reason, why, _PLUGIN))
     if new != old:
-        _require_signer(attributes, context, new, 0 if old is None else len(old.entries))
+        _require_signer(write, context, new, 0 if old is None else len(old.entries))
 
 
-def _require_signer(attributes: plugin.Attributes, context: plugin.Context, new: ledger.Segment, known: int) -> None:
+def _require_signer(write: plugin.Write, context: plugin.Context, new: ledger.Segment, known: int) -> None:
     # 3. who may sign for the signer that is named
-    user = attributes.user
+    user = write.user
 
     def judge(signer: str) -> decision.Decision:
         return certificate_admission.for_signer("sign", signer, user.name, user.groups, context.decide)
 
     added = entries.signers_of(new.entries[known:])
     for signer in added:
-        plugin.require(attributes, judge(signer))
+        plugin.require(write, judge(signer))
     # Not all of them: else one signer's entry would keep the others from sealing, and so from signing.
     if not added and not any(isinstance(judge(signer), decision.Approve) for signer in entries.signers_of(new.entries)):
         why = "only who may sign for one of the signers in a segment may seal it, or make one"
-        raise plugin.Refusal(attributes, decision.Deny("SignerNotPermitted", why, _PLUGIN))
+        raise plugin.Refusal(write, decision.Deny("SignerNotPermitted", why, _PLUGIN))
 
 
-def _admit_delete(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def _admit_delete(write: plugin.Write, context: plugin.Context) -> None:
     # 4. only the oldest, and only when all in it has expired
-    gone = ledger.read(attributes.old or {})
+    gone = ledger.read(write.old or {})
     segments = context.replica.collection(_PREFIX)
     verdict = rules.judge_delete(
         gone,
@@ -97,7 +97,7 @@ def _admit_delete(attributes: plugin.Attributes, context: plugin.Context) -> Non
         is_oldest=segments.get("", ledger.segment_name(gone.sequence - 1)) is None,
         is_newest=segments.get("", ledger.segment_name(gone.sequence + 1)) is None,
     )
-    plugin.require(attributes, verdict)
+    plugin.require(write, verdict)
 
 
 ROW = plugin.Row(

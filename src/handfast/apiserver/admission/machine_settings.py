@@ -33,21 +33,21 @@ _CONTENT: Final = ("data", "binaryData", "immutable")
 _HELD: Final = ("ownerReferences", "finalizers")
 
 
-def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def admit(write: plugin.Write, context: plugin.Context) -> None:
     """Refuse who may not change the machine-approver's settings."""
-    if attributes.name != settings.NAME or attributes.namespace != settings.NAMESPACE:
+    if write.name != settings.NAME or write.namespace != settings.NAMESPACE:
         return
     # 1. only labels and annotations
-    if trust.unchanged(attributes):
+    if trust.unchanged(write):
         return
     # 2. an empty one where there is none
-    if attributes.operation == plugin.CREATE and _is_empty(attributes.document or {}):
+    if write.operation == plugin.CREATE and _is_empty(write.document or {}):
         return
     # 3. with its namespace
-    if attributes.operation == plugin.DELETE and _namespace_goes(context):
+    if write.operation == plugin.DELETE and _namespace_goes(context):
         return
     # 4. the verb `trust`
-    trust.require(attributes, context, _DECIDES, _PLUGIN)
+    trust.require(write, context, _DECIDES, _PLUGIN)
 
 
 def _is_empty(document: objects.Document) -> bool:

@@ -14,24 +14,22 @@ _PROTECTED = decision.Deny("ProtectedNamespace", "this namespace may not be dele
 _TERMINATING = "NamespaceTerminating"
 
 
-def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def admit(write: plugin.Write, context: plugin.Context) -> None:
     """Refuse a new object in a namespace that is gone or going, and the deletion of a protected namespace."""
-    if attributes.operation == plugin.DELETE:
-        if attributes.kind.resource == _NAMESPACES and attributes.name in PROTECTED_NAMESPACES:
-            raise plugin.Refusal(attributes, _PROTECTED)
+    if write.operation == plugin.DELETE:
+        if write.kind.resource == _NAMESPACES and write.name in PROTECTED_NAMESPACES:
+            raise plugin.Refusal(write, _PROTECTED)
         return
-    if not attributes.kind.namespaced or attributes.subresource:
+    if not write.kind.namespaced or write.subresource:
         return
-    namespace = context.replica.collection("core/namespaces/").get("", attributes.namespace)
+    namespace = context.replica.collection("core/namespaces/").get("", write.namespace)
     if namespace is None:
-        raise status.not_found("namespaces", "", attributes.namespace)
+        raise status.not_found("namespaces", "", write.namespace)
     # Cheap test first: only a namespace on its way out has the field at all.
     if b'"deletionTimestamp"' in namespace.body and namespace.document()["metadata"].get("deletionTimestamp"):
-        sentence = f"unable to create new content in namespace {attributes.namespace} because it is being terminated"
-        cause = status.Cause(
-            _TERMINATING, f"namespace {attributes.namespace} is being terminated", "metadata.namespace"
-        )
-        raise plugin.Refusal(attributes, decision.Deny(_TERMINATING, sentence, _PLUGIN), [cause])
+        sentence = f"unable to create new content in namespace {write.namespace} because it is being terminated"
+        cause = status.Cause(_TERMINATING, f"namespace {write.namespace} is being terminated", "metadata.namespace")
+        raise plugin.Refusal(write, decision.Deny(_TERMINATING, sentence, _PLUGIN), [cause])
 
 
 ROW = plugin.Row(_PLUGIN, frozenset({plugin.CREATE, plugin.DELETE}), admit)

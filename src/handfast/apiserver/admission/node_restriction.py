@@ -7,24 +7,24 @@ from handfast.apiserver.admission import plugin
 from handfast.rules.nodes import restricted_write, restriction
 
 
-def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+def admit(write: plugin.Write, context: plugin.Context) -> None:
     """Refuse what a node may not write."""
-    user = attributes.user
+    user = write.user
     if not restriction.concerns(user.groups):
         return
-    write = restricted_write.Write(
-        operation=attributes.operation,
-        resource=attributes.kind.resource,
-        subresource=attributes.subresource,
-        namespace=attributes.namespace,
-        name=attributes.name,
-        document=attributes.document,
-        old=attributes.old,
+    restricted = restricted_write.Write(
+        operation=write.operation,
+        resource=write.kind.resource,
+        subresource=write.subresource,
+        namespace=write.namespace,
+        name=write.name,
+        document=write.document,
+        old=write.old,
         user=user.name,
         groups=user.groups,
     )
-    verdict = restriction.decide(write, restricted_write.Known(context.find, context.decide))
-    plugin.require(attributes, verdict)
+    verdict = restriction.decide(restricted, restricted_write.Known(context.find, context.decide))
+    plugin.require(write, verdict)
 
 
 # Every resource: a caller that may be a node but has no node's name writes nothing at all.

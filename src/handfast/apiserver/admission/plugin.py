@@ -23,7 +23,7 @@ CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
 
 
 @dataclass(frozen=True, slots=True)
-class Attributes:
+class Write:
     """What plugins see of a write. `document` may be changed; `old` is None for a create.
 
     For a subresource that takes a document of its own (a TokenRequest, an Eviction, a Binding), `kind` is the parent's,
@@ -43,7 +43,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What plugins may ask: the copy of the store, the authoriser, the time."""
+    """What plugins may ask: the copy of the store, the authorizer, the time."""
 
     replica: replica.Replica
     decide: access.Ask
@@ -55,7 +55,7 @@ class Context:
         return None if item is None else item.document()
 
     def of(self, user: identity.User) -> Context:
-        """The same for this user: whatever is asked of the authoriser in their name is limited by their scopes."""
+        """The same for this user: whatever is asked of the authorizer in their name is limited by their scopes."""
         scopes = user.extra.get(access.SCOPES)
         if not scopes:
             return self
@@ -64,7 +64,7 @@ class Context:
 
 
 # Most answer at once. One that has to wait returns something to await.
-Plugin = Callable[[Attributes, Context], Awaitable[None] | None]
+Plugin = Callable[[Write, Context], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +86,27 @@ class Chain:
         self._context = context
         self._remembered: dict[tuple[str, tuple[str, str]], tuple[tuple[Plugin, ...], bool]] = {}
 
-    async def run(self, attributes: Attributes) -> None:
+    async def run(self, write: Write) -> None:
         """Ask every plugin that looks at this write, in order; the first refusal ends it."""
-        context = self._context.of(attributes.user)
-        for plugin in self._concerned(attributes)[0]:
-            waiting = plugin(attributes, context)
+        context = self._context.of(write.user)
+        for plugin in self._concerned(write)[0]:
+            waiting = plugin(write, context)
             if waiting is not None:
                 await waiting
 
-    def changes(self, attributes: Attributes) -> bool:
+    def changes(self, write: Write) -> bool:
         """Whether a plugin that looks at this write may change the document."""
-        return self._concerned(attributes)[1]
+        return self._concerned(write)[1]
 
-    def _concerned(self, attributes: Attributes) -> tuple[tuple[Plugin, ...], bool]:
+    def _concerned(self, write: Write) -> tuple[tuple[Plugin, ...], bool]:
         """The plugins that look at such a write, and whether one of them may change the document."""
-        key = (attributes.operation, attributes.kind.resource)
+        key = (write.operation, write.kind.resource)
         concerned = self._remembered.get(key)
         if concerned is None:
             rows = [
                 row
                 for row in self._rows
-                if attributes.operation in row.operations
-                and (not row.resources or attributes.kind.resource in row.resources)
+                if write.operation in row.operations and (not row.resources or write.kind.resource in row.resources)
             ]
             concerned = (tuple(row.plugin for row in rows), any(row.changes for row in rows))
             self._remembered[key] = concerned
@@ -117,15 +116,15 @@ class Chain:
 class Refusal(status.StatusError):
     """403 in Kubernetes' words; `why` is the rule's own word, for the log, the metric and the audit line."""
 
-    def __init__(self, attributes: Attributes, verdict: decision.Deny, causes: Sequence[status.Cause] = ()) -> None:
-        said = status.forbidden(attributes.kind.plural, attributes.kind.group, attributes.name, verdict.sentence)
+    def __init__(self, write: Write, verdict: decision.Deny, causes: Sequence[status.Cause] = ()) -> None:
+        said = status.forbidden(write.kind.plural, write.kind.group, write.name, verdict.sentence)
         super().__init__("Forbidden", said.message, name=said.name, group=said.group, kind=said.kind, causes=causes)
         self.why = verdict.reason
 
 
-def require(attributes: Attributes, verdict: decision.Decision | None) -> None:
+def require(write: Write, verdict: decision.Decision | None) -> None:
     """Return unless the verdict is no. Then it is a 403 with its reason, or a 404 if what the write is about is missing."""
     if isinstance(verdict, decision.Missing):
         raise status.not_found(verdict.kind, "", verdict.name)
     if isinstance(verdict, decision.Deny):
-        raise Refusal(attributes, verdict)
+        raise Refusal(write, verdict)

@@ -55,11 +55,11 @@ _NEEDS_EVERYTHING = "must have cluster-admin privileges to use the aggregationRu
 def rows(policy: rbac_policy.Policy) -> tuple[admission.Row, ...]:
     """The rows of both checks: they go among those that only look."""
 
-    def admit_role(attributes: admission.Attributes, context: admission.Context) -> None:
-        _check_role(policy, attributes, context)
+    def admit_role(write: admission.Write, context: admission.Context) -> None:
+        _check_role(policy, write, context)
 
-    def admit_binding(attributes: admission.Attributes, context: admission.Context) -> None:
-        _check_binding(policy, attributes, context)
+    def admit_binding(write: admission.Write, context: admission.Context) -> None:
+        _check_binding(policy, write, context)
 
     return (
         admission.Row(_ROLE_PLUGIN, _WRITES, admit_role, _ROLES),
@@ -67,78 +67,78 @@ def rows(policy: rbac_policy.Policy) -> tuple[admission.Row, ...]:
     )
 
 
-def _check_role(policy: rbac_policy.Policy, attributes: admission.Attributes, context: admission.Context) -> None:
-    document, old = attributes.document or {}, attributes.old
+def _check_role(policy: rbac_policy.Policy, write: admission.Write, context: admission.Context) -> None:
+    document, old = write.document or {}, write.old
     # 1. may escalate this role
-    if _may(attributes, context, "escalate", attributes.kind.plural, attributes.name):
+    if _may(write, context, "escalate", write.kind.plural, write.name):
         return
     # 2. nothing that counts has changed
     if old is not None and _same(document, old, ("rules",), ("aggregationRule",), ("metadata", "labels")):
         return
     # 3. every permission is held
-    _require(policy, attributes, _ROLE_PLUGIN, policy_rules.parse(document.get("rules")))
+    _require(policy, write, _ROLE_PLUGIN, policy_rules.parse(document.get("rules")))
     aggregates = document.get("aggregationRule") or (old or {}).get("aggregationRule")
     # 4. an aggregation rule needs everything
-    if aggregates and any(escalation.uncovered(rules, policy_rules.FULL) for rules in _limits(policy, attributes)):
-        raise admission.Refusal(attributes, decision.Deny("AggregationRule", _NEEDS_EVERYTHING, _ROLE_PLUGIN))
+    if aggregates and any(escalation.uncovered(rules, policy_rules.FULL) for rules in _limits(policy, write)):
+        raise admission.Refusal(write, decision.Deny("AggregationRule", _NEEDS_EVERYTHING, _ROLE_PLUGIN))
 
 
-def _check_binding(policy: rbac_policy.Policy, attributes: admission.Attributes, context: admission.Context) -> None:
-    document, old = attributes.document or {}, attributes.old
+def _check_binding(policy: rbac_policy.Policy, write: admission.Write, context: admission.Context) -> None:
+    document, old = write.document or {}, write.old
     kind, name = jsonpath.text(document, "roleRef", "kind"), jsonpath.text(document, "roleRef", "name")
     plural = _PLURALS.get(kind)
     if plural is None:
         # It names no role: validation refuses it, and the policy gives nothing for it.
         return
     # 5. may bind this role
-    if _may(attributes, context, "bind", plural, name):
+    if _may(write, context, "bind", plural, name):
         return
     # 6. role and subjects are the same
     if old is not None and _same(document, old, ("roleRef",), ("subjects",)):
         return
-    rules = policy.role_rules(kind, attributes.namespace, name)
+    rules = policy.role_rules(kind, write.namespace, name)
     # 7. the role must be there
     if rules is None:
         raise status.not_found(plural, policy_rules.GROUP, name)
-    if attributes.namespace:
+    if write.namespace:
         rules = tuple(rule for rule in rules if rule.resources)
     # 8. every permission of the role is held
-    _require(policy, attributes, _BINDING_PLUGIN, rules)
+    _require(policy, write, _BINDING_PLUGIN, rules)
 
 
-def _limits(policy: rbac_policy.Policy, attributes: admission.Attributes) -> Iterator[list[policy_rules.PolicyRule]]:
+def _limits(policy: rbac_policy.Policy, write: admission.Write) -> Iterator[list[policy_rules.PolicyRule]]:
     """What is held; and, with scopes, what of it they let be given away. A permission has to be in each."""
-    user = attributes.user
-    yield policy.rules_for(user.name, user.groups, attributes.namespace)
+    user = write.user
+    yield policy.rules_for(user.name, user.groups, write.namespace)
     # 9. nobody gives away more than the scopes include
     scopes = user.extra.get(access.SCOPES)
     if scopes:
         judge = scope_rules.Scopes(lambda role: policy.role_rules(rbac_policy.CLUSTER_ROLE, "", role))
-        yield judge.giving(scopes, attributes.namespace)
+        yield judge.giving(scopes, write.namespace)
 
 
 def _require(
     policy: rbac_policy.Policy,
-    attributes: admission.Attributes,
+    write: admission.Write,
     plugin: str,
     wanted: tuple[policy_rules.PolicyRule, ...],
 ) -> None:
-    user = attributes.user
-    for number, rules in enumerate(_limits(policy, attributes)):
+    user = write.user
+    for number, rules in enumerate(_limits(policy, write)):
         try:
             missing = escalation.uncovered(rules, wanted)
         except escalation.TooBroad as error:
-            raise admission.Refusal(attributes, decision.Deny(error.reason, error.message, plugin)) from error
+            raise admission.Refusal(write, decision.Deny(error.reason, error.message, plugin)) from error
         if not missing:
             continue
         why, reason = escalation.refusal(user.name, user.groups, missing), "Escalation"
         if number:
             why, reason = f"{scope_rules.listed(user.extra[access.SCOPES])}: {why}", scope_rules.LIMITED
-        raise admission.Refusal(attributes, decision.Deny(reason, why, plugin))
+        raise admission.Refusal(write, decision.Deny(reason, why, plugin))
 
 
-def _may(attributes: admission.Attributes, context: admission.Context, verb: str, plural: str, name: str) -> bool:
-    user = attributes.user
+def _may(write: admission.Write, context: admission.Context, verb: str, plural: str, name: str) -> bool:
+    user = write.user
     verdict = context.decide(
         access.Attributes(
             user=user.name,
@@ -148,7 +148,7 @@ def _may(attributes: admission.Attributes, context: admission.Context, verb: str
             group=policy_rules.GROUP,
             version="*",
             plural=plural,
-            namespace=attributes.namespace,
+            namespace=write.namespace,
             name=name,
         )
     )

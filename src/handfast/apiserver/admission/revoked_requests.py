@@ -27,12 +27,12 @@ NAME: Final = "RevokedRequests"
 def row(revoked: revocations.Revocations) -> plugin.Row:
     """The plugin, for the revocations of this server."""
 
-    def admit(attributes: plugin.Attributes, context: plugin.Context) -> None:
+    def admit(write: plugin.Write, context: plugin.Context) -> None:
         # Cheap tests first: mostly there is no revocation at all.
-        if not len(revoked) or not _grants(attributes):
+        if not len(revoked) or not _grants(write):
             return
         try:
-            facts = kubelet.read(attributes.document)
+            facts = kubelet.read(write.document)
         except errors.Refused:
             # Nobody signs what cannot be read; a new one was refused before (`CertificateState`).
             return
@@ -40,20 +40,20 @@ def row(revoked: revocations.Revocations) -> plugin.Row:
         verdict = revoked.judge_request(facts, context.now())
         if isinstance(verdict, decision.Deny):
             # The reason is among the causes, too: a machine that joins reads it there.
-            raise plugin.Refusal(attributes, verdict, (status.Cause(verdict.reason, verdict.sentence),))
+            raise plugin.Refusal(write, verdict, (status.Cause(verdict.reason, verdict.sentence),))
 
     return plugin.Row(NAME, frozenset({plugin.CREATE, plugin.UPDATE}), admit, certificates.RESOURCES)
 
 
-def _grants(attributes: plugin.Attributes) -> bool:
+def _grants(write: plugin.Write) -> bool:
     """Whether a write to a certificate request files it, approves it or hands its certificate out (1)."""
-    if attributes.operation == plugin.CREATE:
-        return not attributes.subresource
-    if attributes.subresource == "approval":
-        return "Approved" in _conditions(attributes.document) - _conditions(attributes.old)
-    certificate = jsonpath.text(attributes.document, "status", "certificate")
-    before = jsonpath.text(attributes.old, "status", "certificate")
-    return attributes.subresource == "status" and certificate != before
+    if write.operation == plugin.CREATE:
+        return not write.subresource
+    if write.subresource == "approval":
+        return "Approved" in _conditions(write.document) - _conditions(write.old)
+    certificate = jsonpath.text(write.document, "status", "certificate")
+    before = jsonpath.text(write.old, "status", "certificate")
+    return write.subresource == "status" and certificate != before
 
 
 def _conditions(document: objects.Document | None) -> set[str]:

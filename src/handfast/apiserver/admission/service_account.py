@@ -23,47 +23,47 @@ _ACCOUNTS = "core/serviceaccounts/"
 WAIT_SECONDS = 1.0
 
 
-def admit(attributes: plugin.Attributes, context: plugin.Context) -> Awaitable[None] | None:
+def admit(write: plugin.Write, context: plugin.Context) -> Awaitable[None] | None:
     """Fill in the account's part of a new Pod, or refuse it."""
-    pod = attributes.document
-    if attributes.subresource or pod is None:
+    pod = write.document
+    if write.subresource or pod is None:
         return None
     if pod_references.is_mirror(pod):
-        plugin.require(attributes, pod_service_account.mirror(pod))
+        plugin.require(write, pod_service_account.mirror(pod))
         return None
     name = pod_service_account.choose(pod)
     accounts = context.replica.collection(_ACCOUNTS)
-    if accounts.get(attributes.namespace, name) is None and name == pod_service_account.DEFAULT:
-        return _wait(attributes, pod, accounts)
-    _finish(attributes, pod, accounts.get(attributes.namespace, name), name)
+    if accounts.get(write.namespace, name) is None and name == pod_service_account.DEFAULT:
+        return _wait(write, pod, accounts)
+    _finish(write, pod, accounts.get(write.namespace, name), name)
     return None
 
 
-async def _wait(attributes: plugin.Attributes, pod: objects.Document, accounts: collection.Collection) -> None:
+async def _wait(write: plugin.Write, pod: objects.Document, accounts: collection.Collection) -> None:
     name = pod_service_account.DEFAULT
     exists = asyncio.Event()
 
     def changed(_change: items.Change) -> None:
-        if accounts.get(attributes.namespace, name) is not None:
+        if accounts.get(write.namespace, name) is not None:
             exists.set()
 
     # It may have been made between the look and this moment.
-    if accounts.get(attributes.namespace, name) is not None:
+    if accounts.get(write.namespace, name) is not None:
         exists.set()
-    accounts.listen(exists, changed, collection.Index("metadata.namespace", attributes.namespace))
+    accounts.listen(exists, changed, collection.Index("metadata.namespace", write.namespace))
     try:
         async with tasks.deadline(WAIT_SECONDS):
             await exists.wait()
     finally:
         accounts.forget(exists)
-    _finish(attributes, pod, accounts.get(attributes.namespace, name), name)
+    _finish(write, pod, accounts.get(write.namespace, name), name)
 
 
-def _finish(attributes: plugin.Attributes, pod: objects.Document, account: items.Item | None, name: str) -> None:
+def _finish(write: plugin.Write, pod: objects.Document, account: items.Item | None, name: str) -> None:
     if account is None:
-        plugin.require(attributes, pod_service_account.absent(attributes.namespace, name))
+        plugin.require(write, pod_service_account.absent(write.namespace, name))
     else:
-        plugin.require(attributes, pod_service_account.apply(pod, account.document(), strategies.generated_name("")))
+        plugin.require(write, pod_service_account.apply(pod, account.document(), strategies.generated_name("")))
 
 
 ROW = plugin.Row("ServiceAccount", frozenset({plugin.CREATE}), admit, frozenset({("", "pods")}), changes=True)

@@ -27,13 +27,13 @@ class Admitter:
         self._validating = validating
         self._webhooks = hooks
 
-    def may_change(self, write: plugin.Attributes) -> bool:
+    def may_change(self, write: plugin.Write) -> bool:
         """Whether `mutate` may change the document: a cheap test, so that nothing is copied for most writes."""
         return self._mutating.changes(write) or self._webhooks.has_mutating(
             write.operation, write.kind, write.subresource
         )
 
-    async def mutate(self, call: calls.Call, write: plugin.Attributes) -> bool:
+    async def mutate(self, call: calls.Call, write: plugin.Write) -> bool:
         """Let plugins and webhooks change the document. True if a webhook did: then it must be completed anew."""
         await self._mutating.run(write)
         if not self._webhooks.has_mutating(write.operation, write.kind, write.subresource):
@@ -46,19 +46,19 @@ class Admitter:
             between=lambda: self._mutating.run(write),
         )
 
-    async def validate(self, call: calls.Call, write: plugin.Attributes) -> None:
+    async def validate(self, call: calls.Call, write: plugin.Write) -> None:
         """Let plugins and webhooks refuse the document as it will be stored."""
         await self._validating.run(write)
         if self._webhooks.has_validating(write.operation, write.kind, write.subresource):
             await self._webhooks.validate(write, _options(call, write), call.warnings, annotations=call.annotations)
 
-    async def admit(self, call: calls.Call, write: plugin.Attributes) -> None:
+    async def admit(self, call: calls.Call, write: plugin.Write) -> None:
         """Both, for what is carried out and not stored: deletes, and documents of subresources that are actions."""
         await self.mutate(call, write)
         await self.validate(call, write)
 
 
-def attributes(
+def write_of(
     operation: str,
     call: calls.Call,
     kind: kinds.Kind,
@@ -67,9 +67,9 @@ def attributes(
     document: objects.Document | None,
     old: objects.Document | None = None,
     dry_run: bool = False,
-) -> plugin.Attributes:
+) -> plugin.Write:
     """What plugins see of the write that a request makes."""
-    return plugin.Attributes(
+    return plugin.Write(
         operation=operation,
         kind=kind,
         subresource=call.info.subresource,
@@ -82,7 +82,7 @@ def attributes(
     )
 
 
-def _options(call: calls.Call, write: plugin.Attributes) -> dict[str, Any]:
+def _options(call: calls.Call, write: plugin.Write) -> dict[str, Any]:
     operation = "PatchOptions" if call.info.verb == "patch" else _OPTIONS[write.operation]
     options: dict[str, Any] = {"apiVersion": "meta.k8s.io/v1", "kind": operation}
     for key in ("fieldManager", "fieldValidation", "propagationPolicy"):

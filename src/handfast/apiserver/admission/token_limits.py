@@ -54,7 +54,7 @@ _REMEMBERED: Final = 1024
 class _Use:
     """One request that wants to use a token."""
 
-    attributes: plugin.Attributes
+    write: plugin.Write
     request: objects.Document
     now: Callable[[], datetime.datetime]
 
@@ -88,14 +88,14 @@ class TokenLimits:
         """What admission has to ask last."""
         return plugin.Row(NAME, frozenset({plugin.CREATE}), self.admit, _RESOURCES)
 
-    def admit(self, attributes: plugin.Attributes, context: plugin.Context) -> Awaitable[None] | None:
+    def admit(self, write: plugin.Write, context: plugin.Context) -> Awaitable[None] | None:
         """Let a bootstrap token ask for a certificate, and write that down; or refuse it."""
         # 4. only who was authenticated by a token
-        token = token_use.token_id(attributes.user.name) if attributes.user.method == bootstrap_tokens.METHOD else None
-        if token is None or attributes.subresource or attributes.document is None:
+        token = token_use.token_id(write.user.name) if write.user.method == bootstrap_tokens.METHOD else None
+        if token is None or write.subresource or write.document is None:
             return None
         # 6. with whoever else uses this token now
-        return self._uses.join(tokens.secret_name(token), _Use(attributes, attributes.document, context.now))
+        return self._uses.join(tokens.secret_name(token), _Use(write, write.document, context.now))
 
     async def _judge(self, name: str, batch: Sequence[_Place]) -> None:
         for _ in range(_TRIES):
@@ -150,8 +150,8 @@ def _judged(
         use = place.item
         verdict = token_use.decide(
             token_use.Attempt(
-                user=use.attributes.user.name,
-                source=use.attributes.user.source,
+                user=use.write.user.name,
+                source=use.write.user.source,
                 request=use.request,
                 secret=secret,
                 now=use.now(),
@@ -162,11 +162,11 @@ def _judged(
         if isinstance(verdict, decision.Deny):
             # The reason is among the causes, too: a machine that joins reads it there.
             cause = status.Cause(verdict.reason, verdict.sentence)
-            verdicts.append((place, plugin.Refusal(use.attributes, verdict, (cause,))))
+            verdicts.append((place, plugin.Refusal(use.write, verdict, (cause,))))
             continue
         verdicts.append((place, None))
         # 1. counted for those who are judged after it; 3. a dry run is not
-        if isinstance(verdict, token_use.Reserve) and after is not None and not use.attributes.dry_run:
+        if isinstance(verdict, token_use.Reserve) and after is not None and not use.write.dry_run:
             after = after.with_use(verdict.use)
     return verdicts, after
 

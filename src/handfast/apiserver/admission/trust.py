@@ -17,9 +17,9 @@ VERB: Final = "trust"
 FREE: Final = frozenset({"labels", "annotations", "managedFields", "resourceVersion", "generation"})
 
 
-def unchanged(attributes: plugin.Attributes, free: frozenset[str] = FREE) -> bool:
+def unchanged(write: plugin.Write, free: frozenset[str] = FREE) -> bool:
     """Whether an update leaves everything but these fields of the metadata as it is."""
-    old, document = attributes.old, attributes.document
+    old, document = write.old, write.document
     return old is not None and document is not None and _guarded(old, free) == _guarded(document, free)
 
 
@@ -28,23 +28,23 @@ def _guarded(document: objects.Document, free: frozenset[str]) -> dict[str, Any]
     return {**document, "metadata": metadata}
 
 
-def require(attributes: plugin.Attributes, context: plugin.Context, because: str, name: str) -> None:
+def require(write: plugin.Write, context: plugin.Context, because: str, name: str) -> None:
     """Refuse who may not `trust` this ConfigMap, in the name of this plugin."""
     question = access.Attributes(
-        user=attributes.user.name,
-        groups=attributes.user.groups,
+        user=write.user.name,
+        groups=write.user.groups,
         verb=VERB,
         is_resource=True,
         version="v1",
         plural="configmaps",
-        namespace=attributes.namespace,
-        name=attributes.name,
+        namespace=write.namespace,
+        name=write.name,
     )
     verdict = context.decide(question)
     if isinstance(verdict, decision.Approve):
         return
     why = (
-        f"{access.refusal(question, verdict)}: {because}, so that {attributes.operation} of "
+        f"{access.refusal(question, verdict)}: {because}, so that {write.operation} of "
         f'this object, except of its labels and annotations, also needs the verb "{VERB}" on it'
     )
-    raise plugin.Refusal(attributes, decision.Deny("TrustNotPermitted", why, name))
+    raise plugin.Refusal(write, decision.Deny("TrustNotPermitted", why, name))

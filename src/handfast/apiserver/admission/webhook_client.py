@@ -72,8 +72,8 @@ class _Target:
 class Client:
     """One session for the process. Make it, use it and close it on the same event loop."""
 
-    def __init__(self, copy: replica_module.Replica, clock: clock_module.Clock) -> None:
-        self._replica = copy
+    def __init__(self, replica: replica_module.Replica, clock: clock_module.Clock) -> None:
+        self._replica = replica
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
         self._contexts: dict[bytes | None, ssl.SSLContext] = {}

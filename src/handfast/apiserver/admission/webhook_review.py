@@ -17,35 +17,35 @@ from handfast.apiserver.admission import plugin
 from handfast.rules.webhooks import answers, matching
 
 
-def review(attributes: plugin.Attributes, options: Mapping[str, Any], kind: kinds.Kind, uid: str) -> dict[str, Any]:
+def review(write: plugin.Write, options: Mapping[str, Any], kind: kinds.Kind, uid: str) -> dict[str, Any]:
     """The AdmissionReview to send to a webhook that sees the object as `kind`."""
-    document = as_kind(attributes.kind, kind, attributes.document)
-    old = as_kind(attributes.kind, kind, attributes.old)
+    document = as_kind(write.kind, kind, write.document)
+    old = as_kind(write.kind, kind, write.old)
     shown = document or old
     # Webhooks see a Namespace as in itself.
-    space = attributes.name if attributes.kind.resource == matching.NAMESPACES else attributes.namespace
+    space = write.name if write.kind.resource == matching.NAMESPACES else write.namespace
     request: dict[str, Any] = {
         "uid": uid,
         "kind": _kind(kind, shown),
         "resource": {"group": kind.group, "version": kind.version, "resource": kind.plural},
-        "subResource": attributes.subresource,
-        "requestKind": _kind(attributes.kind, shown),
+        "subResource": write.subresource,
+        "requestKind": _kind(write.kind, shown),
         "requestResource": {
-            "group": attributes.kind.group,
-            "version": attributes.kind.version,
-            "resource": attributes.kind.plural,
+            "group": write.kind.group,
+            "version": write.kind.version,
+            "resource": write.kind.plural,
         },
-        "requestSubResource": attributes.subresource,
-        "name": attributes.name,
-        "namespace": space if attributes.kind.namespaced or attributes.kind.resource == matching.NAMESPACES else "",
+        "requestSubResource": write.subresource,
+        "name": write.name,
+        "namespace": space if write.kind.namespaced or write.kind.resource == matching.NAMESPACES else "",
     }
     request = {key: value for key, value in request.items() if value}
     request |= {
-        "operation": attributes.operation,
-        "userInfo": _user(attributes.user),
+        "operation": write.operation,
+        "userInfo": _user(write.user),
         "object": document,
         "oldObject": old,
-        "dryRun": attributes.dry_run,
+        "dryRun": write.dry_run,
         "options": options or None,
     }
     return {"kind": "AdmissionReview", "apiVersion": answers.API_VERSION, "request": request}
@@ -77,13 +77,13 @@ def as_kind(own: kinds.Kind, kind: kinds.Kind, document: objects.Document | None
     return conversion.to_served(kind, conversion.to_stored(own, document))
 
 
-def restored(attributes: plugin.Attributes, kind: kinds.Kind, document: objects.Document) -> objects.Document:
-    """The way back from `as_kind`: the document with the apiVersion that `attributes.document` has."""
-    had = jsonpath.text(attributes.document, "apiVersion")
-    if document.get("kind") != attributes.kind.kind or document.get("apiVersion") == had:
+def restored(write: plugin.Write, kind: kinds.Kind, document: objects.Document) -> objects.Document:
+    """The way back from `as_kind`: the document with the apiVersion that `write.document` has."""
+    had = jsonpath.text(write.document, "apiVersion")
+    if document.get("kind") != write.kind.kind or document.get("apiVersion") == had:
         return document
     stored = conversion.to_stored(kind, document)
-    return stored if stored.get("apiVersion") == had else conversion.to_served(attributes.kind, stored)
+    return stored if stored.get("apiVersion") == had else conversion.to_served(write.kind, stored)
 
 
 @functools.cache

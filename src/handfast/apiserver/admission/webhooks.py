@@ -44,7 +44,7 @@ from handfast.api.merging import patch
 from handfast.apiserver import uids
 from handfast.apiserver.admission import plugin, webhook_client, webhook_review
 from handfast.apiserver.state import items
-from handfast.apiserver.state import replica as replicas
+from handfast.apiserver.state import replica as replica_module
 from handfast.rules.webhooks import answers, matching
 from handfast.rules.webhooks import configurations as rules
 from handfast.runtime import clock as clocks
@@ -113,10 +113,10 @@ class _Configurations:
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class _Admission:
     """One write on its way past the webhooks, and what they say beside yes and no."""
 
-    attributes: plugin.Attributes
+    write: plugin.Write
     options: Mapping[str, Any]
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
@@ -127,15 +127,15 @@ class Webhooks:
 
     def __init__(
         self,
-        copy: replicas.Replica,
+        replica: replica_module.Replica,
         clock: clocks.Clock,
         *,
         table: Iterable[kinds.Kind] | None = None,
         count: Count = _count_nothing,
     ) -> None:
         served = kinds.builtin() if table is None else table
-        self._replica = copy
-        self._client = webhook_client.Client(copy, clock)
+        self._replica = replica
+        self._client = webhook_client.Client(replica, clock)
         self._count = count
         self._mutating = _Configurations(MUTATING, served)
         self._validating = _Configurations(VALIDATING, served)
@@ -179,7 +179,7 @@ class Webhooks:
 
     async def mutate(
         self,
-        attributes: plugin.Attributes,
+        write: plugin.Write,
         options: dict[str, Any],
         warnings: list[str],
         *,
@@ -190,38 +190,38 @@ class Webhooks:
 
         `annotations` receives what webhooks say for the audit log.
         """
-        write = _Write(attributes, options, warnings, {} if annotations is None else annotations)
+        admission = _Admission(write, options, warnings, {} if annotations is None else annotations)
         rounds = matching.Rounds()
         # 4. one after the other; and once more, if one changed the object
-        if not await self._round(write, rounds, 0):
+        if not await self._round(admission, rounds, 0):
             return False
         if between is not None:
-            before = _encode(attributes.document)
+            before = _encode(write.document)
             await between()
-            if _encode(attributes.document) != before:
+            if _encode(write.document) != before:
                 rounds.changed_by_others()
-        await self._round(write, rounds, 1)
+        await self._round(admission, rounds, 1)
         return True
 
-    async def _round(self, write: _Write, rounds: matching.Rounds, number: int) -> bool:
-        attributes, changed = write.attributes, False
-        concerned = self._mutating.concerned(attributes.operation, attributes.kind, attributes.subresource)
+    async def _round(self, admission: _Admission, rounds: matching.Rounds, number: int) -> bool:
+        write, changed = admission.write, False
+        concerned = self._mutating.concerned(write.operation, write.kind, write.subresource)
         for index, (webhook, kind) in enumerate(concerned):
-            if (number and not rounds.again(webhook)) or not self._selects(webhook, attributes):
+            if (number and not rounds.again(webhook)) or not self._selects(webhook, write):
                 continue
-            did = await self._mutate_one(write, webhook, kind, f"round_{number}_index_{index}")
+            did = await self._mutate_one(admission, webhook, kind, f"round_{number}_index_{index}")
             rounds.answered(webhook, changed=did)
             changed |= did
         return changed
 
-    async def _mutate_one(self, write: _Write, webhook: rules.Webhook, kind: kinds.Kind, where: str) -> bool:
-        document = write.attributes.document
+    async def _mutate_one(self, admission: _Admission, webhook: rules.Webhook, kind: kinds.Kind, where: str) -> bool:
+        document = admission.write.document
         try:
-            answer = await self._answer(write, webhook, kind, mutating=True)
-            after = _changed_document(write.attributes, webhook, kind, answer) if answer.patch else None
+            answer = await self._answer(admission, webhook, kind, mutating=True)
+            after = _changed_document(admission.write, webhook, kind, answer) if answer.patch else None
         except (answers.CallFailed, answers.BadPatch) as error:
             self._failed(MUTATING, webhook, error)
-            write.annotations[f"failed-open.mutation.webhook.admission.k8s.io/{where}"] = webhook.name
+            admission.annotations[f"failed-open.mutation.webhook.admission.k8s.io/{where}"] = webhook.name
             return False
         if answer.patch:
             self._succeeded(MUTATING, webhook)
@@ -235,53 +235,53 @@ class Webhooks:
 
     async def validate(
         self,
-        attributes: plugin.Attributes,
+        write: plugin.Write,
         options: dict[str, Any],
         warnings: list[str],
         *,
         annotations: dict[str, str] | None = None,
     ) -> None:
         """Let webhooks refuse the document as it will be stored."""
-        rows = self._validating.concerned(attributes.operation, attributes.kind, attributes.subresource)
+        rows = self._validating.concerned(write.operation, write.kind, write.subresource)
         # By their order, not by who was faster: the same write gets the same answer.
-        writes = [
-            (_Write(attributes, options), webhook, kind) for webhook, kind in rows if self._selects(webhook, attributes)
+        admissions = [
+            (_Admission(write, options), webhook, kind) for webhook, kind in rows if self._selects(webhook, write)
         ]
         # 6. all at the same time
         results = await asyncio.gather(
-            *(self._validate_one(*row, f"round_0_index_{index}") for index, row in enumerate(writes)),
+            *(self._validate_one(*row, f"round_0_index_{index}") for index, row in enumerate(admissions)),
             return_exceptions=True,
         )
-        for write, _, _ in writes:
-            warnings += write.warnings
+        for admission, _, _ in admissions:
+            warnings += admission.warnings
             if annotations is not None:
-                annotations |= write.annotations
+                annotations |= admission.annotations
         for result in results:
             if result is not None:
                 raise result
 
-    async def _validate_one(self, write: _Write, webhook: rules.Webhook, kind: kinds.Kind, where: str) -> None:
+    async def _validate_one(self, admission: _Admission, webhook: rules.Webhook, kind: kinds.Kind, where: str) -> None:
         try:
-            await self._answer(write, webhook, kind, mutating=False)
+            await self._answer(admission, webhook, kind, mutating=False)
         except answers.CallFailed as error:
             self._failed(VALIDATING, webhook, error)
-            write.annotations[f"failed-open.validating.webhook.admission.k8s.io/{where}"] = webhook.name
+            admission.annotations[f"failed-open.validating.webhook.admission.k8s.io/{where}"] = webhook.name
 
     # --- both
 
-    def _selects(self, webhook: rules.Webhook, attributes: plugin.Attributes) -> bool:
+    def _selects(self, webhook: rules.Webhook, write: plugin.Write) -> bool:
         if webhook.namespace_selector.empty and webhook.object_selector.empty:
             return True
-        labels = None if webhook.namespace_selector.empty else self._namespace_labels(attributes)
-        return matching.selects(webhook, labels, (attributes.document, attributes.old))
+        labels = None if webhook.namespace_selector.empty else self._namespace_labels(write)
+        return matching.selects(webhook, labels, (write.document, write.old))
 
-    def _namespace_labels(self, attributes: plugin.Attributes) -> Mapping[str, str] | None:
-        name = attributes.namespace
-        if attributes.kind.resource == matching.NAMESPACES:
-            if attributes.document is not None and not attributes.subresource:
-                return matching.labels(attributes.document) or {}
-            name = attributes.name
-        elif not attributes.kind.namespaced:
+    def _namespace_labels(self, write: plugin.Write) -> Mapping[str, str] | None:
+        name = write.namespace
+        if write.kind.resource == matching.NAMESPACES:
+            if write.document is not None and not write.subresource:
+                return matching.labels(write.document) or {}
+            name = write.name
+        elif not write.kind.namespaced:
             return None
         namespace = self._replica.collection(_NAMESPACES).get("", name)
         if namespace is None:
@@ -290,23 +290,23 @@ class Webhooks:
         return namespace.labels()
 
     async def _answer(
-        self, write: _Write, webhook: rules.Webhook, kind: kinds.Kind, *, mutating: bool
+        self, admission: _Admission, webhook: rules.Webhook, kind: kinds.Kind, *, mutating: bool
     ) -> answers.Answer:
         """Ask one webhook; raises its refusal, or `CallFailed`."""
         # 1. a dry run only where it has no side effects
-        if write.attributes.dry_run and not webhook.dry_run:
+        if admission.write.dry_run and not webhook.dry_run:
             raise answers.dry_run_refused(webhook.name)
         uid = uids.new()
         body = await self._client.call(
-            webhook, _encode(webhook_review.review(write.attributes, write.options, kind, uid))
+            webhook, _encode(webhook_review.review(admission.write, admission.options, kind, uid))
         )
         answer = answers.read_answer(webhook, body, uid, mutating=mutating)
         # Whether a patch can be applied is seen later.
         if not answer.patch or answer.refusal is not None:
             self._succeeded(MUTATING if mutating else VALIDATING, webhook)
         # 3. warnings in any case, then the refusal
-        write.warnings.extend(answer.warnings)
-        write.annotations.update(answer.annotations)
+        admission.warnings.extend(answer.warnings)
+        admission.annotations.update(answer.annotations)
         if answer.refusal is not None:
             self._count(webhook.name, DENIED)
             raise answer.refusal
@@ -335,13 +335,13 @@ def _named(webhook: rules.Webhook) -> dict[str, str]:
 
 
 def _changed_document(
-    attributes: plugin.Attributes, webhook: rules.Webhook, kind: kinds.Kind, answer: answers.Answer
+    write: plugin.Write, webhook: rules.Webhook, kind: kinds.Kind, answer: answers.Answer
 ) -> objects.Document | None:
     """The document as the webhook's patch leaves it; None if it changes nothing."""
-    sent = webhook_review.as_kind(attributes.kind, kind, attributes.document)
+    sent = webhook_review.as_kind(write.kind, kind, write.document)
     # 5. it must apply, and leave an object with the types of its kind
     after = answers.patched(webhook.name, sent, answer.patch)
     if sent is None or patch.json_equal(after, sent):
         return None
     webhook_review.check_types(after)
-    return webhook_review.restored(attributes, kind, after)
+    return webhook_review.restored(write, kind, after)

@@ -15,8 +15,9 @@ import msgspec
 from handfast.api import kinds, objects, status
 from handfast.api.codec import bounds
 from handfast.apiserver import flows
-from handfast.apiserver.state import envelope, replica
+from handfast.apiserver.state import envelope
 from handfast.apiserver.state import items as states
+from handfast.apiserver.state import replica as replica_module
 from handfast.store import protocol
 
 # What etcd would refuse with its default limits (1.5 MiB a request), and so what Kubernetes cannot hold.
@@ -81,10 +82,10 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 class Storage:
     """The only writer to the store in this process."""
 
-    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, copy: replica.Replica) -> None:
+    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, replica: replica_module.Replica) -> None:
         self._store = store
         self._envelopes = envelopes
-        self.replica = copy
+        self.replica = replica
         # Why the last write could not be taken, until one is: what /readyz says.
         self.trouble: str | None = None
 

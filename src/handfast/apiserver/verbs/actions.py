@@ -100,7 +100,7 @@ class Actions:
         await self._reader.get(kind, call.info)
         await self._admitter.admit(
             call,
-            station.attributes(
+            station.write_of(
                 plugin.CREATE,
                 call,
                 kind,

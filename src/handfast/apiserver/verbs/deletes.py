@@ -145,7 +145,7 @@ class Deleter:
 
     async def _admit(self, call: calls.Call, kind: kinds.Kind, old: objects.Document, wanted: DeleteOptions) -> None:
         metadata = old["metadata"]
-        write = plugin.Attributes(
+        write = plugin.Write(
             operation=plugin.DELETE,
             kind=kind,
             subresource=call.info.subresource,

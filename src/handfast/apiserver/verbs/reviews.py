@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions asked as objects: who does this token belong to, who am I, may somebody do something, what may I do.
 
-The answers come from the same authenticator and authorisers that judge requests, so a review never disagrees with what
+The answers come from the same authenticator and authorizers that judge requests, so a review never disagrees with what
 would happen. Nothing is stored.
 """
 

@@ -30,7 +30,7 @@ from handfast.apiserver import identity, turns
 from handfast.apiserver.access import bonds
 from handfast.apiserver.state import collection as collection_module
 from handfast.apiserver.state import items as states
-from handfast.apiserver.state import replica
+from handfast.apiserver.state import replica as replica_module
 from handfast.apiserver.verbs import encode, options
 from handfast.runtime import clock as clock_module
 from handfast.runtime import tasks
@@ -169,9 +169,9 @@ class Hub:
     """All watches of this server."""
 
     def __init__(
-        self, copy: replica.Replica, clock: clock_module.Clock, buffer_cap: int, write_seconds: float = 30.0
+        self, replica: replica_module.Replica, clock: clock_module.Clock, buffer_cap: int, write_seconds: float = 30.0
     ) -> None:
-        self._replica = copy
+        self._replica = replica
         self._clock = clock
         self._cap = buffer_cap
         self._write_seconds = write_seconds
@@ -183,7 +183,7 @@ class Hub:
         self._touched: list[Watcher] = []
         self._closing = False
         self.dropped = 0
-        copy.on_batch.append(self._flush)
+        replica.on_batch.append(self._flush)
 
     def __len__(self) -> int:
         return len(self._watchers)
@@ -438,7 +438,7 @@ def _parts(watcher: Watcher, items: list[states.Item]) -> Iterator[bytes]:
         yield b"".join(gathered)
 
 
-async def reach(copy: replica.Replica, version: int, clock: clock_module.Clock) -> None:
+async def reach(replica: replica_module.Replica, version: int, clock: clock_module.Clock) -> None:
     """Wait a little for a version from the future (another server may have written it), then refuse."""
-    if not await tasks.within(copy.reached(version), clock, FUTURE_SECONDS):
-        raise status.too_large_resource_version(version, copy.version)
+    if not await tasks.within(replica.reached(version), clock, FUTURE_SECONDS):
+        raise status.too_large_resource_version(version, replica.version)

@@ -180,7 +180,7 @@ class Writer:
         Mismatch if somebody was faster. A Binding was admitted as what it is, and the server itself made the change to
         the Pod (`actions`): 5 to 7 are not for it.
         """
-        write = _attributes(call, kind, document, old)
+        write = _write_of(call, kind, document, old)
         sent = document
         if write.subresource not in strategies.SERVER_MADE:
             # 5. mutating admission
@@ -215,7 +215,7 @@ class Writer:
         attributes = authz.attributes(call.user, call.info)
         authz.require(self._authorizers, msgspec.structs.replace(attributes, verb="create", name=""))
 
-    async def _mutate(self, call: calls.Call, write: plugin.Attributes, document: objects.Document) -> objects.Document:
+    async def _mutate(self, call: calls.Call, write: plugin.Write, document: objects.Document) -> objects.Document:
         """Let admission change the document; returns it as it was sent, for the record of who owns which field."""
         kind, sent = write.kind, document
         if self._admitter.may_change(write):
@@ -263,12 +263,12 @@ def _changed(change: Change, kind: kinds.Kind, item: items.Item, aged: bool) -> 
     return change(write_steps.started_from(kind, item, aged))
 
 
-def _attributes(
+def _write_of(
     call: calls.Call, kind: kinds.Kind, document: objects.Document, old: objects.Document | None
-) -> plugin.Attributes:
+) -> plugin.Write:
     operation = plugin.CREATE if old is None else plugin.UPDATE
     name = str(document["metadata"].get("name") or "")
-    return station.attributes(operation, call, kind, name=name, document=document, old=old, dry_run=is_dry_run(call))
+    return station.write_of(operation, call, kind, name=name, document=document, old=old, dry_run=is_dry_run(call))
 
 
 def is_dry_run(call: calls.Call) -> bool:

@@ -5,24 +5,25 @@
 have it approved. `rules.nodes.claim` says who may have a living node's name, and `rules.revocation` who is revoked. What it does not
 approve it leaves to people. It signs nothing (`certificates.signer`).
 
-1. It looks at requests for the two kubelet signers that are neither approved nor denied and have no certificate.
-2. For each kind that the request is of, in order, the permission of that kind is asked for; the first yes approves, by one
-   update that carries the version it was decided of. A lost race is a retry. What other Nodes report is read for a
-   serving request only, and only once the permission is there: it is a list of all Nodes.
-3. Recognised and refused: the permission is asked for again with back-off. A role may be granted later, and no watch would
-   tell. The same for a serving request that only lacks addresses of its Node, or names another's: that may change.
-4. Not recognised: it stays so, because a spec never changes.
-5. Whatever keeps a request waiting is an Event on it and a metric: once, and again only when the reason is another one.
-6. Serving certificates are approved only where somebody was given the permission `selfnodeserver`; by default nobody is.
-7. A request is denied if a Revocation refuses its name or its key, with that reason: its certificate could never be used.
+1. It looks at requests for the two kubelet signers that are neither approved nor denied and have no certificate. Where the
+   machine-approver runs in this process, what that judges is left alone: each request has one judge.
+2. A request is denied if a Revocation refuses its name or its key, with that reason: its certificate could never be used.
    Nothing else is denied. Where Revocations may not be read, every request waits.
-8. A request in the name of a living node, by somebody else, waits. It gets a condition beside the Event: the requester can
+3. For each kind that the request is of, in order, the permission of that kind is asked for. The first yes approves, by one
+   update that carries the version that was judged. A lost race is a retry. What other Nodes report is read for a
+   serving request only, and only once the permission is there: it is a list of all Nodes.
+4. A request in the name of a living node, by somebody else, waits. It gets a condition beside the Event: the requester can
    read nothing else. It is judged again when the Lease can have ended, and when the Lease is deleted. The Lease is read
    from the server before anything is approved: the watch may be late. Without `protect` this is off.
-9. Where Leases may not be read (the rights may be those of an earlier release), a request in somebody else's node name waits if
+5. Where Leases may not be read (the rights may be those of an earlier release), a request in somebody else's node name waits if
    there is a Node of that name. An Event names the missing right. All others go on: new names, and what nodes ask for themselves.
    A living node whose Node was deleted is not protected then.
-10. Where the machine-approver runs in this process, what it judges is left alone: each request has one judge.
+6. Recognised and not permitted: the permission is asked for again with back-off. A role may be granted later, and no watch would
+   tell. The same for a serving request that only lacks addresses of its Node, or names another's: that may change.
+7. Not recognised: it stays so, because a spec never changes.
+8. Whatever keeps a request waiting is an Event on it and a metric: once, and again only when the reason is another one.
+
+Serving certificates are approved only where somebody was given the permission `selfnodeserver`. By default nobody is.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ from handfast.controllers.certificates import requests as certificate_requests
 from handfast.controllers.certificates import verdicts as verdicts_module
 from handfast.rules import decision, request_explanation
 from handfast.rules.certificates import kubelet
+from handfast.rules.ledger import entries
 from handfast.rules.nodes import claim
 from handfast.runtime import backoff
 from handfast.runtime import clock as clocks
 
 NAME = "certificatesigningrequest-approving-controller"
 SIGNERS = frozenset({signer_names.KUBELET_CLIENT, signer_names.KUBELET_SERVING})
-AUTO_APPROVED = "AutoApproved"
 NOT_RECOGNISED = "NotRecognised"
 NOT_ITS_ADDRESS = "NotAnAddressOfTheNode"
 RESERVED_NAME = "ReservedName"
-# 3. what may change: a right may be granted, and addresses may come
+# 6. what may change: a right may be granted, and addresses may come
 _WAITS_FOR_NODES = {kubelet.ADDRESSES: NOT_ITS_ADDRESS, kubelet.RESERVED: RESERVED_NAME}
 _MAY_CHANGE = frozenset({certificate_reviews.NOT_PERMITTED, *_WAITS_FOR_NODES.values()})
 # Kubernetes' own.
@@ -64,7 +65,7 @@ DECISIONS = prometheus_client.Counter(
     "handfast_csr_approver_decisions", "Requests of nodes, by signer and what became of them.", ["signer", "reason"]
 )
 
-# 10. which requests are another approver's
+# 1. which requests another approver judges
 Leave = Callable[[signing_requests.Spec], bool]
 
 
@@ -80,12 +81,12 @@ class Others(Protocol):
 
 @dataclass(slots=True)
 class _Findings:
-    """What was found out about one request: addresses of its Node and of others, and the authorisers' answers."""
+    """What was found out about one request: addresses of its Node and of others, and the authorizers' answers."""
 
     addresses: tuple[str, ...] | None = None
-    reserved: frozenset[str] = kubelet.NONE
+    reserved: frozenset[str] = kubelet.NO_NAMES
     answers: dict[str, decision.Decision] = field(default_factory=dict)
-    more: tuple[kubelet.Check, ...] = ()
+    other_checks: tuple[kubelet.Check, ...] = ()
 
 
 class CsrApprover:
@@ -109,7 +110,7 @@ class CsrApprover:
         self._permissions = certificate_reviews.Permissions(client)
 
     def concerns(self, item: signing_requests.Request) -> bool:
-        """Whether a request is one to approve: open, for one of the two signers, not approved yet (1.), and not another's (10.)."""
+        """Whether a request is one to approve: open, for one of the two signers, not approved yet, and left by others (1)."""
         return (
             item.is_open
             and item.spec.signer_name in SIGNERS
@@ -127,30 +128,30 @@ class CsrApprover:
         try:
             facts = self._requests.facts(item)
         except errors.Refused as refused:
-            await self._tell(item, findings, refused.reason)
+            await self._explain_in_event(item, findings, refused.reason)
             return None
-        # 7. before anything is asked for it
-        if await self._verdicts.is_denied(item, facts):
+        # 2. denied before anything is asked for it
+        if await self._verdicts.deny_if_revoked(item, facts):
             self.gone(name)
             return None
         findings.addresses = await certificate_reviews.node_addresses(self._client, facts)
-        # 2. each kind that it is of, in order
+        # 3. each kind that it is of, in order
         recognised = kubelet.candidates(facts, findings.addresses)
-        for kind in recognised:
-            answer = await self._permissions.ask(facts, kind.permission)
-            findings.answers[kind.permission] = answer
+        for candidate in recognised:
+            answer = await self._permissions.ask(facts, candidate.permission)
+            findings.answers[candidate.permission] = answer
             if isinstance(answer, decision.Approve):
-                if not await self._is_its_own(facts, findings, kind.permission):
+                if not await self._names_only_itself(facts, findings, candidate.permission):
                     recognised = ()
                     break
-                # 8. as late as can be
+                # 4. a living node keeps its name: looked at as late as can be
                 again = await self._wait_for_node(item, facts, findings)
                 if again is None:
-                    await self._approve(item, kind.message)
+                    await self._approve(item, candidate.message)
                 return again
-        # 3. recognised and refused: asked again; 4. not recognised: it stays so
-        reason = certificate_reviews.NOT_PERMITTED if recognised else _failed(facts, findings)
-        await self._tell(item, findings, reason)
+        # 6. recognised and not permitted: asked again; 7. not recognised: it stays so
+        reason = certificate_reviews.NOT_PERMITTED if recognised else _why_not_recognised(facts, findings)
+        await self._explain_in_event(item, findings, reason)
         if reason in _MAY_CHANGE:
             raise loop.NotYet(f'"{name}" cannot be approved now: {reason}')
         return None
@@ -163,48 +164,48 @@ class CsrApprover:
     async def _wait_for_node(
         self, item: signing_requests.Request, facts: kubelet.Facts, findings: _Findings
     ) -> float | None:
-        """For how many seconds to wait for the node that has this name; None: for none (8.)."""
+        """For how many seconds to wait for the node that has this name (4, 5); None: for none."""
         wait = await self._living.judge(item.metadata.name, facts)
         if wait is None:
             return None
         if wait.text:
-            await self._verdicts.say(item, living_nodes.LEASES_FORBIDDEN, wait.text)
+            await self._verdicts.record_event_once(item, living_nodes.LEASES_FORBIDDEN, wait.text)
         elif wait.check is not None:
-            findings.more = (wait.check,)
-            await self._verdicts.mark_waiting(item, wait.check.compared)
-            await self._tell(item, findings, claim.NODE_IS_ALIVE, once=True)
+            findings.other_checks = (wait.check,)
+            await self._verdicts.write_waiting_condition(item, wait.check.compared)
+            await self._explain_in_event(item, findings, claim.NODE_IS_ALIVE, by_reason=True)
         return wait.seconds
 
-    async def _is_its_own(self, facts: kubelet.Facts, findings: _Findings, permission: str) -> bool:
-        # 2. what other Nodes report is read for a serving request only
+    async def _names_only_itself(self, facts: kubelet.Facts, findings: _Findings, permission: str) -> bool:
+        # 3. what other Nodes report is read for a serving request only
         if permission != kubelet.SELF_NODE_SERVER:
             return True
         findings.reserved = await certificate_reviews.reserved(self._client, facts)
         return bool(kubelet.candidates(facts, findings.addresses, findings.reserved))
 
     async def _approve(self, item: signing_requests.Request, message: str) -> None:
-        await self._verdicts.settle(item, signing_requests.APPROVED, AUTO_APPROVED, message)
+        await self._verdicts.write_decision(item, signing_requests.APPROVED, entries.AUTO_APPROVED, message)
         self.gone(item.metadata.name)
 
-    async def _tell(
-        self, item: signing_requests.Request, findings: _Findings, reason: str, *, once: bool = False
+    async def _explain_in_event(
+        self, item: signing_requests.Request, findings: _Findings, reason: str, *, by_reason: bool = False
     ) -> None:
-        """Write the Event that says why a request waits (5.)."""
+        """Write the Event that says why a request waits (8)."""
         explanation = request_explanation.explain(
             item,
             self._clock.now(),
             answers=findings.answers,
             node_addresses=findings.addresses,
             reserved=findings.reserved,
-            more=findings.more,
+            other_checks=findings.other_checks,
         )
-        text = f"{explanation.sentence}; to change that: {explanation.flip}"
-        await self._verdicts.say(item, reason, text, once=once)
+        text = f"{explanation.sentence}; to change that: {explanation.remedy}"
+        await self._verdicts.record_event_once(item, reason, text, by_reason=by_reason)
 
 
-def _failed(facts: kubelet.Facts, findings: _Findings) -> str:
+def _why_not_recognised(facts: kubelet.Facts, findings: _Findings) -> str:
     """Why a request is not recognised."""
-    permission = kubelet.closest(facts.signer_name) or kubelet.NODE_CLIENT
+    permission = kubelet.widest_permission(facts.signer_name) or kubelet.NODE_CLIENT
     checks = kubelet.checks(facts, permission, findings.addresses, findings.reserved)
     failed = [check.name for check in checks if not check.passed]
     return _WAITS_FOR_NODES[failed[0]] if set(failed) <= _WAITS_FOR_NODES.keys() else NOT_RECOGNISED
@@ -217,7 +218,7 @@ def build(
     protect: bool = True,
     others: Callable[[loop.Context], Others] | None = None,
 ) -> loop.Controller[str]:
-    """`others` is another approver of this process (10.)."""
+    """`others` is another approver of this process (1)."""
     requests = feed.of(context)
     recorder = events.Recorder(context.client, context.clock, NAME)
 

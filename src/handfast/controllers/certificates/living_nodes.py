@@ -44,7 +44,7 @@ class LivingNodes:
     def __init__(self, client: api.Client, clock: clocks.Clock, leases: node_leases.NodeLeases | None) -> None:
         self._client = client
         self.clock = clock
-        # None: the names of living nodes are not protected (3.).
+        # None: the names of living nodes are not protected (3).
         self._leases = leases
         # Which requests wait for the Lease of which node, and the other way round.
         self._waiting: dict[str, set[str]] = {}
@@ -54,7 +54,7 @@ class LivingNodes:
 
     @property
     def protects(self) -> bool:
-        """Whether Leases are followed, so that living nodes keep their names (3.)."""
+        """Whether Leases are followed, so that living nodes keep their names (3)."""
         return self._leases is not None
 
     def gone(self, name: str) -> None:

@@ -3,7 +3,7 @@
 
 Shared by the two approvers, csrapproving and the machine-approver, so that both do these in one way:
 
-1. A decision is one update that carries the version it was decided of. A lost race is a retry. The condition `Waiting` goes with it.
+1. A decision is one update that carries the version that was judged. A lost race is a retry. The condition `Waiting` goes with it.
 2. Whatever keeps a request waiting is an Event on it and a metric: once, and again only when the reason is another one.
 3. A request is denied if a Revocation refuses its name or its key, with that reason: its certificate could never be used. Where
    Revocations may not be read, every request waits.
@@ -40,7 +40,7 @@ class Verdicts:
         self._requests = requests
         self._recorder = recorder
         self._decisions = decisions
-        # None: nobody is known to be revoked (3.).
+        # None: nobody is known to be revoked (3).
         self._revocations = revocations
         # What was told of each waiting request: its UID and the text.
         self._reported: dict[str, tuple[str, str]] = {}
@@ -49,33 +49,38 @@ class Verdicts:
         """The request was deleted, or is not one to approve any more."""
         self._reported.pop(name, None)
 
-    async def settle(
-        self, item: signing_requests.Request, kind: str, reason: str, message: str, *more: signing_requests.Condition
+    async def write_decision(
+        self,
+        item: signing_requests.Request,
+        condition_type: str,
+        reason: str,
+        message: str,
+        *other_conditions: signing_requests.Condition,
     ) -> None:
-        """Approve or deny it; `more` are conditions that go with that (1.)."""
-        added = signing_requests.condition(kind, reason, message, self.now_text())
+        """Approve or deny it; `other_conditions` go with that (1)."""
+        added = signing_requests.condition(condition_type, reason, message, self.now_text())
         with api.MISSING_OK:
             # It waits no more.
-            update = item.updated(added=added, without=claim.WAITING, more=more)
+            update = item.updated(added=added, without=claim.WAITING, other_conditions=other_conditions)
             self._requests.wrote(await certificate_requests.write(self._client, update, "approval"))
             self._decisions.labels(item.spec.signer_name, reason).inc()
         self.gone(item.metadata.name)
 
-    async def is_denied(self, item: signing_requests.Request, facts: kubelet.Facts) -> bool:
-        """Deny it if a Revocation refuses it (3.); whether that was so."""
+    async def deny_if_revoked(self, item: signing_requests.Request, facts: kubelet.Facts) -> bool:
+        """Deny it if a Revocation refuses it (3); whether that was so."""
         if self._revocations is None:
             return False
         try:
             verdict = self._revocations.judge_request(facts, self._clock.now())
         except revoked.RevocationsForbidden as error:
-            await self.say(item, error.reason, f"{error.message}; to change that: {error.hint}")
+            await self.record_event_once(item, error.reason, f"{error.message}; to change that: {error.hint}")
             raise loop.NotYet(f'"{item.metadata.name}" cannot be approved now: {error.message}') from None
         if not isinstance(verdict, decision.Deny):
             return False
-        await self.settle(item, signing_requests.DENIED, verdict.reason, verdict.sentence)
+        await self.write_decision(item, signing_requests.DENIED, verdict.reason, verdict.sentence)
         return True
 
-    async def mark_waiting(self, item: signing_requests.Request, message: str) -> None:
+    async def write_waiting_condition(self, item: signing_requests.Request, message: str) -> None:
         """Say on the request itself that a living node has its name, once: a requester can read nothing else."""
         if item.condition(claim.WAITING) is not None:
             return
@@ -83,14 +88,19 @@ class Verdicts:
         with api.MISSING_OK:
             self._requests.wrote(await certificate_requests.write(self._client, item.updated(added=row), "approval"))
 
-    async def say(self, item: signing_requests.Request, reason: str, text: str, *, once: bool = False) -> None:
-        """Write the Event that says why a request waits (2.). With `once`, a text that changes with every look is written once."""
-        if self.is_news(item, reason, text, once=once):
+    async def record_event_once(
+        self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False
+    ) -> None:
+        """Write the Event that says why a request waits, if that is news (2).
+
+        `by_reason`: another text is no news. That is for a text that changes with every look.
+        """
+        if self.is_news(item, reason, text, by_reason=by_reason):
             await self._recorder.record(certificate_requests.regarding(item), reason, text, severity=events.WARNING)
 
-    def is_news(self, item: signing_requests.Request, reason: str, text: str, *, once: bool = False) -> bool:
+    def is_news(self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False) -> bool:
         """Whether this was not said of the request before; it is counted and remembered then."""
-        said = (item.metadata.uid, reason if once else text)
+        said = (item.metadata.uid, reason if by_reason else text)
         if self._reported.get(item.metadata.name) == said:
             return False
         self._reported[item.metadata.name] = said

@@ -71,12 +71,12 @@ class NodeLifecycle:
         self._leases = leases
         self._revocations = revocations
         self._recorder = events.Recorder(context.client, context.clock, _COMPONENT)
-        # When each node last posted, on the monotonic clock (1.).
+        # When each node last posted, on the monotonic clock (1).
         self._posted: dict[str, float] = {}
-        # Since when everybody is given a grace (3.); and when this was last looked at, by both clocks.
+        # Since when everybody is given a grace (3); and when this was last looked at, by both clocks.
         self._anew = self._clock.monotonic()
         self._looked = (self._clock.monotonic(), self._clock.now().timestamp())
-        # Writes that were seen to be taken, and when one was last tried for that (6.).
+        # Writes that were seen to be taken, and when one was last tried for that (6).
         self._writes: liveness.Writes | None = None
         self._tried = -MONITOR
         # Nodes without a timer: they are silent, and stay so until they are heard of.
@@ -94,7 +94,7 @@ class NodeLifecycle:
                 self._saw_write()
 
     def of_lease(self, name: str) -> bool:
-        """A Lease has come, changed or gone. Returns whether its Node is to be looked at now: others have a timer (1.)."""
+        """A Lease has come, changed or gone. Returns whether its Node is to be looked at now: others have a timer (1)."""
         pulse = self._leases.pulse(name)
         if pulse is not None and pulse.beat:
             self._saw_write()
@@ -104,7 +104,7 @@ class NodeLifecycle:
         self._writes = liveness.saw_write(self._writes, self._clock.monotonic())
 
     def _wrote(self, error: errors.HandfastError | None) -> None:
-        """Note what came of a write of ours (6.). A write that was refused for what it says shows that others are taken."""
+        """Note what came of a write of ours (6). A write that was refused for what it says shows that others are taken."""
         code = error.code if isinstance(error, status.StatusError) else 0
         if isinstance(error, errors.Unavailable) or code == 429 or code >= 500:
             self._writes = None
@@ -132,7 +132,7 @@ class NodeLifecycle:
         return min(again, default=None)
 
     async def _left(self, node: views.Node, document: Any) -> float:
-        """For how many seconds the node is not called silent yet (1.)."""
+        """For how many seconds the node is not called silent yet (1)."""
         name = node.metadata.name
         grace = GRACE if lifecycle.ready(document) is not None else STARTUP_GRACE
         self._notice_absence()
@@ -147,7 +147,7 @@ class NodeLifecycle:
         return left
 
     async def _writes_proven(self, node: views.Node, document: Any) -> bool:
-        """Whether a node that was not heard of can be called silent (6.); one whose Node says so already can."""
+        """Whether a node that was not heard of can be called silent (6); one whose Node says so already can."""
         name, now = node.metadata.name, self._clock.monotonic()
         if self._writes is not None and self._writes.prove(now):
             return True
@@ -204,7 +204,7 @@ class NodeLifecycle:
             await self._recorder.record(about, ready["reason"], ready["message"], severity=events.WARNING)
 
     async def _look_at_ourselves(self) -> float:
-        """Ask the API server for an answer, and begin every grace anew where none comes (3.)."""
+        """Ask the API server for an answer, and begin every grace anew where none comes (3)."""
         self._notice_absence()
         try:
             await self._client.transport.request("GET", "/livez", seconds=_ANSWER)
@@ -215,7 +215,7 @@ class NodeLifecycle:
         return MONITOR
 
     def _notice_absence(self) -> None:
-        """Notice that this process was away (3.). Also before a node is called silent: after a pause everything is due at once, in any order."""
+        """Notice that this process was away (3). Also before a node is called silent: after a pause everything is due at once, in any order."""
         before, before_wall = self._looked
         monotonic, wall = self._clock.monotonic(), self._clock.now().timestamp()
         passed = monotonic - before

@@ -6,7 +6,7 @@ It never denies, but for Revocations. It signs nothing.
 
 1. It looks at open requests that are its own (`rules.machines.ownership`); csrapproving leaves those alone.
 2. A request is denied if a Revocation refuses it, as csrapproving does it.
-3. One that passes every check is confirmed on the server, and approved by one update that carries the version it was decided of. A
+3. One that passes every check is confirmed on the server, and approved by one update that carries the version that was judged. A
    second condition names the Machine, and what proved that the very machine asks.
 4. "Not yet" is an Event and a metric, once for each reason and request. Above a hundred alike within an hour it is one Event for
    all, on the settings' ConfigMap.
@@ -121,11 +121,13 @@ class MachineApprover:
         try:
             facts = self._requests.facts(item)
         except errors.Refused as refused:
-            await self._say(item, refused.reason, f"{refused.message}; create a new request that can be read")
+            await self._record_event_once(
+                item, refused.reason, f"{refused.message}; create a new request that can be read"
+            )
             return None
         self._guard.pending.put(name, facts.node_name, facts.signer_name, machine_reviews.created(item))
         # 2. denied if a Revocation refuses it
-        if await self._verdicts.is_denied(item, facts):
+        if await self._verdicts.deny_if_revoked(item, facts):
             self.gone(name)
             return None
         settings = self._settings.current
@@ -151,42 +153,46 @@ class MachineApprover:
         if verdict.failed.reason == approval.NO_MACHINE and self._guard.is_over():
             await self._park(item)
             return None
-        await self._tell(item, verdict, verdict.failed)
+        await self._explain_in_event(item, verdict, verdict.failed)
         return verdict.again
 
     async def _approve(self, item: signing_requests.Request, verdict: approval.Verdict) -> None:
-        more: tuple[signing_requests.Condition, ...] = ()
+        matched: tuple[signing_requests.Condition, ...] = ()
         if verdict.machine is not None:
             at = self._verdicts.now_text()
             text = proofs.recorded(verdict, verdict.machine)
-            more = (signing_requests.condition(approval.MATCHED, approval.MATCHED, text, at),)
-        await self._verdicts.settle(
-            item, signing_requests.APPROVED, approval.APPROVED_REASON, approval.APPROVED_MESSAGE, *more
+            matched = (signing_requests.condition(approval.MATCHED, approval.MATCHED, text, at),)
+        await self._verdicts.write_decision(
+            item, signing_requests.APPROVED, approval.APPROVED_REASON, approval.APPROVED_MESSAGE, *matched
         )
         self.gone(item.metadata.name)
         if readmission.is_one(verdict):
             regarding = certificate_requests.regarding(item)
             await self._recorder.record(
-                regarding, READMITTED, f"{more[0].message}; its new key takes the old one's place"
+                regarding, READMITTED, f"{matched[0].message}; its new key takes the old one's place"
             )
 
     async def _without_settings(self, item: signing_requests.Request, facts: kubelet.Facts) -> float | None:
         self._wait(item.metadata.name, facts, frozenset({approval.SETTINGS}))
         trouble = self._settings.trouble or errors.Unavailable("no settings were read yet", reason="SettingsUnreadable")
-        await self._say(item, trouble.reason, f"{trouble.message}; {trouble.hint or ''}")
+        await self._record_event_once(item, trouble.reason, f"{trouble.message}; {trouble.hint or ''}")
         return _LOOK_SECONDS if trouble.reason == machine_settings.FORBIDDEN else None
 
-    async def _tell(self, item: signing_requests.Request, verdict: approval.Verdict, failed: approval.Step) -> None:
+    async def _explain_in_event(
+        self, item: signing_requests.Request, verdict: approval.Verdict, failed: approval.Step
+    ) -> None:
         # 4. said once, in the words of an explanation
         if not failed.reason:
             return
         if failed.reason == claim.NODE_IS_ALIVE:
-            await self._verdicts.mark_waiting(item, failed.check.compared)
+            await self._verdicts.write_waiting_condition(item, failed.check.compared)
         text = f"Pending: {failed.check.name}: {failed.check.compared}; to change that: {verdict.change}"
-        await self._say(item, failed.reason, text, once=failed.reason == claim.NODE_IS_ALIVE)
+        await self._record_event_once(item, failed.reason, text, by_reason=failed.reason == claim.NODE_IS_ALIVE)
 
-    async def _say(self, item: signing_requests.Request, reason: str, text: str, *, once: bool = False) -> None:
-        if not self._verdicts.is_news(item, reason, text, once=once):
+    async def _record_event_once(
+        self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False
+    ) -> None:
+        if not self._verdicts.is_news(item, reason, text, by_reason=by_reason):
             return
         telling = self._crowds.next(reason)
         if telling is crowds.Telling.EACH:
@@ -353,7 +359,7 @@ def _follow(
     nodes: cache.Informer[partial.Partial],
     serving: serving_judge.ServingJudge,
 ) -> None:
-    """Judge again what waits for a Machine, for a Node, or for what serving requests are judged by (5.)."""
+    """Judge again what waits for a Machine, for a Node, or for what serving requests are judged by (5)."""
 
     def of_machine(old: inventory.Machine | None, new: inventory.Machine | None) -> None:
         there = [machine for machine in (old, new) if machine is not None]

@@ -8,14 +8,17 @@ The sources are in `rules.machines.client_ca_sources`, the merge in `rules.machi
    back what was revoked.
 2. A source that cannot be read blocks no other, and no removal. It has an Event, a metric, and the condition in the bundle.
 3. What came and what went has an Event on the bundle, and a line in the log. The same is said once for as long as it holds.
-4. When the next certificate of a source expires, this looks again.
+4. When the next certificate of a source expires, or a bootstrap ConfigMap comes to the end that it names, this looks again.
 5. Nothing of a source is shown but fingerprints and subjects: it may hold a key.
 6. A ConfigMap with the bootstrap one's name elsewhere is told of, and nothing else is done: whoever may write there makes
    this read no source.
+7. A bootstrap ConfigMap that has come to its end is deleted, when the bundle is without its CAs: only the one that was read, so
+   that whoever puts the end off meanwhile wins. One whose end cannot be read gives nothing, and is told of.
 """
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 from collections.abc import Sequence
 from typing import Final
@@ -29,7 +32,7 @@ from handfast.controllers import events, immutable, loop
 from handfast.controllers.machines import client_ca_targets
 from handfast.pki import certificates, pem
 from handfast.rules import client_ca_bundle
-from handfast.rules.machines import bootstrapper, client_ca_sources, client_ca_warnings, client_cas
+from handfast.rules.machines import bootstrapper, client_ca_sources, client_ca_warnings, client_cas, credential_end
 from handfast.runtime import clock as clocks
 from handfast.runtime import tls
 
@@ -88,7 +91,7 @@ class ClientCAs:
         now = self._clock.now()
         self._saying = set()
         # 1. read anew
-        read = {place: await self._read(place) for place in client_ca_sources.ALL}
+        read = {place: await self._read(place, now) for place in client_ca_sources.ALL}
         contents = {place: content for place, (_, content) in read.items()}
         for place, content in contents.items():
             PROBLEMS.labels(client_ca_sources.key(place)).set(len(content.problems))
@@ -99,16 +102,47 @@ class ClientCAs:
             await self._tell(settled)
             await self._warn(read, settled.unscoped)
             self._said = self._saying
-        # 4. until the next one expires
-        return self._target.look_again or client_cas.ends((each.certificates for each in contents.values()), now)
+        # 7. after the bundle
+        await self._end(read, now)
+        # 4. until the next one expires, or ends
+        return self._next(read, now)
 
-    async def _read(self, place: tuple[str, str]) -> tuple[objects.Document | None, client_ca_sources.Content]:
+    def _next(self, read: _Read, now: datetime.datetime) -> loop.Again:
+        expires = client_cas.ends((content.certificates for _, content in read.values()), now)
+        ends = [_end_of(read, place) for place in client_ca_sources.BOOTSTRAP]
+        seconds = self._target.look_again
+        looks = None if seconds is None else now + datetime.timedelta(seconds=seconds)
+        return min((each for each in (expires, looks, *ends) if each is not None and each > now), default=None)
+
+    async def _end(self, read: _Read, now: datetime.datetime) -> None:
+        """Delete what has come to its end (7.)."""
+        for place in client_ca_sources.BOOTSTRAP:
+            document, end = read[place][0], _end_of(read, place)
+            if document is None or end is None or not credential_end.is_over(end, now):
+                continue
+            meta = objects.metadata(document)
+            if meta.get("deletionTimestamp") is not None:
+                continue
+            with api.MISSING_OK:
+                await self._client.delete(
+                    *(resources.CONFIG_MAPS, place[1]),
+                    namespace=place[0],
+                    uid=str(meta["uid"]),
+                    resource_version=str(meta["resourceVersion"]),
+                )
+            said = f"{credential_end.sentence(end)}: the ConfigMap was deleted"
+            _log.info(said, controller=NAME, reason=credential_end.ENDED, about=client_ca_sources.key(place))
+            await self._recorder.record(immutable.regarding(document), credential_end.ENDED, said)
+
+    async def _read(
+        self, place: tuple[str, str], now: datetime.datetime
+    ) -> tuple[objects.Document | None, client_ca_sources.Content]:
         namespace, name = place
         document = await self._client.find(resources.CONFIG_MAPS, name, namespace=namespace)
         if document is None:
             return None, client_ca_sources.Content()
         bootstrap = place in client_ca_sources.BOOTSTRAP
-        content = client_ca_sources.read_bootstrap(document) if bootstrap else client_ca_sources.read(document)
+        content = client_ca_sources.read_bootstrap(document, now) if bootstrap else client_ca_sources.read(document)
         useless = tls.useless([each.der for each in content.certificates])
         return document, content.leaving_out(map(certificates.fingerprint, useless), _CANNOT)
 
@@ -120,7 +154,7 @@ class ClientCAs:
                 await self._say(immutable.regarding(document), warned.reason, warned.sentence, events.WARNING)
 
     async def _reconcile_elsewhere(self, key: str) -> None:
-        """Say once of a ConfigMap that nobody reads it (6.)."""
+        """Say once of a ConfigMap that nobody reads it (6)."""
         namespace, _, name = key.partition("/")
         item = self._named.get(namespace, name)
         warned = client_ca_warnings.wrong_namespace((namespace, name))
@@ -165,6 +199,13 @@ class ClientCAs:
         _log.warning(sentence, controller=NAME, reason=reason, about=f"{regarding.namespace}/{regarding.name}")
         if await self._recorder.record(regarding, reason, sentence, severity=severity) is None:
             self._saying.add(said)
+
+
+def _end_of(read: _Read, place: tuple[str, str]) -> datetime.datetime | None:
+    """When a bootstrap ConfigMap ends; None: not by itself, or nobody can read when."""
+    document = read[place][0]
+    end = None if document is None else credential_end.of(document)
+    return None if end == credential_end.LONG_AGO else end
 
 
 def _key(item: partial.Partial) -> str:

@@ -60,7 +60,7 @@ class ClientRequests:
     async def judge(
         self, item: signing_requests.Request, facts: kubelet.Facts, settings: machine_settings.Settings
     ) -> approval.Verdict:
-        """By what is followed (1.)."""
+        """By what is followed (1)."""
         node_exists = self._nodes.get("", facts.node_name) is not None
         verdict = approval.judge(
             facts,

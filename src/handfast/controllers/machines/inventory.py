@@ -75,7 +75,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Which Machines: of which groups, in which namespace (empty: in all), and where they are, if not where the Nodes are (3.)."""
+    """Which Machines: of which groups, in which namespace (empty: in all), and where they are, if not where the Nodes are (3)."""
 
     groups: tuple[group_versions.GroupVersions, ...] = group_versions.DEFAULT
     namespace: str = ""
@@ -96,7 +96,7 @@ class Inventory:
         self._groups: dict[str, _Group] = {}
 
     def subscribe(self, changed: Changed) -> None:
-        """Call `changed(old, new)` on every change: old is None for an addition, new is None for a deletion (4.)."""
+        """Call `changed(old, new)` on every change: old is None for an addition, new is None for a deletion (4)."""
         self._subscribers.append(changed)
         for machine in self.index:
             changed(None, machine)
@@ -108,7 +108,7 @@ class Inventory:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why Machines cannot be read now, in the server's words; empty while they can (2.)."""
+        """Why Machines cannot be read now, in the server's words; empty while they can (2)."""
         return tuple(group.refusal for group in self._groups.values() if group.refusal)
 
     def resource(self, machine: inventory.Machine) -> api.Addressable:

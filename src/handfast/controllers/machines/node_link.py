@@ -41,7 +41,7 @@ class NodeLink:
         self._nodes = nodes
         self._machines = machines
         self._recorder = events.Recorder(context.client, context.clock, _COMPONENT)
-        # What was last told of each Node (2.).
+        # What was last told of each Node (2).
         self._told: dict[str, tuple[str, str]] = {}
 
     async def reconcile(self, name: str) -> None:

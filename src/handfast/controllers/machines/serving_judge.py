@@ -88,7 +88,7 @@ class ServingJudge:
         self._dial = dial
 
     def subscribe(self, changed: Callable[[str | None], None]) -> None:
-        """Call `changed` with each node whose requests are to be judged again; None: every node's (4.)."""
+        """Call `changed` with each node whose requests are to be judged again; None: every node's (4)."""
 
         def of_egress(old: EgressIP | None, new: EgressIP | None) -> None:
             for node in {node for item in (old, new) if item is not None for node in _nodes(item)}:

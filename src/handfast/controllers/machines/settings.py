@@ -73,7 +73,7 @@ class Followed:
 
     @property
     def current(self) -> settings.Settings | None:
-        """The last good settings; None: none are known (1., 3.)."""
+        """The last good settings; None: none are known (1, 3)."""
         if self._good is None and self._wrong is None and self._informer.synced:
             return settings.parse("", self._join_within)
         return self._good

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this the request of a node: for its client certificate, the renewal of that, or its serving certificate?
 
-Whether the requester may have it approved is decided afterwards, by the authorisers, under the permission named here. A
+Whether the requester may have it approved is decided afterwards, by the authorizers, under the permission named here. A
 request that is not recognised stays pending: nobody decides it.
 
 A node client request (`nodeclient`):
@@ -71,7 +71,8 @@ RESERVED = "reserved names"
 # 10. names below a dot are those of Services, and of this machine by RFC 6761
 _NEVER = frozenset({"localhost", "kubernetes", "kubernetes.default"})
 _NEVER_BELOW = (".localhost", ".svc", ".svc.cluster.local")
-NONE: frozenset[str] = frozenset()
+# What is reserved where nothing is known to be another's.
+NO_NAMES: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,7 @@ def read(document: objects.Document | None) -> Facts:
 
 
 def candidates(
-    facts: Facts, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NONE
+    facts: Facts, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NO_NAMES
 ) -> tuple[Recognised, ...]:
     """Every kind that the request is of, in the order in which Kubernetes asks for their permissions.
 
@@ -139,7 +140,7 @@ def candidates(
     recognised = []
     for permission, message in _MESSAGES.items():
         # 1. and 6. tell the kinds apart; a request of another kind is not looked at any further
-        if _SIGNERS[permission] != facts.signer_name or not _is_requesters(facts, permission):
+        if _SIGNERS[permission] != facts.signer_name or not _is_sent_by_its_node(facts, permission):
             continue
         run = checks(facts, permission, addresses, reserved)
         if all(check.passed for check in run):
@@ -147,9 +148,9 @@ def candidates(
     return tuple(recognised)
 
 
-def closest(signer_name: str) -> str | None:
+def widest_permission(signer_name: str) -> str | None:
     """The permission that requests for a signer can be approved by, the widest if there are several."""
-    return _CLOSEST.get(signer_name)
+    return _WIDEST.get(signer_name)
 
 
 def permissions(signer_name: str) -> tuple[str, ...]:
@@ -158,7 +159,7 @@ def permissions(signer_name: str) -> tuple[str, ...]:
 
 
 def checks(
-    facts: Facts, permission: str, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NONE
+    facts: Facts, permission: str, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NO_NAMES
 ) -> tuple[Check, ...]:
     """All checks of one kind, in order. One that fails does not end the list."""
     run = [*_form(facts, permission)]
@@ -193,15 +194,15 @@ def _requester(facts: Facts, permission: str) -> tuple[Check, ...]:
         return ()
     # 6. sent by the node itself
     compared = f"{facts.username!r} is to be the common name {facts.request.subject.common_name!r}"
-    return (Check(REQUESTER, _is_requesters(facts, permission), compared),)
+    return (Check(REQUESTER, _is_sent_by_its_node(facts, permission), compared),)
 
 
-def _is_requesters(facts: Facts, permission: str) -> bool:
+def _is_sent_by_its_node(facts: Facts, permission: str) -> bool:
     """Whether the node itself sent the request, for the kinds that need it (6)."""
     return permission == NODE_CLIENT or facts.username == facts.request.subject.common_name
 
 
-def is_nodes(facts: Facts) -> bool:
+def has_node_organization(facts: Facts) -> bool:
     """Whether the organizations are exactly those of a node (2)."""
     return facts.request.subject.organizations == (user_names.NODES,)
 
@@ -211,7 +212,7 @@ def foreign_attributes(facts: Facts) -> tuple[str, ...]:
     return facts.request.subject.other_types
 
 
-def is_node(facts: Facts) -> bool:
+def has_node_prefix(facts: Facts) -> bool:
     """Whether the common name begins as that of a node (3)."""
     return facts.request.subject.common_name.startswith(user_names.NODE_PREFIX)
 
@@ -226,7 +227,7 @@ def has_usages(facts: Facts, wanted: frozenset[str]) -> bool:
     return facts.usages in (wanted, wanted | {usages.KEY_ENCIPHERMENT})
 
 
-def outside(sans: names.Sans, addresses: Sequence[str]) -> list[str]:
+def not_of_the_node(sans: names.Sans, addresses: Sequence[str]) -> list[str]:
     """Those DNS names and IP addresses that are not among a Node's addresses (9)."""
     known = {canonical(address) for address in addresses if not address.startswith("*")}
     return [text for text in (*sans.dns, *map(str, sans.ip)) if canonical(text) not in known]
@@ -236,10 +237,10 @@ def withheld(sans: names.Sans, reserved: frozenset[str]) -> list[str]:
     """Those DNS names and IP addresses that no Node is given (10)."""
     others = {canonical(text) for text in reserved}
     compared = ((text, canonical(text)) for text in (*sans.dns, *map(str, sans.ip)))
-    return [text for text, name in compared if name in others or _is_nobodys(name)]
+    return [text for text, name in compared if name in others or _is_never_a_nodes(name)]
 
 
-def _is_nobodys(name: names.IP | str) -> bool:
+def _is_never_a_nodes(name: names.IP | str) -> bool:
     if isinstance(name, str):
         return name in _NEVER or name.endswith(_NEVER_BELOW)
     return name.is_loopback or name.is_unspecified or name.is_link_local or name.is_multicast
@@ -249,17 +250,17 @@ def _organization(facts: Facts) -> Check:
     others = foreign_attributes(facts)
     beside = f" with {', '.join(others)} beside it" if others else ""
     compared = f"{_list(facts.request.subject.organizations)}{beside} is to be [{user_names.NODES}]"
-    return Check(ORGANIZATION, is_nodes(facts) and not others, compared + (" alone" if others else ""))
+    return Check(ORGANIZATION, has_node_organization(facts) and not others, compared + (" alone" if others else ""))
 
 
 def _common_name(facts: Facts) -> Check:
     # 3. the prefix, then the name of a node
-    wrong = wrong_node_name(facts) if is_node(facts) else None
+    wrong = wrong_node_name(facts) if has_node_prefix(facts) else None
     compared = f"{facts.request.subject.common_name!r} is to begin with {user_names.NODE_PREFIX}"
     if wrong is not None:
         # Not the name itself, which may be as long as a request.
         compared = f"what follows {user_names.NODE_PREFIX} is no name of a node: {wrong}"
-    return Check(COMMON_NAME, is_node(facts) and wrong is None, compared)
+    return Check(COMMON_NAME, has_node_prefix(facts) and wrong is None, compared)
 
 
 def _client(facts: Facts) -> list[Check]:
@@ -293,13 +294,13 @@ def _addresses(sans: names.Sans, addresses: Sequence[str] | None) -> Check:
     # 9. addresses of the Node
     if addresses is None:
         return Check(ADDRESSES, False, "the Node is not registered, so that none of its addresses is known")
-    foreign = outside(sans, addresses)
+    foreign = not_of_the_node(sans, addresses)
     if foreign:
         return Check(ADDRESSES, False, f"{_list(foreign)} is not among the Node's addresses {_list(addresses)}")
     return Check(ADDRESSES, True, f"all are among the Node's addresses {_list(addresses)}")
 
 
-def reserved_check(sans: names.Sans, reserved: frozenset[str] = NONE) -> Check:
+def reserved_check(sans: names.Sans, reserved: frozenset[str] = NO_NAMES) -> Check:
     """Whether none of the names is of every machine, of a Service or `reserved` (10)."""
     taken = withheld(sans, reserved)
     if taken:
@@ -327,7 +328,8 @@ _SIGNERS: Mapping[str, str] = {
     NODE_CLIENT: signer_names.KUBELET_CLIENT,
     SELF_NODE_SERVER: signer_names.KUBELET_SERVING,
 }
-_CLOSEST: Mapping[str, str] = {signer: permission for permission, signer in _SIGNERS.items()}
+# By signer; of the permissions of one signer the last above counts, which is the widest.
+_WIDEST: Mapping[str, str] = {signer: permission for permission, signer in _SIGNERS.items()}
 _MESSAGES: Mapping[str, str] = {
     SELF_NODE_CLIENT: "Auto approving self kubelet client certificate after SubjectAccessReview.",
     NODE_CLIENT: "Auto approving kubelet client certificate after SubjectAccessReview.",

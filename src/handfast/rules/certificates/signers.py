@@ -88,11 +88,11 @@ def _plain(facts: Facts) -> str | None:
 
 
 def _node_organization(facts: Facts) -> str | None:
-    return None if kubelet.is_nodes(facts) else "subject organization is not system:nodes"
+    return None if kubelet.has_node_organization(facts) else "subject organization is not system:nodes"
 
 
 def _node_common_name(facts: Facts) -> str | None:
-    if not kubelet.is_node(facts):
+    if not kubelet.has_node_prefix(facts):
         return "subject common name does not begin with system:node:"
     wrong = kubelet.wrong_node_name(facts)
     return None if wrong is None else f"subject common name does not name a node after system:node: {wrong}"

@@ -262,7 +262,7 @@ def _machine(facts: kubelet.Facts, matched: Sequence[inventory.Machine], machine
 
 
 def _near(node: str, machines: inventory.Index) -> str:
-    """What comes close, for people (5.)."""
+    """What comes close, for people (5)."""
     if others := machines.by_other_name(node):
         types = sorted(
             {row.type for row in others[0].addresses if kubelet.canonical(row.address) == kubelet.canonical(node)}

@@ -13,10 +13,13 @@ What a source gives, by its key `ca-bundle.crt`:
 5. The same certificate twice counts once.
 6. A bootstrap ConfigMap gives only CAs with the common name of that signer. The TLS library finds an issuer by its name, and
    may take the wrong one of two: a CA that calls itself as the administrators' does would break their handshakes.
+7. And it gives them until the instant that it names, if it names one (`credential_end`). What is no instant is a mistake, and
+   it gives nothing then.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +28,7 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.pki import certificates, pem
-from handfast.rules.machines import bootstrapper
+from handfast.rules.machines import bootstrapper, credential_end
 
 KEY: Final = bootstrapper.BUNDLE_KEY
 _OPERATOR: Final = "openshift-kube-apiserver-operator"
@@ -104,8 +107,15 @@ def read(document: Mapping[str, Any]) -> Content:
     return _content(text) if text.strip() else Content()
 
 
-def read_bootstrap(document: Mapping[str, Any]) -> Content:
-    """What a bootstrap ConfigMap gives."""
+def read_bootstrap(document: Mapping[str, Any], now: datetime.datetime) -> Content:
+    """What a bootstrap ConfigMap gives at this instant."""
+    # 7. nothing after its end
+    try:
+        credential_end.require_readable(document)
+    except errors.Refused as refused:
+        return Content(problems=(Problem(UNREADABLE, f"{credential_end.KEY}: {refused.message}"),))
+    if credential_end.is_over(credential_end.of(document), now):
+        return Content()
     content = read(document)
     # 6. only under the name of that signer
     misnamed = [each.fingerprint for each in content.certificates if not is_signer(each)]
@@ -113,7 +123,7 @@ def read_bootstrap(document: Mapping[str, Any]) -> Content:
 
 
 def is_signer(certificate: certificates.Certificate) -> bool:
-    """Whether a CA has the common name of the signer of bootstrap credentials (6.)."""
+    """Whether a CA has the common name of the signer of bootstrap credentials (6)."""
     return certificate.subject.common_name == bootstrapper.SIGNER
 
 

@@ -62,7 +62,7 @@ def of(contents: Contents, unscoped: Sequence[bytes]) -> list[Warned]:
 
 
 def wrong_namespace(place: Place) -> Warned | None:
-    """What is to be said of a ConfigMap by its place alone (4.)."""
+    """What is to be said of a ConfigMap by its place alone (4)."""
     namespace, name = place
     if name != bootstrapper.CONFIG_MAP or place in client_ca_sources.BOOTSTRAP:
         return None

@@ -81,7 +81,7 @@ def _offered(
 
 
 def current(contents: Iterable[certificates.Certificate], now: datetime.datetime) -> list[certificates.Certificate]:
-    """Those that have not expired (3.)."""
+    """Those that have not expired (3)."""
     return [certificate for certificate in contents if certificate.not_after > now]
 
 

@@ -83,7 +83,7 @@ def _require_accepted(der: bytes, signer: authority.Authority, now: datetime.dat
 
 
 def bundle(signer: bytes, before: bytes = b"") -> bytes:
-    """The bundle of this signer and of those that were in it before, as PEM (5.)."""
+    """The bundle of this signer and of those that were in it before, as PEM (5)."""
     ders = pem.certificates_from_pem(before) if before else []
     return bundles.TrustBundle.of([*ders, signer]).to_pem()
 

@@ -156,7 +156,7 @@ def _entry(row: Row, declaration: Declaration) -> Entry | None:
 
 
 def _shared(entries: Sequence[Entry]) -> Iterator[Remark]:
-    """What two machines have in common (7.); the second of them is told, with the line of the first."""
+    """What two machines have in common (7); the second of them is told, with the line of the first."""
     for name in _ONES_OWN:
         owners: dict[str, Entry] = {}
         for entry in entries:

@@ -6,7 +6,8 @@ It opens and closes none, and reads nothing itself. What is listed:
 1. Bootstrap tokens that log in. csrapproving approves what they ask for if their groups have the permission.
 2. CAs whose client certificates are believed. One of bootstrap credentials is good for that identity alone; any other can make
    anyone, nodes included.
-3. Secrets with tokens of the bootstrap account.
+3. Secrets with tokens of the bootstrap account, and Secrets that tokens of single machines are bound to. Tokens that were
+   requested for the account and are bound to nothing are nowhere written down: nobody can list them.
 4. ClusterRoleBindings by which requests for node certificates are filed, approved or signed.
 
 A door to a first certificate is told apart from one to the next: a node that renews itself is one already.
@@ -14,6 +15,7 @@ A door to a first certificate is told apart from one to the next: a node that re
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -62,10 +64,10 @@ def of_token(view: token_views.View) -> Door | None:
     )
 
 
-def of_authority(certificate: certificates.Certificate, *, scoped: bool) -> Door:
-    """The door that a client CA is (2)."""
+def of_authority(certificate: certificates.Certificate, *, scoped: bool, end: datetime.datetime | None = None) -> Door:
+    """The door that a client CA is, perhaps with an end before that of its certificate (2)."""
     name = f"{certificate.subject.common_name} {certificate.fingerprint[:16]}"
-    until = objects.timestamp(certificate.not_after)
+    until = objects.timestamp(certificate.not_after if end is None else min(end, certificate.not_after))
     if scoped:
         opens = f"vouches for {bootstrapper.USER} and nobody else"
         return Door(AUTHORITY, name, opens, until, "handfast machine credentials revoke --kind master")
@@ -75,16 +77,13 @@ def of_authority(certificate: certificates.Certificate, *, scoped: bool) -> Door
     )
 
 
-def of_secret(metadata: Mapping[str, Any]) -> Door:
-    """The door that a Secret with a token of the bootstrap account is (3)."""
+def of_secret(metadata: Mapping[str, Any], *, machine: str = "") -> Door:
+    """The door that a Secret of the bootstrap account is (3); `machine` is the one that its token is for."""
     name = jsonpath.text(metadata, "name")
-    shared = name == bootstrapper.TOKEN_SECRET
-    close = (
-        "handfast machine credentials revoke --kind worker"
-        if shared
-        else f"kubectl --namespace {bootstrapper.NAMESPACE} delete secret {name}"
-    )
-    opens = f"asks as {bootstrapper.USER}" + ("" if shared else ", for one machine")
+    close = "handfast machine credentials revoke --kind worker"
+    if machine:
+        close = f"kubectl --namespace {bootstrapper.NAMESPACE} delete secret {name}"
+    opens = f"asks as {bootstrapper.USER}" + (f", with the token of Machine {machine}" if machine else "")
     return Door(ACCOUNT, f"Secret {bootstrapper.NAMESPACE}/{name}", opens, "until it is deleted", close)
 
 

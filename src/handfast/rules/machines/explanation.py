@@ -25,7 +25,7 @@ from typing import Final
 
 from handfast.api import signing_requests
 from handfast.rules.ledger import entries as ledger_entries
-from handfast.rules.machines import approval, inventory
+from handfast.rules.machines import approval, inventory, revocation
 
 KNOWN: Final = "known"
 CREDENTIAL: Final = "credential"
@@ -38,6 +38,8 @@ LINKED: Final = "linked"
 DONE: Final = "done"
 WAITS: Final = "waits"
 LATER: Final = "later"
+# How many names of requests are shown.
+_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,10 @@ def _asked(facts: Facts) -> _Seen:
         newest = facts.requests[0]
         count = len(facts.requests)
         also = f", the newest of {count}" if count > 1 else ""
-        return f"request {newest.metadata.name} of {newest.metadata.creation_timestamp}{also}", ""
+        waiting = [each.metadata.name for each in facts.requests[1:] if revocation.is_pending(each)]
+        others = f"; these wait, too: {', '.join(waiting[:_SHOWN])}" if waiting else ""
+        more = ", …" if len(waiting) > _SHOWN else ""
+        return f"request {newest.metadata.name} of {newest.metadata.creation_timestamp}{also}{others}{more}", ""
     if facts.issued is not None:
         return "its request was cleaned up", ""
     return (

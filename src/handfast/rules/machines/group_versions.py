@@ -39,7 +39,7 @@ DEFAULT: Final = (GroupVersions(inventory.OPENSHIFT, VERSIONS[inventory.OPENSHIF
 
 
 def parse(texts: Sequence[str]) -> tuple[GroupVersions, ...]:
-    """The kinds that these words name; `DEFAULT` where there are none (3.)."""
+    """The kinds that these words name; `DEFAULT` where there are none (3)."""
     rows = tuple(_one(text) for text in texts)
     groups = [row.group for row in rows]
     for group in groups:

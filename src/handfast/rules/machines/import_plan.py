@@ -120,7 +120,7 @@ def _refusal(document: Mapping[str, Any], wanted: Wanted) -> str:
 def _taken(
     entries: Sequence[declaration.Entry], there: Mapping[tuple[str, str], Mapping[str, Any]], wanted: Wanted
 ) -> Iterator[declaration.Remark]:
-    """What is another Machine's, which is not in the file and stays (4.)."""
+    """What is another Machine's, which is not in the file and stays (4)."""
     ours = {(wanted.namespace, entry.name) for entry in entries}
     gone = {_key_of(step) for step in _prune(entries, there, wanted)} if wanted.prune else set()
     owners: dict[tuple[str, str], tuple[str, str]] = {}
@@ -156,7 +156,7 @@ def _create(entry: declaration.Entry, wanted: Wanted) -> Step:
 
 
 def _update(entry: declaration.Entry, document: Mapping[str, Any], wanted: Wanted) -> Step:
-    """The patches that make a Machine what is declared (1.)."""
+    """The patches that make a Machine what is declared (1)."""
     before = declaration.of_machine(document)
     changes = tuple(
         f"{name}: {_shown(before.values(name))} → {_shown(entry.values(name))}"

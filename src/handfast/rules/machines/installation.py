@@ -12,8 +12,8 @@ What they open, and to whom:
 Nobody is given `certificatesigningrequests/nodeclient`: with it, whoever has the bootstrap credential would be approved
 without a Machine.
 
-5. The marker is written last. Where it is, what was deleted since stays deleted: a start after a revocation must not bring
-   the revoked credential back.
+5. The marker is written last, where few may delete it. Where it is, what was deleted since stays deleted: a start after a
+   revocation must not bring the revoked credential back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, Final
 from handfast.api import machine_config_kinds, machine_kinds, objects
 from handfast.bootstrap import first_objects
 from handfast.rules import user_names
-from handfast.rules.machines import bootstrapper, credentials
+from handfast.rules.machines import bootstrapper, credential_end, credentials
 
 MACHINE_API: Final = "openshift-machine-api"
 APPROVER: Final = "openshift-cluster-machine-approver"
@@ -42,9 +42,7 @@ KUBECONFIG_SECRET: Final = "kubelet-bootstrap-kubeconfig"  # noqa: S105 - the na
 KUBECONFIG_KEY: Final = "kubeconfig"
 # 5. says that all of this was there once
 MARKER: Final = "handfast-machines"
-MARKER_NAMESPACE: Final = bootstrapper.NAMESPACE
-# Until when the master's credential counts, beside its bundle; absent: until somebody revokes it.
-REVOKE_AT: Final = "revoke-at"
+MARKER_NAMESPACE: Final = "kube-system"
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _CSR: Final = "system:certificates.k8s.io:certificatesigningrequests"
@@ -75,7 +73,7 @@ def trust(bundle: bytes, revoke_at: datetime.datetime | None) -> first_objects.F
     """The ConfigMap that makes the master's credential count (3)."""
     document = credentials.config_map(bundle)
     if revoke_at is not None:
-        document["data"][REVOKE_AT] = objects.timestamp(revoke_at)
+        document["data"][credential_end.KEY] = objects.timestamp(revoke_at)
     return first_objects.FirstObject("", "v1", "configmaps", True, document)
 
 

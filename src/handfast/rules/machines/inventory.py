@@ -115,7 +115,7 @@ class Machine:
         return tuple(row.address for row in self.addresses if row.type in types)
 
     def values(self, *types: str) -> frozenset[Canonical]:
-        """Its addresses of these types, as they are compared (2.)."""
+        """Its addresses of these types, as they are compared (2)."""
         return frozenset(kubelet.canonical(text) for text in self.texts(*types) if text)
 
 
@@ -161,7 +161,7 @@ def _instant(text: str) -> datetime.datetime:
 
 
 class Index:
-    """Machines by what they are looked up by. A lookup gives only those that count (3.), in the order of their keys."""
+    """Machines by what they are looked up by. A lookup gives only those that count (3), in the order of their keys."""
 
     def __init__(self) -> None:
         self._machines: dict[Key, Machine] = {}
@@ -199,11 +199,11 @@ class Index:
         return self._at(INTERNAL_DNS, kubelet.canonical(name))
 
     def by_other_name(self, name: str) -> tuple[Machine, ...]:
-        """The Machines that have this name, and not as their InternalDNS name: near misses (5.)."""
+        """The Machines that have this name, and not as their InternalDNS name: near misses (5)."""
         return self._at(_OTHER_NAME, kubelet.canonical(name))
 
     def by_first_label(self, name: str) -> tuple[Machine, ...]:
-        """The Machines with an InternalDNS name that begins with the same label: near misses (5.)."""
+        """The Machines with an InternalDNS name that begins with the same label: near misses (5)."""
         return self._at(_FIRST_LABEL, _first_label(name))
 
     def by_ip(self, address: str) -> tuple[Machine, ...]:

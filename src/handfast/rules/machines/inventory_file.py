@@ -51,7 +51,7 @@ _Read = tuple[list[declaration.Row], list[declaration.Remark]]
 
 
 def _delimiter(text: str) -> str | None:
-    """What separates the columns of a CSV file; None: it is none (2.)."""
+    """What separates the columns of a CSV file; None: it is none (2)."""
     first = next(line for line in text.splitlines() if line.strip())
     for delimiter in _DELIMITERS:
         cells = [cell.strip().strip('"') for cell in first.split(delimiter)]

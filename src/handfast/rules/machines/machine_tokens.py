@@ -49,7 +49,7 @@ def secret_name(machine: str) -> str:
 
 
 def secret(machine: inventory.Machine) -> objects.Document:
-    """The Secret, before its token is issued (3.)."""
+    """The Secret, before its token is issued (3)."""
     name = secret_name(machine.name)
     if (wrong := objects.dns_subdomain(name)) is not None:
         raise errors.Refused(f"no Secret can be called {name!r}: {wrong}", reason="BadMachineName")
@@ -67,7 +67,7 @@ def secret(machine: inventory.Machine) -> objects.Document:
 
 
 def token_request(name: str, uid: str, seconds: int) -> objects.Document:
-    """A TokenRequest bound to that very Secret (2.)."""
+    """A TokenRequest bound to that very Secret (2)."""
     reference = {"apiVersion": "v1", "kind": "Secret", "name": name, "uid": uid}
     return {
         "apiVersion": "authentication.k8s.io/v1",
@@ -77,7 +77,7 @@ def token_request(name: str, uid: str, seconds: int) -> objects.Document:
 
 
 def id_of(token: str) -> str:
-    """The id of a token, as a request has it (3.); errors.Refused where it has none: requests could not be told apart."""
+    """The id of a token, as a request has it (3); errors.Refused where it has none: requests could not be told apart."""
     read = jwt.read(token)
     identity = "" if read is None else read.claims.get("jti", "")
     if not isinstance(identity, str) or not identity:
@@ -90,7 +90,7 @@ def id_of(token: str) -> str:
 
 
 def read(document: Mapping[str, Any] | None) -> Credential | None:
-    """What a Secret says; None where there is none, or it is none of ours (4.)."""
+    """What a Secret says; None where there is none, or it is none of ours (4)."""
     name, uid = jsonpath.text(document, "metadata", "name"), _annotation(document, MACHINE_UID)
     if not name or not uid:
         return None

@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 
 
 def limit(machines: int, nodes: int) -> int:
-    """How many may wait (1.)."""
+    """How many may wait (1)."""
     return max(machines, nodes) + SLACK
 
 

@@ -80,7 +80,7 @@ def is_one(verdict: approval.Verdict) -> bool:
 
 
 def marks(machine: inventory.Machine, key: str, now: datetime.datetime) -> dict[str, str]:
-    """What is written on the Machine before this key is approved; the instant stays where the key does (4.)."""
+    """What is written on the Machine before this key is approved; the instant stays where the key does (4)."""
     written = {inventory.APPROVED_KEY: key}
     return written if machine.approved_key == key else {**written, READMITTED: objects.timestamp(now)}
 
@@ -92,7 +92,7 @@ def node_gone(facts: kubelet.Facts) -> approval.Step:
 
 
 def is_due(machine: inventory.Machine) -> datetime.datetime | None:
-    """From when on another key may be readmitted; None: from now on (4.)."""
+    """From when on another key may be readmitted; None: from now on (4)."""
     try:
         return objects.parse_timestamp(machine.annotations.get(READMITTED, "")) + INTERVAL
     except (ValueError, OverflowError):

@@ -136,7 +136,7 @@ Presented = Served | NotServed
 
 
 def place_of(node: Mapping[str, Any]) -> Place:
-    """Where the kubelet of a Node is (7.); errors.Refused where it does not say, or may not be asked."""
+    """Where the kubelet of a Node is (7); errors.Refused where it does not say, or may not be asked."""
     rows = jsonpath.mappings(node, "status", "addresses")
     internal = [jsonpath.text(row, "address") for row in rows if row.get("type") == inventory.INTERNAL_IP]
     if not internal:
@@ -146,13 +146,13 @@ def place_of(node: Mapping[str, Any]) -> Place:
     if port not in _PORTS:
         raise errors.Refused("the Node does not say on which port its kubelet serves", reason=NOT_SERVED)
     # 7. an address that only one machine has
-    if kubelet.withheld(names.Sans(ip=(address,)), kubelet.NONE):
+    if kubelet.withheld(names.Sans(ip=(address,)), kubelet.NO_NAMES):
         raise errors.Refused(f"the Node's internal address {address} is one of every machine", reason=NOT_SERVED)
     return Place(address, port)
 
 
 def verified(place: Place, chain: Sequence[bytes], roots: bundles.TrustBundle, now: datetime.datetime) -> Presented:
-    """What was presented there, once it is verified (8.); the subject is compared afterwards."""
+    """What was presented there, once it is verified (8); the subject is compared afterwards."""
     try:
         found = chains.verify(chain, roots, chains.Server(str(place.address)), now)
     except errors.Refused as refused:
@@ -167,7 +167,7 @@ def of_egress(documents: Sequence[Mapping[str, Any]], node: str) -> tuple[str, .
 
 
 def content(facts: kubelet.Facts) -> tuple[kubelet.Check, ...]:
-    """The checks on the request alone, which nothing can change any more (1. to 3.)."""
+    """The checks on the request alone, which nothing can change any more (1 to 3)."""
     lacking = [group for group in _WANTED if group not in facts.groups]
     groups = f"[{', '.join(facts.groups)}] is to hold {' and '.join(_WANTED)}"
     return (
@@ -186,7 +186,7 @@ def by_machine(
     named: Sequence[inventory.Machine],
     egress: Sequence[str] = (),
 ) -> tuple[kubelet.Check, ...]:
-    """The checks where a Machine is linked to the Node (4. to 6.); `named` have the Node's name as InternalDNS name."""
+    """The checks where a Machine is linked to the Node (4 to 6); `named` have the Node's name as InternalDNS name."""
     # 4. the one Machine of this node
     link = _link(facts.node_name, linked, named)
     if not link.passed:
@@ -200,7 +200,7 @@ def by_machine(
 def by_kubelet(
     facts: kubelet.Facts, presented: Presented, named: Sequence[inventory.Machine] = ()
 ) -> tuple[kubelet.Check, ...]:
-    """The checks where no Machine is linked to the Node (8., 9.)."""
+    """The checks where no Machine is linked to the Node (8, 9)."""
     served = _served(facts, presented, named)
     if not served.passed or not isinstance(presented, Served):
         return (served,)
@@ -243,8 +243,8 @@ def _within(sans: names.Sans, machine: inventory.Machine, egress: Sequence[str])
     # 6. names by the Machine's names, addresses by its addresses and those for egress
     by_name = machine.texts(*inventory.NAME_TYPES)
     by_address = machine.texts(*inventory.IP_TYPES)
-    foreign_names = kubelet.outside(names.Sans(dns=sans.dns), by_name)
-    foreign = kubelet.outside(names.Sans(ip=sans.ip), (*by_address, *egress))
+    foreign_names = kubelet.not_of_the_node(names.Sans(dns=sans.dns), by_name)
+    foreign = kubelet.not_of_the_node(names.Sans(ip=sans.ip), (*by_address, *egress))
     said = []
     if foreign_names:
         said.append(f"the DNS names {_list(foreign_names)} are not among the names {_list(by_name)} of {machine.title}")

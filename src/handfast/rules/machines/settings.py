@@ -75,7 +75,7 @@ DEFAULT: Final = Settings()
 
 
 def parse(text: str, join_within: datetime.timedelta = join_window.DEFAULT) -> Settings:
-    """The settings that a text says; `join_within` where it does not say how long. Unreadable where one is wrong (2.)."""
+    """The settings that a text says; `join_within` where it does not say how long. Unreadable where one is wrong (2)."""
     document = _fields("", _document(text), _READERS)
     chosen = Settings(**{"join_within": join_within, **document})
     # 4. only together with a proof

@@ -15,7 +15,7 @@ Scopes are the values of the user's extra `scopes.authorization.openshift.io`. A
 6. One scope that allows it is enough. A scope that is unknown or malformed, or whose role is missing, allows nothing.
 7. Rights are given away only out of `user:full` and of scopes with `:!`: whoever else gets them has no scope.
 
-Where this has no opinion the other authorisers decide: also administrators are limited, and nobody gets more by a scope.
+Where this has no opinion the other authorizers decide: also administrators are limited, and nobody gets more by a scope.
 OpenShift's list for 5 has neither rbac.authorization.k8s.io, nor tokens of service accounts, nor certificate requests, nor webhooks,
 nor verbs. A certificate request alone is not in it: somebody has to approve it, and the subresources that have a controller
 approve (`nodeclient`, `selfnodeclient`, `selfnodeserver`) are. Nor are Pods: one runs with the rights of an account of its namespace,

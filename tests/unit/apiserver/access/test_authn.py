@@ -15,7 +15,7 @@ from handfast.apiserver import identity, request
 from handfast.apiserver.access import authn, node_recovery
 from handfast.pki import bundles, certificates, names
 from handfast.rules import networks
-from handfast.rules.machines import bootstrapper
+from handfast.rules.machines import bootstrapper, credential_end
 from handfast.serving import peer
 from tests.unit.pki.making import ANY, CLIENT, DAY, NOW, SERVER, Made, ca, leaf
 
@@ -441,6 +441,22 @@ class TestBootstrapCAs:
         authenticator, kubelet = beside(short), leaf(short, CLIENT, subject=KUBELET)
         authenticator.authenticate(peer_of(kubelet), None, NOW)
         assert refusal(authenticator, [kubelet], NOW + 2 * SECOND) == "Expired"
+
+    def test_the_end_of_a_bootstrap_ca(self) -> None:
+        authenticator, kubelet = beside(), leaf(SIGNER, CLIENT, subject=KUBELET)
+        until = {certificates.fingerprint(SIGNER.der): NOW + 2 * SECOND}
+        authenticator.trust_scoped(bundles.TrustBundle.of([SIGNER.der]), until)
+        user = authenticator.authenticate(peer_of(kubelet), None, NOW + SECOND)
+        # Open watches end then, too.
+        assert user.until == NOW + 2 * SECOND - datetime.timedelta.resolution
+        # On the connection whose verdict is remembered, from that very instant on.
+        assert refusal(authenticator, [kubelet], NOW + 2 * SECOND) == "BootstrapCredentialEnded"
+        # It is no longer than its certificates.
+        short = leaf(SIGNER, CLIENT, subject=KUBELET, not_after=NOW + SECOND)
+        assert authenticator.authenticate(peer_of(short), None, NOW).until == NOW + SECOND
+        # An end that nobody can read has been.
+        authenticator.trust_scoped(bundles.TrustBundle.of([SIGNER.der]), dict.fromkeys(until, credential_end.LONG_AGO))
+        assert refusal(authenticator, [kubelet], NOW) == "BootstrapCredentialEnded"
 
     def test_whose_open_watches_are_judged_anew(self) -> None:
         authenticator = beside(SIGNER)

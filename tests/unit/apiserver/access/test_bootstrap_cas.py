@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
 
 from handfast import errors
 from handfast.apiserver.access import bootstrap_cas
-from handfast.apiserver.state import envelope, items, replica
-from handfast.pki import bundles
+from handfast.apiserver.state import envelope, items
+from handfast.apiserver.state import replica as replica_module
+from handfast.pki import bundles, certificates
 from handfast.rules import client_ca_bundle
-from handfast.rules.machines import bootstrapper, client_ca_sources
+from handfast.rules.machines import bootstrapper, client_ca_sources, credential_end
 from handfast.store import protocol
 from tests.unit.pki.making import SERVER, Made, ca, leaf
 
@@ -28,15 +31,18 @@ def text(*made: Made) -> str:
 class Server:
     """A copy of the store, and what it has the server trust and remember."""
 
-    def __init__(self, copy: replica.Replica | None = None) -> None:
-        self.copy = copy or replica.Replica(cast("protocol.Store", None), envelope.Envelopes(None, ()))
+    def __init__(self, replica: replica_module.Replica | None = None) -> None:
+        self.copy = replica or replica_module.Replica(cast("protocol.Store", None), envelope.Envelopes(None, ()))
         self.version = 100
         self.trusted: list[frozenset[bytes]] = []
         self.remembered: set[bytes] = set()
         self.unusable: set[bytes] = set()
-        self.cas = bootstrap_cas.BootstrapCAs(
-            self.copy, lambda bundle: self.trusted.append(frozenset(bundle.ders)), self._remember
-        )
+        self.cas = bootstrap_cas.BootstrapCAs(self.copy, self._trust, self._remember)
+        self.until: dict[str, datetime.datetime] = {}
+
+    def _trust(self, bundle: bundles.TrustBundle, until: Mapping[str, datetime.datetime]) -> None:
+        self.trusted.append(frozenset(bundle.ders))
+        self.until = dict(until)
 
     def _remember(self, bundle: bundles.TrustBundle) -> None:
         if self.unusable & set(bundle.ders):
@@ -180,3 +186,26 @@ def test_the_same_is_no_news() -> None:
     server.source(SIGNER, labels={"a": "b"})
     server.list(SIGNER)
     assert len(server.trusted) == 1
+
+
+def test_an_end_is_told_with_the_cas() -> None:
+    server = Server().start()
+    end = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+    server.list(SIGNER, OTHER)
+    ending = {"ca-bundle.crt": text(SIGNER), credential_end.KEY: "2026-01-31T12:00:00Z"}
+    server.put(CONFIG, ending)
+    server.source(OTHER, place=MANAGED)
+    fingerprint = certificates.fingerprint(SIGNER.der)
+    assert (server.counting, server.until) == ({SIGNER.der, OTHER.der}, {fingerprint: end})
+    # Put off, and then for ever: the CAs are the same, and it is news all the same.
+    server.put(CONFIG, {**ending, credential_end.KEY: "2026-01-31T13:00:00Z"})
+    assert server.until == {fingerprint: end + datetime.timedelta(hours=1)}
+    server.source(SIGNER, OTHER, place=MANAGED)
+    assert server.until == {}
+
+
+def test_an_end_that_cannot_be_read_is_over() -> None:
+    server = Server().start()
+    server.list(SIGNER)
+    server.put(CONFIG, {"ca-bundle.crt": text(SIGNER), credential_end.KEY: "later"})
+    assert server.until == {certificates.fingerprint(SIGNER.der): credential_end.LONG_AGO}

@@ -16,7 +16,8 @@ from cryptography.x509.oid import NameOID
 from handfast import errors
 from handfast.api import kinds
 from handfast.apiserver.access import client_cas
-from handfast.apiserver.state import envelope, items, replica, storage
+from handfast.apiserver.state import envelope, items, storage
+from handfast.apiserver.state import replica as replica_module
 from handfast.pki import bundles, certificates, pem
 from handfast.rules import client_ca_bundle
 from handfast.runtime import tasks, tls
@@ -48,8 +49,8 @@ def text(*made: Made) -> str:
 class FragileStorage(storage.Storage):
     """Storage that fails as told, once for each failure, when it should create or replace."""
 
-    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, copy: replica.Replica) -> None:
-        super().__init__(store, envelopes, copy)
+    def __init__(self, store: protocol.Store, envelopes: envelope.Envelopes, replica: replica_module.Replica) -> None:
+        super().__init__(store, envelopes, replica)
         self.failures: list[Exception] = []
 
     async def create(self, kind: kinds.Kind, document: dict[str, Any]) -> items.Item:
@@ -71,7 +72,7 @@ class Server:
     def __init__(self, store: protocol.Store) -> None:
         envelopes = envelope.Envelopes(None, ())
         self.clock = clocks.MovableClock()
-        self.copy = replica.Replica(store, envelopes)
+        self.copy = replica_module.Replica(store, envelopes)
         self.storage = FragileStorage(store, envelopes, self.copy)
         self.trusted: list[bundles.TrustBundle] = []
         self.admitted: set[bytes] = {FIRST.der}

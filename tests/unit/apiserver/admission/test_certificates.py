@@ -43,7 +43,7 @@ def of_masters() -> objects.Document:
 async def run(operation: str, world: admission_world.World, **facts: Any) -> None:
     chain = plugin.Chain(certificates.ROWS, world.context)
     resource = facts.pop("resource", CSRS)
-    await chain.run(admission_world.attributes(operation, resource, name="csr", user=admission_world.JANE, **facts))
+    await chain.run(admission_world.write_of(operation, resource, name="csr", user=admission_world.JANE, **facts))
 
 
 @pytest.mark.parametrize(

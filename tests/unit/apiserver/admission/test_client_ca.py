@@ -33,7 +33,7 @@ ADMIN = identity.User("kubernetes-admin", ("system:masters",))
 
 
 class Asked:
-    """An authoriser in which only system:masters may trust; remembers the questions."""
+    """An authorizer in which only system:masters may trust; remembers the questions."""
 
     def __init__(self) -> None:
         self.questions: list[access.Attributes] = []
@@ -70,7 +70,7 @@ def admit(
     operation = plugin.CREATE if old is None else plugin.DELETE if new is None else plugin.UPDATE
     given = new or old or {}
     namespace = given["metadata"]["namespace"] if namespace == client_ca_bundle.NAMESPACE else namespace
-    write = plugin.Attributes(
+    write = plugin.Write(
         operation=operation,
         kind=CONFIG_MAPS,
         subresource="",
@@ -331,6 +331,26 @@ class TestSources:
         assert "has the common name kubelet-bootstrap-kubeconfig-signer" in error.message
         # Others are named as their owners like.
         admit(source(FIRST, client_ca_sources.UNSCOPED[0]), None)
+
+    def test_an_end_is_an_instant(self) -> None:
+        document = source(SIGNER)
+        document["data"]["revoke-at"] = "2027-01-31T12:00:00Z"
+        admit(document, None)
+        for wrong in ("soon", "", "2027-01-31"):
+            document["data"]["revoke-at"] = wrong
+            error = refused(lambda: admit(document, source(SIGNER)))
+            assert (error.code, error.causes[0].field) == (422, "data[revoke-at]")
+            assert "must be an instant: it is no instant, as in 2027-01-31T12:00:00Z" in error.message
+        # In a ConfigMap without bootstrap credentials the word means nothing.
+        other = source(FIRST, client_ca_sources.UNSCOPED[0])
+        other["data"]["revoke-at"] = "soon"
+        admit(other, None)
+
+    def test_an_editor_cannot_put_off_an_end(self) -> None:
+        ending, later = source(SIGNER), source(SIGNER)
+        ending["data"]["revoke-at"], later["data"]["revoke-at"] = "2027-01-31T12:00:00Z", "2028-01-31T12:00:00Z"
+        forbidden(later, ending)
+        forbidden(source(SIGNER), ending)
 
     def test_a_key_under_another_name_is_refused(self) -> None:
         document = source(SIGNER)

@@ -56,7 +56,7 @@ def admit(
 ) -> None:
     """One write, with these segments in the store."""
     given = new or old or {}
-    write = plugin.Attributes(
+    write = plugin.Write(
         operation=plugin.CREATE if old is None else plugin.DELETE if new is None else plugin.UPDATE,
         kind=LOGS,
         subresource="",

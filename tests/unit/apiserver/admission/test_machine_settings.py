@@ -50,7 +50,7 @@ def admit(
 ) -> None:
     operation = plugin.CREATE if old is None else plugin.DELETE if new is None else plugin.UPDATE
     name = (new or old or {})["metadata"]["name"]
-    write = plugin.Attributes(
+    write = plugin.Write(
         operation, CONFIG_MAPS, "", namespace, name, copy.deepcopy(new), copy.deepcopy(old), user, False
     )
     going = type("Going", (Context,), {"namespace": space})

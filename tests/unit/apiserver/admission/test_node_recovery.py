@@ -34,7 +34,7 @@ def csr(node: str = "a") -> dict[str, Any]:
 
 
 def admit(world: World, document: dict[str, Any], user: identity.User = USER, subresource: str = "") -> str:
-    write = plugin.Attributes(plugin.CREATE, CSR, subresource, "", "new", document, None, user, dry_run=False)
+    write = plugin.Write(plugin.CREATE, CSR, subresource, "", "new", document, None, user, dry_run=False)
 
     def decide(_: Any) -> decision.Decision:
         raise AssertionError("nobody is asked")

@@ -46,7 +46,7 @@ def world() -> admission_world.World:
     ],
 )
 def test_what_is_the_nodes_own_is_admitted(world: admission_world.World, operation: str, facts: Any) -> None:
-    asked = admission_world.attributes(operation, PODS, namespace="ns", **facts)
+    asked = admission_world.write_of(operation, PODS, namespace="ns", **facts)
     node_restriction.admit(asked, world.context)
 
 
@@ -84,7 +84,7 @@ def test_what_is_the_nodes_own_is_admitted(world: admission_world.World, operati
 def test_what_is_not_the_nodes_own_is_refused(
     world: admission_world.World, operation: str, resource: Any, facts: Any, why: str, message: str
 ) -> None:
-    asked = admission_world.attributes(operation, resource, namespace="ns", **facts)
+    asked = admission_world.write_of(operation, resource, namespace="ns", **facts)
     with pytest.raises(status.StatusError) as refused:
         node_restriction.admit(asked, world.context)
     assert refused.value.message == message
@@ -95,7 +95,7 @@ def test_what_is_not_the_nodes_own_is_refused(
 def test_what_is_missing_is_named_in_the_details(world: admission_world.World) -> None:
     with pytest.raises(status.StatusError) as refused:
         node_restriction.admit(
-            admission_world.attributes(plugin.DELETE, PODS, namespace="ns", name="gone"), world.context
+            admission_world.write_of(plugin.DELETE, PODS, namespace="ns", name="gone"), world.context
         )
     assert refused.value.document()["details"] == {"name": "gone", "kind": "pod"}
 
@@ -113,7 +113,7 @@ def test_the_authorizer_is_asked_for_audiences(allowed: bool) -> None:
     world = admission_world.World(decide)
     world.put(PODS, "mine", "ns", spec={"nodeName": "mynode"})
     bound = {"apiVersion": "v1", "kind": "Pod", "name": "mine", "uid": "mine-uid"}
-    asked = admission_world.attributes(
+    asked = admission_world.write_of(
         plugin.CREATE,
         ("", "serviceaccounts"),
         subresource="token",
@@ -134,4 +134,4 @@ async def test_the_row_looks_at_every_write(world: admission_world.World) -> Non
     for operation in (plugin.CREATE, plugin.UPDATE, plugin.DELETE):
         for resource in (PODS, ("apps", "deployments")):
             with pytest.raises(status.StatusError, match="could not determine node"):
-                await chain.run(admission_world.attributes(operation, resource, user=half))
+                await chain.run(admission_world.write_of(operation, resource, user=half))

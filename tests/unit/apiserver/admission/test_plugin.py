@@ -32,14 +32,14 @@ class Noted:
         resources: frozenset[tuple[str, str]] = frozenset(),
         changes: bool = False,
     ) -> admission.Row:
-        def plugin(attributes: admission.Attributes, _: admission.Context) -> None:
-            self.asked.append(f"{name} {attributes.operation}")
+        def plugin(write: admission.Write, _: admission.Context) -> None:
+            self.asked.append(f"{name} {write.operation}")
 
         return admission.Row(name, frozenset(operations), plugin, resources, changes)
 
 
-def pod(operation: str = "CREATE", **more: Any) -> admission.Attributes:
-    return admission_world.attributes(operation, PODS, namespace="a", name="p", **more)
+def pod(operation: str = "CREATE", **more: Any) -> admission.Write:
+    return admission_world.write_of(operation, PODS, namespace="a", name="p", **more)
 
 
 class TestChain:
@@ -65,8 +65,8 @@ class TestChain:
             asked.append(attributes)
             return decision.NotMine("Test", "", "test")
 
-        def plugin(attributes: admission.Attributes, context: admission.Context) -> None:
-            context.decide(access.Attributes(attributes.user.name, (), "trust", is_resource=True))
+        def plugin(write: admission.Write, context: admission.Context) -> None:
+            context.decide(access.Attributes(write.user.name, (), "trust", is_resource=True))
 
         rows = (admission.Row("asks", frozenset({"CREATE"}), plugin),)
         user = identity.User("jane", (), extra={access.SCOPES: scopes} if scopes else {})
@@ -76,8 +76,8 @@ class TestChain:
     async def test_the_first_refusal_ends_it(self) -> None:
         noted = Noted()
 
-        def refuse(attributes: admission.Attributes, _: admission.Context) -> None:
-            raise status.forbidden("pods", "", attributes.name, "no")
+        def refuse(write: admission.Write, _: admission.Context) -> None:
+            raise status.forbidden("pods", "", write.name, "no")
 
         rows = (admission.Row("no", frozenset({"CREATE"}), refuse), noted.row("after", "CREATE"))
         with pytest.raises(status.StatusError):
@@ -90,7 +90,7 @@ class TestChain:
         async def later() -> None:
             noted.asked.append("later")
 
-        def waits(_: admission.Attributes, __: admission.Context) -> Awaitable[None]:
+        def waits(_: admission.Write, __: admission.Context) -> Awaitable[None]:
             return later()
 
         rows = (admission.Row("waits", frozenset({"CREATE"}), waits), noted.row("after", "CREATE"))
@@ -208,7 +208,7 @@ class TestAdmitter:
     def test_what_may_change(self, there: bool, operation: str, resource: tuple[str, str], may: bool) -> None:
         noted = Noted()
         row = noted.row("fills in", "CREATE", resources=frozenset({PODS}), changes=True)
-        write = admission_world.attributes(operation, resource, name="x")
+        write = admission_world.write_of(operation, resource, name="x")
         admitter = self.admitter(noted, Hooks(noted, there=there), row)
         assert [admitter.may_change(write) for _ in range(2)] == [may, may]
 
@@ -251,11 +251,11 @@ class TestNamespaceLifecycle:
         namespace_lifecycle.admit(pod(), world.context)
         # Only new objects need the namespace.
         namespace_lifecycle.admit(pod("DELETE"), admission_world.World().context)
-        namespace_lifecycle.admit(admission_world.attributes("CREATE", NODES, name="n"), world.context)
+        namespace_lifecycle.admit(admission_world.write_of("CREATE", NODES, name="n"), world.context)
 
     @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
     def test_three_namespaces_never_go(self, name: str) -> None:
-        asked = admission_world.attributes("DELETE", NAMESPACES, name=name)
+        asked = admission_world.write_of("DELETE", NAMESPACES, name=name)
         with pytest.raises(admission.Refusal, match="this namespace may not be deleted") as caught:
             namespace_lifecycle.admit(asked, admission_world.World().context)
         assert caught.value.why == "ProtectedNamespace"

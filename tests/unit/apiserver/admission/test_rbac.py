@@ -67,7 +67,7 @@ class World:
         kind = KINDS.get(plural, POD)
         operation = plugin.CREATE if old is None else plugin.UPDATE
         name = (document or {"metadata": {"name": "x"}})["metadata"]["name"]
-        await self.chain.run(plugin.Attributes(operation, kind, "", namespace, name, document, old, self.user, False))
+        await self.chain.run(plugin.Write(operation, kind, "", namespace, name, document, old, self.user, False))
 
 
 @pytest.fixture

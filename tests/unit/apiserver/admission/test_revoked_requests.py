@@ -36,7 +36,7 @@ WRITES = [
 
 @pytest.mark.parametrize(("operation", "subresource", "document", "old", "refused"), WRITES)
 async def test_no_request_in_a_revoked_name(operation, subresource, document, old, refused):
-    asked = admission_world.attributes(
+    asked = admission_world.write_of(
         operation,
         ("certificates.k8s.io", "certificatesigningrequests"),
         name="csr",

@@ -27,8 +27,8 @@ def pod(annotations: Any = None, **spec: Any) -> objects.Document:
     return {"metadata": metadata, "spec": {"containers": [{"name": "c"}], **spec}}
 
 
-def asks(document: objects.Document | None, subresource: str = "") -> plugin.Attributes:
-    return admission_world.attributes(
+def asks(document: objects.Document | None, subresource: str = "") -> plugin.Write:
+    return admission_world.write_of(
         plugin.CREATE,
         PODS,
         namespace="ns",
@@ -163,7 +163,7 @@ async def test_only_new_pods_are_looked_at(world: admission_world.World, subreso
 async def test_the_row_is_for_new_pods(world: admission_world.World) -> None:
     chain = plugin.Chain((service_account.ROW,), world.context)
     for operation in (plugin.UPDATE, plugin.DELETE):
-        await chain.run(admission_world.attributes(operation, PODS, document=pod(), name="p", namespace="ns"))
-    await chain.run(admission_world.attributes(plugin.CREATE, ACCOUNTS, document=pod(), name="p", namespace="ns"))
+        await chain.run(admission_world.write_of(operation, PODS, document=pod(), name="p", namespace="ns"))
+    await chain.run(admission_world.write_of(plugin.CREATE, ACCOUNTS, document=pod(), name="p", namespace="ns"))
     with pytest.raises(status.StatusError, match="not found"):
         await chain.run(asks(pod(serviceAccountName="robot")))

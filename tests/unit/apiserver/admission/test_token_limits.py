@@ -53,7 +53,7 @@ class Server:
         self._chain = plugin.Chain((self.limits.row,), context)
 
     async def ask(self, document: objects.Document | None, **facts: Any) -> None:
-        asked = plugin.Attributes(
+        asked = plugin.Write(
             **{
                 "operation": plugin.CREATE,
                 "kind": admission_world.KINDS[CSRS],

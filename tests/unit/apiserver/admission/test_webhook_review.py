@@ -12,7 +12,7 @@ NODES = kinds.row("nodes")
 
 
 def test_the_review_of_a_delete_outside_namespaces_leaves_out_what_is_empty() -> None:
-    write = plugin.Attributes("DELETE", NODES, "", "", "n", None, {"kind": "Node"}, identity.ANONYMOUS, dry_run=True)
+    write = plugin.Write("DELETE", NODES, "", "", "n", None, {"kind": "Node"}, identity.ANONYMOUS, dry_run=True)
     request = webhook_review.review(write, {}, write.kind, "u")["request"]
     assert "namespace" not in request
     assert "subResource" not in request

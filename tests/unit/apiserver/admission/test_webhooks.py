@@ -35,7 +35,7 @@ def pod(**metadata: Any) -> dict[str, Any]:
     }
 
 
-def asked(document: dict[str, Any] | None = None, **more: Any) -> plugin.Attributes:
+def asked(document: dict[str, Any] | None = None, **more: Any) -> plugin.Write:
     given: dict[str, Any] = {
         "operation": "CREATE",
         "kind": hooking.POD,
@@ -47,7 +47,7 @@ def asked(document: dict[str, Any] | None = None, **more: Any) -> plugin.Attribu
         "user": USER,
         "dry_run": False,
     }
-    return plugin.Attributes(**{**given, **more})
+    return plugin.Write(**{**given, **more})
 
 
 def label(key: str, value: str = "yes") -> dict[str, Any]:
@@ -82,10 +82,10 @@ class Cluster:
     def configure(self, kind: str, *hooks: dict[str, Any], name: str = "config") -> None:
         self.copy.put_configuration(hooking.configuration(kind, *hooks, name=name))
 
-    async def mutated(self, write: plugin.Attributes, **more: Any) -> bool:
+    async def mutated(self, write: plugin.Write, **more: Any) -> bool:
         return await self.hooks.mutate(write, OPTIONS, [], **more)
 
-    async def refused(self, verb: str, write: plugin.Attributes | None = None) -> status.StatusError:
+    async def refused(self, verb: str, write: plugin.Write | None = None) -> status.StatusError:
         with pytest.raises(status.StatusError) as caught:
             await getattr(self.hooks, verb)(write or asked(), OPTIONS, [])
         return caught.value
@@ -216,7 +216,7 @@ async def test_namespace_selectors(cluster, labels, write, asks):
 
 async def test_a_deleted_namespace_is_selected_by_its_labels(cluster):
     server = await cluster.configured(VALIDATING, namespaceSelector={"matchLabels": {"tier": "front"}})
-    write = plugin.Attributes(
+    write = plugin.Write(
         "DELETE", kinds.row("namespaces"), "", "", "shop", None, {"kind": "Namespace"}, USER, dry_run=False
     )
     await cluster.hooks.validate(write, OPTIONS, [])
@@ -433,7 +433,7 @@ async def test_a_document_of_a_subresource_may_be_changed(cluster):
 
 async def test_what_is_deleted_cannot_be_changed(cluster):
     await cluster.configured(MUTATING, hooking.patches(label("x")), failurePolicy="Ignore")
-    write = plugin.Attributes("DELETE", hooking.POD, "", "shop", "web", None, pod(), USER, dry_run=False)
+    write = plugin.Write("DELETE", hooking.POD, "", "shop", "web", None, pod(), USER, dry_run=False)
     refusal = await cluster.refused("mutate", write)
     assert refusal.code == 500
     assert refusal.message.endswith("attempted to modify the object, which is not supported for this operation")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions asked as objects, answered by the authenticator and authorisers of requests."""
+"""Questions asked as objects, answered by the authenticator and authorizers of requests."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ RESOURCE = {"verb": "get", "resource": "pods", "namespace": "a", "name": "p"}
 
 
 class TestAccessReview:
-    def test_the_authorisers_are_asked_with_what_the_review_says(self) -> None:
+    def test_the_authorizers_are_asked_with_what_the_review_says(self) -> None:
         reviewer = Reviewer(verdict=YES)
         spec = {
             "user": "bob",

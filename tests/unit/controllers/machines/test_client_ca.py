@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 from typing import Any
 
@@ -11,7 +12,7 @@ import prometheus_client
 import pytest
 
 from handfast import errors
-from handfast.api import status
+from handfast.api import objects, status
 from handfast.client import cache, partial
 from handfast.controllers import loop
 from handfast.controllers.machines import client_ca
@@ -25,6 +26,7 @@ from tests.world.clock import MovableClock
 
 OWN, USERS, SIGNER = ca("own"), ca("users"), ca(bootstrapper.SIGNER, not_after=NOW + DAY / 2)
 OTHER = ca(bootstrapper.SIGNER)
+SECOND = datetime.timedelta(seconds=1)
 AT = ("configmaps", "kube-system", "extension-apiserver-authentication")
 USER_CA = ("openshift-kube-apiserver", "user-client-ca")
 CONFIG, MANAGED = client_ca_sources.BOOTSTRAP
@@ -48,10 +50,9 @@ class World:
         self.controller = client_ca.build(context, own_cas=own_cas, file_out=file_out)
         self.named = self.informers.get(client_ca._source(bootstrapper.CONFIG_MAP))
 
-    def source(self, content: str, place: tuple[str, str] = CONFIG) -> None:
-        document = self.client.put(
-            "configmaps", place[1], place[0], data={"ca-bundle.crt": content}, metadata={"uid": "/".join(place)}
-        )
+    def source(self, content: str, place: tuple[str, str] = CONFIG, **more: str) -> None:
+        data = {"ca-bundle.crt": content, **{key.replace("_", "-"): value for key, value in more.items()}}
+        document = self.client.put("configmaps", place[1], place[0], data=data, metadata={"uid": "/".join(place)})
         if place[1] == bootstrapper.CONFIG_MAP:
             self.named.put(msgspec.convert(document, partial.Partial))
 
@@ -248,7 +249,7 @@ async def test_the_file_of_another_api_server(tmp_path: pathlib.Path) -> None:
     with pytest.raises(errors.HandfastError):
         await world.reconcile()
     path.write_text(text(OWN))
-    assert await world.reconcile() == 60.0
+    assert await world.reconcile() == NOW + 60 * SECOND
     assert pem.certificates_from_pem(path.read_bytes()) == [OWN.der, SIGNER.der]
     assert world.trusts(client_ca_bundle.SCOPED_KEY) == [], "its ConfigMap is its own"
     # Nobody else is left there: the last one is kept.
@@ -269,3 +270,57 @@ def test_what_is_followed() -> None:
     }
     assert len(World("x").informers._shared) == len(followed) - 1
     assert all(key[3] for key in World().informers._shared), "metadata alone"
+
+
+async def test_a_bootstrap_config_map_is_deleted_at_its_end() -> None:
+    world = World()
+    world.source(text(OTHER), revoke_at=objects.timestamp(NOW + 2 * SECOND))
+    assert await world.reconcile() == NOW + 2 * SECOND, "it looks again then"
+    assert world.trusts(client_ca_bundle.SCOPED_KEY) == [OTHER.der]
+    await world.clock.advance(2)
+    await world.reconcile()
+    assert world.trusts(client_ca_bundle.SCOPED_KEY) == []
+    assert ("configmaps", *CONFIG) not in world.client.objects
+    ((about, message),) = world.said("BootstrapCredentialEnded")
+    assert about == "/".join(CONFIG)
+    assert message.startswith(f"the bootstrap credential was to count until {objects.timestamp(NOW + 2 * SECOND)}")
+    # Done once.
+    assert await world.reconcile() is None
+    assert len(world.said("BootstrapCredentialEnded")) == 1
+
+
+async def test_whoever_puts_the_end_off_meanwhile_wins() -> None:
+    world = World()
+    world.source(text(OTHER), revoke_at=objects.timestamp(NOW))
+
+    def put_off(verb: str, _: str, name: str) -> None:
+        if verb == "delete" and name == CONFIG[1]:
+            world.client.before = lambda *_: None
+            world.source(text(OTHER), revoke_at=objects.timestamp(NOW + DAY))
+
+    world.client.before = put_off
+    with pytest.raises(status.StatusError, match="has been modified"):
+        await world.reconcile()
+    await world.reconcile()
+    assert world.trusts(client_ca_bundle.SCOPED_KEY) == [OTHER.der]
+    assert world.said("BootstrapCredentialEnded") == []
+
+
+async def test_one_with_a_finalizer_is_deleted_once_and_gives_nothing() -> None:
+    world = World()
+    world.source(text(OTHER), revoke_at=objects.timestamp(NOW))
+    world.client.objects["configmaps", *CONFIG]["metadata"]["deletionTimestamp"] = objects.timestamp(NOW)
+    await world.reconcile()
+    assert world.said("BootstrapCredentialEnded") == []
+    assert ("configmaps", *CONFIG) in world.client.objects
+
+
+async def test_an_end_that_cannot_be_read_gives_nothing_and_is_told_of() -> None:
+    world = World()
+    world.source(text(OTHER), revoke_at="in four hours")
+    await world.reconcile()
+    assert world.trusts(client_ca_bundle.SCOPED_KEY) == []
+    assert ("configmaps", *CONFIG) in world.client.objects, "whoever wrote it can mend it"
+    ((_, message),) = world.said("ClientCASourceUnreadable")
+    assert message.startswith("as a source of client CAs: revoke-at: it is no instant")
+    assert "four hours" not in message

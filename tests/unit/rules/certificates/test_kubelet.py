@@ -85,7 +85,7 @@ def test_what_was_compared_is_shown():
 def test_other_signers(signer: str, permission: str | None):
     facts = kubelet.read(csr(signer=signer))
     assert kubelet.candidates(facts) == ()
-    assert kubelet.closest(signer) == permission
+    assert kubelet.widest_permission(signer) == permission
     assert not kubelet.checks(facts, "nodeclient")[0].passed
 
 

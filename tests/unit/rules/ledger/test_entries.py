@@ -10,7 +10,6 @@ import json
 import pytest
 
 from handfast import errors
-from handfast.controllers.certificates import approver
 from handfast.pki import names
 from handfast.rules.ledger import entries, segments
 from tests.unit.rules.ledger_cases import entry, lines, opened
@@ -166,7 +165,6 @@ def test_signers_of():
 def test_which_rule_said_yes(approval, how, serving, own, rule):
     signer = "kubernetes.io/kubelet-serving" if serving else "kubernetes.io/kube-apiserver-client-kubelet"
     assert entries.rule_of(approval, how, signer, is_own_name=own) == rule
-    assert entries.AUTO_APPROVED == approver.AUTO_APPROVED
 
 
 @pytest.mark.parametrize(

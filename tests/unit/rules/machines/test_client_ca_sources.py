@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
 
 from handfast.rules.machines import bootstrapper, client_ca_sources
-from tests.unit.pki.making import SERVER, ca, leaf
+from tests.unit.pki.making import NOW, SERVER, ca, leaf
 
 FIRST, SECOND = ca("first"), ca("second")
 SERVING = leaf(FIRST, SERVER)
@@ -117,8 +118,26 @@ def test_what_cannot_be_used_is_left_out_with_a_reason():
 
 def test_a_bootstrap_ca_has_the_name_of_its_signer():
     signer, further = ca(bootstrapper.SIGNER), ca(bootstrapper.SIGNER)
-    content = client_ca_sources.read_bootstrap(source(text(signer, FIRST, further)))
+    content = client_ca_sources.read_bootstrap(source(text(signer, FIRST, further)), NOW)
     assert given(content) == [signer.der, further.der]
     (problem,) = content.problems
     assert problem.reason == "BootstrapCAMisnamed"
     assert "is left out: a CA of bootstrap credentials has the common name" in problem.sentence
+
+
+def test_a_bootstrap_config_map_gives_until_its_end():
+    signer = ca(bootstrapper.SIGNER)
+    document = source(text(signer))
+    document["data"]["revoke-at"] = "2026-01-31T12:00:00Z"
+    end = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+    assert given(client_ca_sources.read_bootstrap(document, end - datetime.timedelta(seconds=1))) == [signer.der]
+    assert client_ca_sources.read_bootstrap(document, end) == client_ca_sources.Content()
+
+
+def test_an_end_that_is_no_instant_is_a_mistake_and_nothing_is_given():
+    document = source(text(ca(bootstrapper.SIGNER)))
+    document["data"]["revoke-at"] = "TOPSECRET"
+    content = client_ca_sources.read_bootstrap(document, NOW)
+    assert given(content) == []
+    (problem,) = content.problems
+    assert problem.sentence == "revoke-at: it is no instant, as in 2027-01-31T12:00:00Z: the CAs beside it do not count"

@@ -59,10 +59,11 @@ def test_a_ca_says_for_whom_it_vouches(scoped, opens, close):
 
 
 def test_the_shared_token_and_that_of_one_machine_are_told_apart():
-    shared = doors.of_secret({"name": bootstrapper.TOKEN_SECRET})
-    own = doors.of_secret({"name": "node-bootstrapper-m1"})
-    assert shared.close == "handfast machine credentials revoke --kind worker"
-    assert "for one machine" in own.opens
+    shared, second = doors.of_secret({"name": bootstrapper.TOKEN_SECRET}), doors.of_secret({"name": "second"})
+    own = doors.of_secret({"name": "node-bootstrapper-m1"}, machine="fleet/m1")
+    assert shared.close == second.close == "handfast machine credentials revoke --kind worker"
+    assert shared.opens == second.opens
+    assert own.opens.endswith("with the token of Machine fleet/m1")
     assert own.close.endswith("delete secret node-bootstrapper-m1")
 
 

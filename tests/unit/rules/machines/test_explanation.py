@@ -106,13 +106,21 @@ def test_a_machine_that_is_linked_has_gone_all_the_way_whatever_traces_are_left(
 
 
 def test_the_way_of_a_machine_is_told_with_what_was_seen():
-    several = [request(("Approved", "NodeCSRApprove")), request()]
+    several = [request(("Approved", "NodeCSRApprove")), request(("Denied", "No"))]
     stages = explanation.walk(facts(requests=several, issued=ENTRY, node_exists=True, node_created="2026-01-31"))
     told = {stage.name: stage.sentence for stage in stages}
     assert told["asked"] == "request csr-1 of 2026-01-31T12:00:00Z, the newest of 2"
     assert told["judged"] == "approved (NodeCSRApprove): said"
     assert told["issued"] == "serial ab12, until 2026-01-31T12:00:00Z"
     assert told["registered"] == 'there is a Node "panda", since 2026-01-31'
+
+
+def test_another_who_asks_in_the_name_of_a_machine_is_seen():
+    joined = request(("Approved", "NodeCSRApprove"), certificate="x")
+    asked = explanation.walk(facts(requests=[joined, request()]))[2]
+    assert asked.sentence == "request csr-1 of 2026-01-31T12:00:00Z, the newest of 2; these wait, too: csr-1"
+    many = explanation.walk(facts(requests=[joined, *[request()] * 11]))[2]
+    assert many.sentence.endswith(", csr-1, …")
 
 
 def test_a_request_that_was_cleaned_up_is_no_reason_to_ask_again():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import datetime
 
-from handfast.rules.machines import bootstrapper, credentials, installation
+from handfast.rules.machines import bootstrapper, credential_end, credentials, installation
 
 NOW = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 
@@ -47,9 +47,9 @@ def test_there_are_pools_for_masters_and_workers():
 
 def test_the_masters_trust_may_have_an_end():
     signer = credentials.bundle(credentials.master(NOW).signer)
-    assert installation.REVOKE_AT not in installation.trust(signer, None).document["data"]
+    assert credential_end.KEY not in installation.trust(signer, None).document["data"]
     ending = installation.trust(signer, NOW).document["data"]
-    assert ending == {bootstrapper.BUNDLE_KEY: signer.decode(), installation.REVOKE_AT: "2026-01-31T12:00:00Z"}
+    assert ending == {bootstrapper.BUNDLE_KEY: signer.decode(), credential_end.KEY: "2026-01-31T12:00:00Z"}
 
 
 def test_the_kubeconfig_is_a_secret():

@@ -22,7 +22,7 @@ def request(username: str = bootstrapper.USER, *ids: str, conditions: tuple[str,
     ("username", "ids", "kind"),
     [
         (bootstrapper.USER, ("X509SHA256=ab",), "master"),
-        (bootstrapper.USER, ("JTI=1",), "worker"),
+        (bootstrapper.USER, ("JTI=1",), "requested"),
         (bootstrapper.USER, (), "worker"),
         ("system:bootstrap:abcdef", ("X509SHA256=ab",), None),
     ],
@@ -37,12 +37,22 @@ def test_only_what_nobody_decided_is_pending(conditions, pending):
 
 
 def test_the_masters_trust_goes_from_both_namespaces_and_first():
-    assert revocation.TARGETS["master"] == (
+    assert revocation.MASTERS == (
         ("ConfigMap", "openshift-config", "kubelet-bootstrap-kubeconfig"),
         ("ConfigMap", "openshift-config-managed", "kubelet-bootstrap-kubeconfig"),
         ("Secret", "openshift-machine-config-operator", "kubelet-bootstrap-kubeconfig"),
     )
 
 
-def test_the_workers_token_goes_as_the_seed_says():
-    assert revocation.TARGETS["worker"] == (("Secret", "openshift-machine-config-operator", "node-bootstrapper-token"),)
+def test_every_secret_with_a_token_of_the_account_is_the_workers():
+    of_account = {"name": "second", "annotations": {"kubernetes.io/service-account.name": "node-bootstrapper"}}
+    of_another = {"name": "third", "annotations": {"kubernetes.io/service-account.name": "default"}}
+    assert revocation.is_shared(of_account)
+    assert not revocation.is_shared(of_another)
+    assert not revocation.is_shared({"name": "bare"})
+    assert revocation.secret(of_account) == ("Secret", "openshift-machine-config-operator", "second")
+
+
+def test_requests_by_tokens_of_single_machines_are_denied_only_where_everything_goes():
+    assert revocation.kinds("worker", everything=False) == {"worker"}
+    assert revocation.kinds("worker", everything=True) == {"worker", "requested"}
