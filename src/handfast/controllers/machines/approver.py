@@ -192,7 +192,7 @@ class MachineApprover:
     async def _record_event_once(
         self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False
     ) -> None:
-        if not self._verdicts.is_news(item, reason, text, by_reason=by_reason):
+        if not self._verdicts.note_if_news(item, reason, text, by_reason=by_reason):
             return
         telling = self._crowds.next(reason)
         if telling is crowds.Telling.EACH:
