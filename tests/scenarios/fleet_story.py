@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import pathlib
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
@@ -71,6 +74,20 @@ class Story(certified.Story):
 
         rows = await self.eventually(said, f"{name} told")
         return str(rows[-1][0])
+
+    async def operator(self, *words: str, code: int = 0) -> str:
+        """A command, as an operator types it; what it prints, and where it fails what it complains of."""
+        text = self.world.place.admin_kubeconfig.read_text().replace("https://127.0.0.1:6443", self.world.base)
+        path = self.world.place.root / "served.conf"
+        path.write_text(text)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "handfast", *words, "--kubeconfig", str(path)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode == code, (process.returncode, out.decode(), err.decode())
+        return out.decode() + (err.decode() if code else "")
 
     async def told_of(self, namespace: str, name: str) -> list[tuple[str, str]]:
         """The Events about an object."""
