@@ -39,10 +39,13 @@ def explain(ctx: click.Context, name: str, namespace: str, kubeconfig: str | Non
 
     from handfast.client import machine_explanation
     from handfast.rules.machines import explanation
+    from handfast.runtime import clock
+
+    now = clock.SystemClock().now()
 
     async def work(path: str) -> tuple[explanation.Facts, list[str]]:
         async with connecting.connected(path) as reached:
-            return await machine_explanation.look(reached.client, name, namespace)
+            return await machine_explanation.look(reached.client, name, namespace, now)
 
     facts, unread = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
     stages = explanation.walk(facts)
