@@ -114,10 +114,14 @@ async def test_the_token_of_a_single_machine_stays_and_is_named(client):
 
 async def test_everything_takes_the_account_and_so_tokens_that_nobody_remembers(client):
     cut = await machine_credentials.revoke(client, "worker", MovableClock(), everything=True)
-    assert cut.objects[-2:] == (
-        "Secret openshift-machine-config-operator/node-bootstrapper-m1",
-        "ServiceAccount openshift-machine-config-operator/node-bootstrapper",
+    where = bootstrapper.NAMESPACE
+    assert (cut.objects[0], cut.objects[-1]) == (
+        f"ServiceAccount {where}/node-bootstrapper",
+        f"Secret {where}/node-bootstrapper-m1",
     )
+    # What is told is what was deleted, in that order.
+    deleted = [name for verb, _, name in client.calls if verb == "delete"]
+    assert [title.rpartition("/")[2] for title in cut.objects] == deleted
     assert (cut.staying, cut.connections) == ((), 6)
     assert denied(client) == ["by-worker", "by-machine"]
     assert not [key for key in client.objects if key[0] in {"secrets", "serviceaccounts"}]

@@ -8,7 +8,7 @@ It deletes nothing, and who may revoke is decided by RBAC: whoever may delete th
 2. The workers' credential is the token of the account in a Secret. Every such Secret goes, whatever its name is: whoever may make
    Secrets there may have made a second one. The keeper makes `node-bootstrapper-token` anew.
 3. Tokens that were requested (`serviceaccounts/token`), those of single machines above all, stay unless everything is to go. Then
-   their Secrets go, and the account itself: with it every token of it ends, also those that nobody remembers.
+   the account itself goes, and their Secrets: with it every token of it ends, also those that nobody remembers.
 4. A request came by the masters' credential if its requester had a certificate, by a requested token if it has that token's id,
    else by the shared token: the server says so in the request. One that is open when its credential is revoked is denied, since
    whoever stole the credential may have filed it.
