@@ -67,7 +67,7 @@ async def test_proofs_and_readmission_are_explained_where_they_are_asked_for():
     back = settings.Settings(readmission=True, source_address=True)
     assert (await verdict(world)).failed.reason == approval.NODE_EXISTS
     assert (await verdict(world, back)).failed.reason == proofs.NO_ADDRESS
-    assert readmission.is_one(await verdict(world, back))
+    assert readmission.is_readmission(await verdict(world, back))
 
 
 async def serving_reason(world: World, *sans: str, **more: Any) -> str:

@@ -20,18 +20,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from handfast.api import jsonpath, signing_requests
+from handfast.rules import user_names
 from handfast.rules.machines import bootstrapper, installation
+from handfast.rules.tokens import service_accounts
 
 MASTER: Final = "master"
 WORKER: Final = "worker"
-KINDS: Final = (MASTER, WORKER)
 # By a token that was requested; revoked with the workers' where everything is to go.
 REQUESTED: Final = "requested"
 REASON: Final = "BootstrapCredentialRevoked"
 
-CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
-_KINDS: Final = {"X509SHA256=": MASTER, "JTI=": REQUESTED}
-_ACCOUNT: Final = "kubernetes.io/service-account.name"
+_KINDS: Final = {user_names.CERTIFICATE_ID_PREFIX: MASTER, user_names.TOKEN_ID_PREFIX: REQUESTED}
 
 # Kind of object, namespace and name.
 Target = tuple[str, str, str]
@@ -46,7 +45,7 @@ THE_ACCOUNT: Final[Target] = ("ServiceAccount", bootstrapper.NAMESPACE, bootstra
 
 def is_shared(metadata: Mapping[str, Any]) -> bool:
     """Whether a Secret of the type of tokens holds one of the bootstrap account (2)."""
-    return jsonpath.mapping(metadata, "annotations").get(_ACCOUNT) == bootstrapper.ACCOUNT
+    return jsonpath.mapping(metadata, "annotations").get(service_accounts.ACCOUNT_NAME) == bootstrapper.ACCOUNT
 
 
 def secret(metadata: Mapping[str, Any]) -> Target:
@@ -63,7 +62,7 @@ def kind_of(request: signing_requests.Request) -> str | None:
     """By which credential a request came; None: by none of these (4)."""
     if not bootstrapper.named(request.spec.username):
         return None
-    ids = (request.spec.extra or {}).get(CREDENTIAL_ID) or ()
+    ids = (request.spec.extra or {}).get(user_names.CREDENTIAL_ID) or ()
     return next((kind for each in ids for begin, kind in _KINDS.items() if each.startswith(begin)), WORKER)
 
 

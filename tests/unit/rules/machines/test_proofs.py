@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import (
     approval,
@@ -76,7 +77,7 @@ def but(**change: Any) -> machine_tokens.Credential:
     ],
 )
 def test_a_credential_is_that_machines_own(shown: list[str], credential: machine_tokens.Credential | None, reason: str):
-    step = proofs.came_with(facts(**({machine_tokens.EXTRA: shown} if shown else {})), MACHINE, credential)
+    step = proofs.came_with(facts(**({user_names.CREDENTIAL_ID: shown} if shown else {})), MACHINE, credential)
     assert (step.check.name, step.check.passed, step.reason) == (proofs.WITH, not reason, reason)
     assert bool(step.change) == bool(reason)
 
