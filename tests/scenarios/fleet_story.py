@@ -8,7 +8,7 @@ import dataclasses
 import pathlib
 import ssl
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import parser
 
@@ -80,7 +80,17 @@ class Story(certified.Story):
 
 @contextlib.asynccontextmanager
 async def told(directory: pathlib.Path) -> AsyncIterator[Story]:
-    async with controlled.story_of(Story, directory) as story:
+    async with telling(Story, directory) as story:
+        yield story
+
+
+_S = TypeVar("_S", bound=Story)
+
+
+@contextlib.asynccontextmanager
+async def telling(kind: type[_S], directory: pathlib.Path) -> AsyncIterator[_S]:
+    """A story of its own kind."""
+    async with controlled.story_of(kind, directory) as story:
         await story.define()
         yield story
 

@@ -46,16 +46,13 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import jsonpath, objects, status
 from handfast.apiserver.access import client_cas
-from handfast.apiserver.admission import plugin
-from handfast.rules import access, client_ca_bundle, decision
+from handfast.apiserver.admission import plugin, trust
+from handfast.rules import client_ca_bundle
 from handfast.rules.machines import client_ca_sources, credential_end
 
-VERB: Final = "trust"
 _PLUGIN: Final = "ClientCATrust"
 _GUARDED: Final = frozenset({client_ca_bundle.NAME, client_ca_bundle.HISTORY})
-# What anyone with `update` may change, and what the server itself counts on.
-_FREE: Final = frozenset({"labels", "annotations", "managedFields", "resourceVersion", "generation"})
-_FREE_IN_SOURCES: Final = _FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
+_FREE_IN_SOURCES: Final = trust.FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
 _NAMES: Final = _GUARDED | client_ca_sources.NAMES
 _BUNDLE: Final = "must be one or more CA certificates in PEM"
 _INSTANT: Final = "must be an instant"
@@ -76,10 +73,10 @@ def admit(write: plugin.Write, context: plugin.Context) -> None:
 
 def _admit_bundle(write: plugin.Write, context: plugin.Context) -> None:
     # 1. only labels and annotations
-    if _unchanged(write, _FREE):
+    if trust.unchanged(write):
         return
     # 2. the verb `trust`
-    _require_trust(write, context, _ANYONE)
+    trust.require(write, context, _ANYONE, _PLUGIN)
     document = write.document
     if write.name != client_ca_bundle.NAME or document is None:
         return
@@ -96,10 +93,10 @@ def _admit_bundle(write: plugin.Write, context: plugin.Context) -> None:
 def _admit_source(write: plugin.Write, context: plugin.Context) -> None:
     document = write.document
     # 6. deleting takes trust away; 5. and some changes add none
-    if document is None or _unchanged(write, _FREE_IN_SOURCES):
+    if document is None or trust.unchanged(write, _FREE_IN_SOURCES):
         return
     # 5. the verb `trust`
-    _require_trust(write, context, _BELIEVED)
+    trust.require(write, context, _BELIEVED, _PLUGIN)
     # 7. CA certificates or nothing, and no key
     if document.get("data") != (write.old or {}).get("data"):
         _require_source(document, client_cas.read_bootstrap if _is_bootstrap(write) else client_cas.read_source)
@@ -111,39 +108,8 @@ def _is_bootstrap(write: plugin.Write) -> bool:
     return (write.namespace, write.name) in client_ca_sources.BOOTSTRAP
 
 
-def _unchanged(write: plugin.Write, free: frozenset[str]) -> bool:
-    old, document = write.old, write.document
-    return old is not None and document is not None and _guarded(old, free) == _guarded(document, free)
-
-
-def _guarded(document: objects.Document, free: frozenset[str]) -> dict[str, Any]:
-    metadata = {key: value for key, value in objects.metadata(document).items() if key not in free}
-    return {**document, "metadata": metadata}
-
-
 def _text(document: objects.Document | None, key: str) -> Any:
     return jsonpath.at(document, "data", key)
-
-
-def _require_trust(write: plugin.Write, context: plugin.Context, because: str) -> None:
-    question = access.Attributes(
-        user=write.user.name,
-        groups=write.user.groups,
-        verb=VERB,
-        is_resource=True,
-        version="v1",
-        plural="configmaps",
-        namespace=write.namespace,
-        name=write.name,
-    )
-    verdict = context.decide(question)
-    if isinstance(verdict, decision.Approve):
-        return
-    why = (
-        f"{access.refusal(question, verdict)}: {because}, so that {write.operation} of "
-        f'this object, except of its labels and annotations, also needs the verb "{VERB}" on it'
-    )
-    raise plugin.Refusal(write, decision.Deny("TrustNotPermitted", why, _PLUGIN))
 
 
 def _require_record(document: objects.Document, old: objects.Document | None) -> None:
