@@ -166,7 +166,7 @@ class MachineApprover:
             item, signing_requests.APPROVED, approval.APPROVED_REASON, approval.APPROVED_MESSAGE, *matched
         )
         self.gone(item.metadata.name)
-        if readmission.is_one(verdict):
+        if readmission.is_readmission(verdict):
             regarding = certificate_requests.regarding(item)
             await self._recorder.record(
                 regarding, READMITTED, f"{matched[0].message}; its new key takes the old one's place"

@@ -47,7 +47,6 @@ MACHINE_APPROVED: Final = "NodeCSRApprove"
 MACHINE_JOIN: Final = "MachineJoin"
 MACHINE_SERVING: Final = "MachineServing"
 _INSTANTS: Final = ("issued_at", "not_after")
-_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +84,12 @@ def authenticated_by(username: str, groups: Sequence[str], extra: Mapping[str, S
 
     Whoever signs certificates chooses the names in them. So the credential that the server saw counts before the name.
     """
-    kind, _, credential = next(iter(extra.get(_CREDENTIAL, ())), "").partition("=")
-    if kind == "X509SHA256":
+    credential = next(iter(extra.get(user_names.CREDENTIAL_ID, ())), "")
+    if credential.startswith(user_names.CERTIFICATE_ID_PREFIX):
         recovers = username.startswith(user_names.NODE_RECOVERY_PREFIX) and user_names.NODE_RECOVERY in groups
-        return "node-recovery" if recovers else "x509", credential
-    if kind == "JTI":
-        return "service-account", credential
+        return "node-recovery" if recovers else "x509", credential.removeprefix(user_names.CERTIFICATE_ID_PREFIX)
+    if credential.startswith(user_names.TOKEN_ID_PREFIX):
+        return "service-account", credential.removeprefix(user_names.TOKEN_ID_PREFIX)
     if username.startswith(tokens.USER_PREFIX):
         return "bootstrap-token", username.removeprefix(tokens.USER_PREFIX)
     return ("service-account" if user_names.service_account(username) is not None else "unknown"), ""

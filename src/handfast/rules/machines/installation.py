@@ -28,16 +28,14 @@ from typing import Any, Final
 from handfast.api import machine_config_kinds, machine_kinds, objects
 from handfast.bootstrap import first_objects
 from handfast.rules import user_names
-from handfast.rules.machines import bootstrapper, credential_end, credentials
+from handfast.rules.machines import bootstrapper, credential_end, credentials, settings
 
-MACHINE_API: Final = "openshift-machine-api"
-APPROVER: Final = "openshift-cluster-machine-approver"
 NAMESPACES: Final = (
     bootstrapper.CONFIG_NAMESPACE,
     bootstrapper.MANAGED_NAMESPACE,
     bootstrapper.NAMESPACE,
-    MACHINE_API,
-    APPROVER,
+    machine_kinds.NAMESPACE,
+    settings.NAMESPACE,
 )
 # The kubeconfig with the master's credential, for whoever renders the masters' configuration.
 KUBECONFIG_SECRET: Final = "kubelet-bootstrap-kubeconfig"  # noqa: S105 - the name of a Secret

@@ -142,12 +142,6 @@ async def test_both_groups_are_one_index_and_each_is_written_where_it_is_followe
         assert found.group == rules.CLUSTER_API
         resource = known.resource(found)
         assert (resource.group, resource.version, resource.plural) == (rules.CLUSTER_API, "v1beta1", "machines")
-        about = known.regarding(found)
-        assert (about.api_version, about.kind, about.namespace) == (
-            "cluster.x-k8s.io/v1beta1",
-            "Machine",
-            "openshift-cluster-api",
-        )
 
 
 async def test_machines_may_be_on_another_cluster():
