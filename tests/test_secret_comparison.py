@@ -51,7 +51,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("apiserver/verbs/reads.py", "token.rv == options.INCONSISTENT"): "the version in a continue token",
     (
         "apiserver/admission/token_limits.py",
-        "attributes.user.method == bootstrap_tokens.METHOD",
+        "write.user.method == bootstrap_tokens.METHOD",
     ): "the name of a way to authenticate",
     ("client/introduction.py", "(there := tokens.read(found)).token != token"): _CONSTANT_TIME,
     ("bootstrap/cluster_info.py", "tokens.SIGNING not in secret.usages"): _USAGE,
@@ -106,6 +106,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("rules/machines/bootstrap_token.py", "secret.type != service_accounts.LEGACY_TYPE"): "the type of a Secret",
     ("rules/machines/bootstrap_token.py", "secret.uid in account.tokens.values()"): _UID,
     ("rules/machines/bootstrap_token.py", "where == secret.uid"): _UID,
+    ("controllers/machines/client_ca.py", "end == credential_end.LONG_AGO"): "an instant",
     ("rules/flow.py", "tokens.DEFAULT_GROUP in groups"): "the name of a group",
     (
         "rules/nodes/recovery.py",

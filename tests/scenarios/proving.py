@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from handfast.bootstrap import first_objects
-from handfast.client import api, machine_tokens
+from handfast.client import api, machine_tokens, machines
 from handfast.rules.machines import bootstrapper
 from tests.scenarios import callers, certified, fleet_story, wire
 from tests.scenarios import controlled as c
@@ -54,7 +54,7 @@ class Fleet(fleet_story.Story):
 
     async def own_token(self, name: str) -> str:
         """The token of this machine."""
-        machine = await machine_tokens.find(self.client, name)
+        machine = await machines.find(self.client, name)
         return (await machine_tokens.create(self.client, machine, 86400)).token
 
     async def file(self, document: dict[str, Any], token: str, address: str = "", **headers: str) -> dict[str, Any]:

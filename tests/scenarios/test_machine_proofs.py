@@ -17,6 +17,7 @@ from handfast.bootstrap import first_objects
 from handfast.bootstrap import kubeconfig as kubeconfigs
 from handfast.cli import machine_credential_worker
 from handfast.pki import keys
+from handfast.rules import user_names
 from handfast.rules.ledger import entries as ledger_entries
 from handfast.rules.machines import (
     approval,
@@ -93,7 +94,7 @@ class TestToken:
         secret = await fleet.find(c.SECRETS, "node-bootstrapper-w1", bootstrapper.NAMESPACE)
         credential = machine_tokens.read(secret)
         assert credential is not None
-        assert filed["spec"]["extra"][machine_tokens.EXTRA] == [credential.id]
+        assert filed["spec"]["extra"][user_names.CREDENTIAL_ID] == [credential.id]
         assert sorted(filed["spec"]["groups"]) == sorted([*bootstrapper.GROUPS, "system:authenticated"])
         assert token not in str(secret)
 
@@ -140,7 +141,7 @@ class TestCommand:
         assert user is not None
         assert user.token not in str(facts)
         filed = await fleet.file(certified.request("w1"), user.token)
-        assert filed["spec"]["extra"][machine_tokens.EXTRA] == [facts["credentialID"]]
+        assert filed["spec"]["extra"][user_names.CREDENTIAL_ID] == [facts["credentialID"]]
 
     async def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(
         self, fleet: proving.Fleet, kubeconfig: str, tmp_path: pathlib.Path

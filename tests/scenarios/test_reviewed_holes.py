@@ -20,6 +20,8 @@ from tests.world import world as worlds
 
 CA_PATH = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 HISTORY_PATH = "/api/v1/namespaces/kube-system/configmaps/handfast-client-ca-history"
+CONFIG_MAPS = "/api/v1/namespaces/openshift-cluster-machine-approver/configmaps"
+SETTINGS_PATH = f"{CONFIG_MAPS}/machine-approver-config"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 # A CA certificate that our parser reads and OpenSSL does not.
 UNUSABLE = base64.b64decode(
@@ -51,6 +53,40 @@ class TestCertificateThatTlsCannotUse:
             assert (await world.request("PUT", HISTORY_PATH, found)).status == 200
         async with worlds.world(tmp_path / "d") as world:
             assert (await world.get(CA_PATH)).status == 200
+
+
+class TestMachineSettings:
+    async def test_an_editor_cannot_weaken_how_machines_are_approved(self, world: worlds.World) -> None:
+        space = {"metadata": {"name": "openshift-cluster-machine-approver"}}
+        assert (await world.request("POST", "/api/v1/namespaces", space)).status == 201
+        await callers.bind(world, "edit", "User", "jane")
+        document = {"metadata": {"name": "machine-approver-config"}, "data": {"config.yaml": "credential: per-machine"}}
+        # Neither an editor nor the controllers: the latter may make an empty one only.
+        for user in ("jane", "system:kube-controller-manager"):
+            context = world.context_for(user)
+            assert (await world.request("POST", CONFIG_MAPS, document, context=context)).status == 403
+            assert (await world.request("POST", CONFIG_MAPS, {**document, "data": {}}, context=context)).status == 201
+            assert (await world.request("DELETE", SETTINGS_PATH)).status == 200
+            assert (await world.request("POST", CONFIG_MAPS, document)).status == 201
+            found = (await world.get(SETTINGS_PATH, context=context)).json()
+            found["metadata"]["labels"] = {"changed-by": "anyone"}
+            found = (await world.request("PUT", SETTINGS_PATH, found, context=context)).json()
+            assert found["metadata"]["labels"] == {"changed-by": "anyone"}
+            answer = await world.request("PUT", SETTINGS_PATH, {**found, "data": {}}, context=context)
+            assert (answer.status, '"trust"' in answer.message) == (403, True)
+            assert (await world.request("DELETE", SETTINGS_PATH, context=context)).status == 403
+            assert (await world.request("DELETE", CONFIG_MAPS, context=context)).status == 403
+            assert (await world.request("DELETE", SETTINGS_PATH)).status == 200
+
+    async def test_they_keep_no_namespace_from_going(self, world: worlds.World) -> None:
+        space = {"metadata": {"name": "openshift-cluster-machine-approver"}}
+        assert (await world.request("POST", "/api/v1/namespaces", space)).status == 201
+        document = {"metadata": {"name": "machine-approver-config"}, "data": {"config.yaml": "credential: per-machine"}}
+        assert (await world.request("POST", CONFIG_MAPS, document)).status == 201
+        assert (await world.request("DELETE", CONFIG_MAPS.removesuffix("/configmaps"))).status == 200
+        controllers = world.context_for("system:kube-controller-manager")
+        assert (await world.request("DELETE", CONFIG_MAPS, context=controllers)).status == 200
+        assert (await world.get(SETTINGS_PATH)).status == 404
 
 
 class TestHistory:

@@ -18,7 +18,7 @@ from urllib import parse as urls
 import pytest
 
 from handfast.pki import keys
-from handfast.rules.machines import bootstrap_token, bootstrapper
+from handfast.rules.machines import bootstrap_token, bootstrapper, installation
 from handfast.runtime import tls
 from tests.scenarios import callers, up_world, wire
 
@@ -49,6 +49,9 @@ class Plane(up_world.Up):
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"}
         binding = {"metadata": {"name": "system-bootstrap-node-bootstrapper"}, "roleRef": role, "subjects": [subject]}
         self.made(f"{callers.RBAC}/clusterrolebindings", binding)
+        for each in installation.before_machines():
+            if each.plural in {"roles", "rolebindings"}:
+                self.made(f"{callers.RBAC}/namespaces/{bootstrapper.NAMESPACE}/{each.plural}", each.document)
 
     def made(self, path: str, document: Any) -> None:
         code, answer = self.call("POST", path, document)

@@ -86,9 +86,9 @@ async def _request_names(client: api.Client) -> Iterable[str]:
 
 
 async def _machine_names(client: api.Client) -> Iterable[str]:
-    from handfast.client import machines as over_api
+    from handfast.client import machines as client_machines
 
-    return [machine.name for machine in (await over_api.read(client)).index]
+    return [machine.name for machine in (await client_machines.read(client)).index]
 
 
 async def _node_names(client: api.Client) -> Iterable[str]:

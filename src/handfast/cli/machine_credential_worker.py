@@ -98,11 +98,12 @@ async def write(kubeconfig: str, wanted: Wanted) -> dict[str, Any]:
     from handfast import errors
     from handfast.api import objects
     from handfast.client import machine_tokens
+    from handfast.client import machines as client_machines
     from handfast.rules.machines import bootstrapper
     from handfast.runtime import files
 
     async with connecting.connected(kubeconfig) as reached:
-        machine = await machine_tokens.find(reached.client, wanted.machine or "")
+        machine = await client_machines.find(reached.client, wanted.machine or "")
         path = wanted.out / f"kubeconfig-{machine.name}"
         # What may be refused comes first: else a token would be made that nobody has.
         with files.otherwise("name another directory with --out"):

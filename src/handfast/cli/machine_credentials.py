@@ -18,7 +18,7 @@ from handfast.runtime import clock as clocks
 from handfast.runtime import files
 
 if TYPE_CHECKING:
-    from handfast.client import machine_credentials as over_api
+    from handfast.client import machine_credentials as client_credentials
     from handfast.datadir import machine_credentials
     from handfast.rules.machines import doors
 
@@ -143,11 +143,11 @@ def show(ctx: click.Context, kubeconfig: str | None, directory: str, form: str) 
     import asyncio
     import dataclasses
 
-    from handfast.client import doors as over_api
+    from handfast.client import doors as client_doors
 
     async def work(path: str) -> tuple[tuple[doors.Door, ...], list[str]]:
         async with connecting.connected(path) as reached:
-            look = over_api.Look(reached.client)
+            look = client_doors.Look(reached.client)
             return await look.everything(), look.unread
 
     rows, unread = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
@@ -181,13 +181,13 @@ def revoke(ctx: click.Context, /, kind: str, everything: bool, dry_run: bool, fo
     """
     import asyncio
 
-    from handfast.client import machine_credentials as over_api
+    from handfast.client import machine_credentials as client_credentials
 
-    async def work(path: str) -> over_api.Open:
+    async def work(path: str) -> client_credentials.Open:
         async with connecting.connected(path) as reached:
             if dry_run:
-                return await over_api.look(reached.client, kind, everything=everything)
-            return await over_api.revoke(reached.client, kind, clocks.SystemClock(), everything=everything)
+                return await client_credentials.look(reached.client, kind, everything=everything)
+            return await client_credentials.revoke(reached.client, kind, clocks.SystemClock(), everything=everything)
 
     if everything and kind == "master":
         raise output.Usage("--all does not go with --kind master")
@@ -198,7 +198,7 @@ def revoke(ctx: click.Context, /, kind: str, everything: bool, dry_run: bool, fo
         output.result(_cut_text(kind, cut, dry_run=dry_run))
 
 
-def _cut_document(kind: str, cut: over_api.Open, *, dry_run: bool) -> dict[str, Any]:
+def _cut_document(kind: str, cut: client_credentials.Open, *, dry_run: bool) -> dict[str, Any]:
     return {
         "kind": kind,
         "dryRun": dry_run,
@@ -210,7 +210,7 @@ def _cut_document(kind: str, cut: over_api.Open, *, dry_run: bool) -> dict[str, 
     }
 
 
-def _cut_text(kind: str, cut: over_api.Open, *, dry_run: bool) -> str:
+def _cut_text(kind: str, cut: client_credentials.Open, *, dry_run: bool) -> str:
     if not cut.objects and not cut.requests:
         return f"there is no {kind} credential to revoke, and nothing that came by one"
     deleted, refused, denied = ("would be " if dry_run else "") + "deleted", "are refused", "denied"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from handfast import errors
-from handfast.cli import connecting, output
+from handfast.cli import connecting, machine_options, output
 from handfast.runtime import files
 
 if TYPE_CHECKING:
@@ -29,12 +29,6 @@ _STDIN: Final = "-"
 _MAX_BYTES: Final = 16 << 20
 
 
-def _namespace_option(function: click.decorators.FC) -> click.decorators.FC:
-    return click.option(
-        "--namespace", default=NAMESPACE, show_default=True, help="The namespace that the Machines are in."
-    )(function)
-
-
 @click.command(short_help="Declare one machine.")
 @click.argument("name")
 @click.option(
@@ -45,7 +39,7 @@ def _namespace_option(function: click.decorators.FC) -> click.decorators.FC:
 @click.option("--serial", default=None, help="Its serial number.")
 @click.option("--role", type=click.Choice(ROLES), default="worker", show_default=True, help="What it is for.")
 @click.option("--provider-id", metavar="ID", default=None, help="What its node calls itself in spec.providerID.")
-@_namespace_option
+@machine_options.namespace_option("The namespace that the Machines are in.", NAMESPACE)
 @connecting.options
 @output.format_option
 @click.pass_context
@@ -81,7 +75,7 @@ def create(ctx: click.Context, /, name: str, kubeconfig: str | None, directory: 
 @click.option(
     "--set", "import_set", metavar="NAME", default=None, help="The name of the import.  [default: the file's own]"
 )
-@_namespace_option
+@machine_options.namespace_option("The namespace that the Machines are in.", NAMESPACE)
 @connecting.options
 @output.format_option
 @click.pass_context

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from handfast.cli import candidates, connecting, output, tables
+from handfast.cli import candidates, connecting, machine_options, output, tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,16 +17,9 @@ if TYPE_CHECKING:
 _MARKS: Final = {"done": "ok", "waits": "waits", "later": "-"}
 
 
-def namespace_option(function: click.decorators.FC) -> click.decorators.FC:
-    """Adds --namespace, which tells Machines of one name apart."""
-    return click.option("--namespace", default="", help="The namespace of the Machine, where several have this name.")(
-        function
-    )
-
-
 @click.command(name="explain", short_help="Say how far a machine has come, and what it needs.")
 @click.argument("name", shell_complete=candidates.machines)
-@namespace_option
+@machine_options.namespace_option()
 @connecting.options
 @output.format_option
 @click.pass_context
@@ -39,10 +32,13 @@ def explain(ctx: click.Context, name: str, namespace: str, kubeconfig: str | Non
 
     from handfast.client import machine_explanation
     from handfast.rules.machines import explanation
+    from handfast.runtime import clock
+
+    now = clock.SystemClock().now()
 
     async def work(path: str) -> tuple[explanation.Facts, list[str]]:
         async with connecting.connected(path) as reached:
-            return await machine_explanation.look(reached.client, name, namespace)
+            return await machine_explanation.look(reached.client, name, namespace, now)
 
     facts, unread = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
     stages = explanation.walk(facts)
@@ -65,7 +61,7 @@ def _show(stages: Sequence[explanation.Stage]) -> None:
 
 @click.command(name="readmit", short_help="Let a machine that was set up anew ask with another key.")
 @click.argument("name", shell_complete=candidates.machines)
-@namespace_option
+@machine_options.namespace_option()
 @connecting.options
 @output.format_option
 @click.pass_context
@@ -77,13 +73,13 @@ def readmit(ctx: click.Context, name: str, namespace: str, kubeconfig: str | Non
     """
     import asyncio
 
-    from handfast.client import machines as over_api
+    from handfast.client import machines as client_machines
 
     async def work(path: str) -> tuple[str, bool]:
         async with connecting.connected(path) as reached:
-            known = await over_api.read(reached.client)
+            known = await client_machines.read(reached.client)
             machine = known.one(name, namespace)
-            return machine.title, await over_api.readmit(reached.client, known, machine)
+            return machine.title, await client_machines.readmit(reached.client, known, machine)
 
     title, changed = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
     if form != "text":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from handfast import errors
-from handfast.cli import candidates, connecting, machine_declare, machine_explain, output, tables
+from handfast.cli import candidates, connecting, machine_declare, machine_options, output, tables
 
 if TYPE_CHECKING:
     from handfast.client import api
@@ -22,7 +22,7 @@ _LIST_FORMATS: Final = ("text", "wide", "json", "yaml", "name")
 
 
 @click.command(name="list", short_help="List the machines that are known.")
-@click.option("--namespace", default="", help="Those of one namespace.  [default: of all]")
+@machine_options.namespace_option("Those of one namespace.  [default: of all]")
 @connecting.options
 @click.option(
     "-o",
@@ -47,10 +47,10 @@ def list_command(ctx: click.Context, namespace: str, kubeconfig: str | None, dir
     from handfast.runtime import clock
 
     async def work(path: str) -> tuple[list[inventory.Machine], set[str] | None]:
-        from handfast.client import machines as over_api
+        from handfast.client import machines as client_machines
 
         async with connecting.connected(path) as reached:
-            known = await over_api.read(reached.client)
+            known = await client_machines.read(reached.client)
             wanted = [machine for machine in known.index if namespace in {"", machine.namespace}]
             return sorted(wanted, key=lambda each: (each.name, each.key)), await _nodes(reached.client)
 
@@ -85,7 +85,7 @@ async def _nodes(client: api.Client) -> set[str] | None:
 
 @click.command(short_help="Delete machines that were declared.")
 @click.argument("names", metavar="NAME...", nargs=-1, shell_complete=candidates.machines)
-@machine_explain.namespace_option
+@machine_options.namespace_option()
 @connecting.options
 @output.format_option
 @click.pass_context
@@ -116,11 +116,11 @@ def delete(
 
 async def _delete(path: str, names: Sequence[str], namespace: str) -> list[inventory.Machine]:
     from handfast.client import machine_import
-    from handfast.client import machines as over_api
+    from handfast.client import machines as client_machines
     from handfast.rules.machines import linking
 
     async with connecting.connected(path) as reached:
-        known = await over_api.read(reached.client)
+        known = await client_machines.read(reached.client)
         machines = [known.one(name, namespace) for name in names]
         # 1. a provider's, before any is deleted
         for machine in machines:

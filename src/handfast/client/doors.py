@@ -9,13 +9,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, status
 from handfast.bootstrap import token_views
 from handfast.client import api
-from handfast.client import tokens as over_api
+from handfast.client import machine_tokens as client_tokens
+from handfast.client import tokens as bootstrap_tokens
 from handfast.pki import bundles, pem
 from handfast.rules import client_ca_bundle
 from handfast.rules.machines import (
@@ -24,11 +25,7 @@ from handfast.rules.machines import (
     credential_end,
     doors,
     machine_tokens,
-    revocation,
 )
-from handfast.rules.tokens import service_accounts
-
-_OWN: Final = api.Scope(namespace=bootstrapper.NAMESPACE, label_selector=machine_tokens.LABEL)
 
 
 @dataclass(slots=True)
@@ -55,7 +52,7 @@ class Look:
 
     async def _tokens(self) -> list[doors.Door | None]:
         found: list[doors.Door | None] = []
-        for secret in await over_api.listed(self.client):
+        for secret in await bootstrap_tokens.listed(self.client):
             try:
                 found.append(doors.of_token(token_views.view(secret)))
             except errors.Refused as refused:
@@ -87,11 +84,9 @@ class Look:
         )
 
     async def _accounts(self) -> list[doors.Door]:
-        scope = api.Scope(namespace=bootstrapper.NAMESPACE, field_selector=f"type={service_accounts.LEGACY_TYPE}")
-        secrets = [objects.metadata(each) for each in await self.client.list(resources.SECRETS, scope, metadata=True)]
-        own = await self.client.list(resources.SECRETS, _OWN, metadata=True)
+        shared, own = await client_tokens.shared_secrets(self.client), await client_tokens.own_secrets(self.client)
         return [
-            *(doors.of_secret(metadata) for metadata in secrets if revocation.is_shared(metadata)),
+            *(doors.of_secret(objects.metadata(each)) for each in shared),
             *(doors.of_secret(objects.metadata(each), machine=_machine(each)) for each in own),
         ]
 

@@ -4,7 +4,8 @@
 It prints nothing. It works on any API server; only Handfast's own tells what a credential has open.
 
 1. What a credential has open is read before anything is deleted: afterwards its watches are gone. What stays good is told.
-2. The trust goes first, then what is useless without it. An object that is not there is gone already.
+2. The trust goes first, then what is useless without it: the account before the Secrets of its tokens. An object that is not there
+   is gone already. What is deleted is what is told.
 3. Open requests that came by the credential are denied. One that changes meanwhile is looked at again.
 4. Calling it twice is harmless: what was done stays done, and what was left is done.
 """
@@ -20,9 +21,8 @@ import msgspec
 
 from handfast import errors
 from handfast.api import objects, resources, signing_requests, status
-from handfast.client import api
-from handfast.rules.machines import bootstrapper, machine_tokens, revocation
-from handfast.rules.tokens import service_accounts
+from handfast.client import api, machine_tokens
+from handfast.rules.machines import revocation
 from handfast.runtime import clock as clocks
 
 _RESOURCES: Final = {
@@ -30,8 +30,6 @@ _RESOURCES: Final = {
     "Secret": resources.SECRETS,
     "ServiceAccount": resources.SERVICE_ACCOUNTS,
 }
-_TOKENS: Final = api.Scope(namespace=bootstrapper.NAMESPACE, field_selector=f"type={service_accounts.LEGACY_TYPE}")
-_OWN: Final = api.Scope(namespace=bootstrapper.NAMESPACE, label_selector=machine_tokens.LABEL)
 _METRICS: Final = {"connections": "handfast_bootstrap_connections", "watches": "handfast_bootstrap_watches"}
 _REQUESTS: Final = msgspec.json.Decoder(api.Listing[signing_requests.Request])
 _TRIES: Final = 5
@@ -51,23 +49,16 @@ class Open:
 
 async def look(client: api.Client, kind: str, *, everything: bool = False) -> Open:
     """What revoking the credential of this kind would cut (1)."""
-    targets = await _targets(client, kind, everything=everything)
-    kinds = revocation.kinds(kind, everything=everything)
-    pending = [request.metadata.name for request in await _pending(client, kinds)]
-    staying = await _own_secrets(client) if kind == revocation.WORKER and not everything else ()
-    return Open(
-        objects=tuple(map(_title, targets)),
-        requests=tuple(pending),
-        staying=tuple(map(_title, staying)),
-        **await _counts(client, kinds),
-    )
+    return await _open(client, kind, await _targets(client, kind, everything=everything), everything=everything)
 
 
 async def revoke(client: api.Client, kind: str, clock: clocks.Clock, *, everything: bool = False) -> Open:
     """Revoke the credential of this kind; what was cut."""
-    before = await look(client, kind, everything=everything)
+    targets = await _targets(client, kind, everything=everything)
+    # 1. what it has open, while it has
+    before = await _open(client, kind, targets, everything=everything)
     # 2. the trust first
-    for target in await _targets(client, kind, everything=everything):
+    for target in targets:
         with api.MISSING_OK:
             await client.delete(_RESOURCES[target[0]], target[2], namespace=target[1])
     # 3. requests that came by it, also those of this very moment
@@ -76,22 +67,31 @@ async def revoke(client: api.Client, kind: str, clock: clocks.Clock, *, everythi
     return dataclasses.replace(before, requests=tuple(name for name in denied if name))
 
 
+async def _open(client: api.Client, kind: str, targets: Sequence[revocation.Target], *, everything: bool) -> Open:
+    kinds = revocation.kinds(kind, everything=everything)
+    pending = [request.metadata.name for request in await _pending(client, kinds)]
+    staying = await _own(client) if kind == revocation.WORKER and not everything else ()
+    return Open(
+        objects=tuple(map(_title, targets)),
+        requests=tuple(pending),
+        staying=tuple(map(_title, staying)),
+        **await _counts(client, kinds),
+    )
+
+
 async def _targets(client: api.Client, kind: str, *, everything: bool) -> list[revocation.Target]:
     """What has to go and is there, in order (2)."""
     if kind == revocation.MASTER:
         return [target for target in revocation.MASTERS if await _is_there(client, target)]
-    secrets = [objects.metadata(each) for each in await client.list(resources.SECRETS, _TOKENS, metadata=True)]
-    shared = [revocation.secret(each) for each in secrets if revocation.is_shared(each)]
+    shared = [revocation.secret(objects.metadata(each)) for each in await machine_tokens.shared_secrets(client)]
     if not everything:
         return shared
     account = [revocation.THE_ACCOUNT] if await _is_there(client, revocation.THE_ACCOUNT) else []
-    return [*shared, *await _own_secrets(client), *account]
+    return [*account, *shared, *await _own(client)]
 
 
-async def _own_secrets(client: api.Client) -> list[revocation.Target]:
-    """The Secrets that the tokens of single machines are bound to."""
-    found = await client.list(resources.SECRETS, _OWN, metadata=True)
-    return [revocation.secret(objects.metadata(each)) for each in found]
+async def _own(client: api.Client) -> list[revocation.Target]:
+    return [revocation.secret(objects.metadata(each)) for each in await machine_tokens.own_secrets(client)]
 
 
 def _title(target: revocation.Target) -> str:

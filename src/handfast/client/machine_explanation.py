@@ -15,16 +15,15 @@ import msgspec
 
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, resources, signer_names, signing_requests, status
-from handfast.client import api, machines
+from handfast.client import api, machine_reviews, machines
 from handfast.pki import pem
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.ledger import entries, segments
-from handfast.rules.machines import approval, bootstrapper, credential_end, explanation, inventory, revocation, settings
+from handfast.rules.machines import approval, bootstrapper, credential_end, explanation, inventory, revocation
 
 _T = TypeVar("_T")
 _REQUESTS: Final = msgspec.json.Decoder(api.Listing[signing_requests.Request])
-_NEVER: Final = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(slots=True)
@@ -32,6 +31,7 @@ class Look:
     """One machine's facts, and what could not be read."""
 
     client: api.Client
+    now: datetime.datetime
     unread: list[str] = field(default_factory=list)
 
     async def facts(self, machine: inventory.Machine, index: inventory.Index) -> explanation.Facts:
@@ -46,7 +46,7 @@ class Look:
             rivals=[each for each in index.by_dns(node) if each.key != machine.key],
             credentials=await self._credentials(),
             requests=requests,
-            verdict=await self._verdict(requests, index, node_exists=document is not None),
+            verdict=await self._verdict(requests),
             issued=await self._try(lambda: self._issued(node), None),
             node_exists=document is not None,
             node_created=jsonpath.text(document, "metadata", "creationTimestamp"),
@@ -71,30 +71,19 @@ class Look:
             found, key=lambda each: (each.metadata.creation_timestamp or "", revocation.is_pending(each)), reverse=True
         )
 
-    async def _verdict(
-        self, requests: Sequence[signing_requests.Request], index: inventory.Index, *, node_exists: bool
-    ) -> approval.Verdict | None:
-        if not requests:
+    async def _verdict(self, requests: Sequence[signing_requests.Request]) -> approval.Verdict | None:
+        """What the machine-approver says of the newest; None where none runs, or the request is not its own."""
+        known = await self._try(lambda: machine_reviews.settings(self.client), None) if requests else None
+        if known is None:
             return None
-        newest = requests[0]
-        return approval.judge(
-            kubelet.read(newest.document()),
-            _instant(newest.metadata.creation_timestamp),
-            settings=await self._settings(),
-            machines=index,
-            node_exists=node_exists,
+        if known.trouble:
+            self.unread.append(known.trouble)
+        newest, chosen = requests[0], known.settings
+        facts = kubelet.read(newest.document())
+        return await self._try(
+            lambda: machine_reviews.verdict(self.client, newest, facts, chosen, self.now),
+            None,
         )
-
-    async def _settings(self) -> settings.Settings:
-        """The approver's settings; its defaults where there are none, or none that can be read."""
-        document = await self._try(
-            lambda: self.client.find(resources.CONFIG_MAPS, settings.NAME, namespace=settings.NAMESPACE), None
-        )
-        try:
-            return settings.parse(jsonpath.text(document, "data", settings.KEY))
-        except errors.Refused as refused:
-            self.unread.append(refused.message)
-            return settings.DEFAULT
 
     async def _credentials(self) -> tuple[str, ...]:
         """Which bootstrap credentials count, in words."""
@@ -102,8 +91,9 @@ class Look:
         for namespace, name in bootstrapper.CONFIG_MAPS:
             document = await self._config_map(namespace, name)
             signers = _certificates(jsonpath.text(document, "data", bootstrapper.BUNDLE_KEY))
-            if signers:
-                end = credential_end.of(document or {})
+            end = credential_end.of(document or {})
+            # What has ended counts no more, whoever deletes it; nor does what has an end that cannot be read.
+            if signers and not credential_end.is_over(end, self.now):
                 until = "" if end is None else f", until {objects.timestamp(end)}"
                 words.append(f"the masters' certificate ({signers} in ConfigMap {namespace}/{name}{until})")
         secret = await self._try(
@@ -132,10 +122,12 @@ class Look:
         return newest
 
 
-async def look(client: api.Client, name: str, namespace: str = "") -> tuple[explanation.Facts, list[str]]:
+async def look(
+    client: api.Client, name: str, namespace: str, now: datetime.datetime
+) -> tuple[explanation.Facts, list[str]]:
     """The facts of the Machine of this name, and what could not be read."""
     known = await machines.read(client)
-    view = Look(client)
+    view = Look(client, now)
     return await view.facts(known.one(name, namespace), known.index), view.unread
 
 
@@ -166,13 +158,6 @@ def _certificates(text: str) -> int:
         return len(pem.certificates_from_pem(text.encode("utf-8", "replace"))) if text else 0
     except errors.Refused:
         return 0
-
-
-def _instant(text: str | None) -> datetime.datetime:
-    try:
-        return objects.parse_timestamp(text or "")
-    except ValueError:
-        return _NEVER
 
 
 def as_row(stage: explanation.Stage) -> dict[str, Any]:

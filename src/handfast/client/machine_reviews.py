@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, signer_names, signing_requests
-from handfast.client import api, machine_proofs
+from handfast.client import api, machine_proofs, machines
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, group_versions, inventory, ownership, readmission, serving
+from handfast.rules.machines import approval, inventory, ownership, readmission, serving
 from handfast.rules.machines import settings as machine_settings
 
 
@@ -42,16 +42,6 @@ async def settings(client: api.Client) -> Known | None:
         return Known(machine_settings.DEFAULT, refused.message)
 
 
-async def machines(client: api.Client, scope: api.Scope = api.EVERYTHING) -> inventory.Index:
-    """Every Machine there is in scope (2)."""
-    index = inventory.Index()
-    for group, versions in group_versions.VERSIONS.items():
-        resource = await client.preferred(api.Resource(group, versions[0], group_versions.PLURAL, True), versions)
-        for document in () if resource is None else await client.list(resource, scope):
-            index.put(inventory.read({**document, "apiVersion": f"{group}/"}))
-    return index
-
-
 async def verdict(
     client: api.Client,
     item: signing_requests.Request,
@@ -62,7 +52,8 @@ async def verdict(
     """What the machine-approver says of a request; None where it is not its own."""
     if not ownership.is_machine_approvers(item.spec, chosen.identities):
         return None
-    index = await machines(client)
+    # 2. every group that there is
+    index = (await machines.if_served(client)).index
     if facts.signer_name == signer_names.KUBELET_SERVING:
         return await _serving(client, facts, index)
     is_name = objects.dns_subdomain(facts.node_name) is None

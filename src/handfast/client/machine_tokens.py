@@ -4,27 +4,29 @@
 What the Secret says, and what the token is bound to, is `rules.machines.machine_tokens`. Nothing of it is Handfast's alone: the
 API server needs TokenRequests.
 
-1. The Machine is the one of that name, in whichever group; where several have it, the namespace has to be named.
-2. The Secret comes first, then the token that is bound to it, by UID, then its id on the Secret. Nobody gets the token before its
+1. The Secret comes first, then the token that is bound to it, by UID, then its id on the Secret. Nobody gets the token before its
    id is recorded: every request that is made with it can be told.
-3. Where a step fails, the Secret is deleted, and with it the token that nobody has seen.
-4. A token that is there is not replaced unless somebody says so: the machine may have it. Replacing revokes it.
-5. A Secret of that name that is none of ours is left alone.
+2. Where a step fails, the Secret is deleted, and with it the token that nobody has seen.
+3. A token that is there is not replaced unless somebody says so: the machine may have it. Replacing revokes it.
+4. A Secret of that name that is none of ours is left alone.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, status
-from handfast.client import api, machine_reviews
-from handfast.rules.machines import bootstrapper, inventory, machine_tokens
+from handfast.client import api
+from handfast.rules.machines import bootstrapper, inventory, machine_tokens, revocation
+from handfast.rules.tokens import service_accounts
 
-# With more of one name there is something else wrong.
-_MOST_NAMED = 5
+_TOKENS: Final = api.Scope(namespace=bootstrapper.NAMESPACE, field_selector=f"type={service_accounts.LEGACY_TYPE}")
+_OWN: Final = api.Scope(namespace=bootstrapper.NAMESPACE, label_selector=machine_tokens.LABEL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,32 +54,25 @@ async def shared(client: api.Client) -> str:
     return token
 
 
-async def find(client: api.Client, named: str) -> inventory.Machine:
-    """The Machine that is named as NAME or NAMESPACE/NAME (1); errors.Refused where it is not one."""
-    namespace, _, name = named.rpartition("/")
-    index = await machine_reviews.machines(client, api.Scope(field_selector=f"metadata.name={name}"))
-    machines = [machine for machine in index.named(name) if namespace in {"", machine.namespace}]
-    if len(machines) == 1:
-        return machines[0]
-    if not machines:
-        hint = "make it known: handfast machine create, or handfast machine import"
-        raise errors.Refused(f"there is no Machine {named!r}", reason="NoMachine", hint=hint)
-    titles = ", ".join(machine.title for machine in machines[:_MOST_NAMED])
-    raise errors.Refused(
-        f"{len(machines)} Machines are called {named!r}: {titles}",
-        reason="AmbiguousMachine",
-        hint="name it as NAMESPACE/NAME",
-    )
+async def shared_secrets(client: api.Client) -> list[objects.Document]:
+    """The Secrets with a token of the account, whatever their names are: their metadata."""
+    found = await client.list(resources.SECRETS, _TOKENS, metadata=True)
+    return [each for each in found if revocation.is_shared(objects.metadata(each))]
+
+
+async def own_secrets(client: api.Client) -> Sequence[objects.Document]:
+    """The Secrets that the tokens of single machines are bound to: their metadata."""
+    return await client.list(resources.SECRETS, _OWN, metadata=True)
 
 
 async def create(client: api.Client, machine: inventory.Machine, seconds: int, *, replace: bool = False) -> Issued:
     """Have a token made for this Machine."""
-    # 2. the Secret comes first
+    # 1. the Secret comes first
     secret = await _secret(client, machine, replace=replace)
     try:
         return await _issue(client, secret, seconds)
     except errors.HandfastError:
-        # 3. nothing is left of what nobody has seen
+        # 2. nothing is left of what nobody has seen
         await _delete(client, secret)
         raise
 
@@ -109,7 +104,7 @@ async def _secret(client: api.Client, machine: inventory.Machine, *, replace: bo
 
 
 def _require_replaceable(there: objects.Document, machine: inventory.Machine, name: str, *, replace: bool) -> None:
-    # 5. never a Secret that is none of ours
+    # 4. never a Secret that is none of ours
     where = f"{bootstrapper.NAMESPACE}/{name}"
     if machine_tokens.read(there) is None:
         raise errors.Refused(
@@ -117,7 +112,7 @@ def _require_replaceable(there: objects.Document, machine: inventory.Machine, na
             reason="SecretTaken",
             hint="give the Machine another name",
         )
-    # 4. only on demand
+    # 3. only on demand
     if not replace:
         raise errors.Refused(
             f"{machine.title} has a credential already, bound to the Secret {where}",
@@ -137,7 +132,7 @@ async def _issue(client: api.Client, secret: objects.Document, seconds: int) -> 
     )
     token = jsonpath.text(answer, "status", "token")
     identity = machine_tokens.id_of(token)
-    # 2. its id, before anybody gets it
+    # 1. its id, before anybody gets it
     patch = {
         "metadata": {
             "resourceVersion": meta["resourceVersion"],

@@ -2,7 +2,7 @@
 """The Machines of a cluster, read once over its API, for commands. Controllers follow them: `controllers.machines.inventory`.
 
 1. Every group that the server has is read, in the version that the server prefers of those that can be read.
-2. A name may stand for one Machine only. Where there are several of that name, the namespace has to be said.
+2. A name may stand for one Machine only. Where there are several of that name, in whichever group, the namespace has to be said.
 3. What is written carries the version that was read: whoever was faster makes it a conflict.
 4. A link is taken back by an operator alone (`rules.machines.linking`), and only with a Node that is gone: one that is there keeps its
    machine.
@@ -20,6 +20,8 @@ from handfast.client import api
 from handfast.rules.machines import group_versions, inventory
 
 NO_KIND: Final = "NoMachineKind"
+# With more of one name there is something else wrong.
+_MOST_NAMED: Final = 5
 _INSTALL: Final = "make the cluster ready for machines: `handfast init --machines`, or `handfast up --machines`"
 
 
@@ -31,8 +33,10 @@ class Machines:
     groups: dict[str, api.Addressable] = field(default_factory=dict)
 
     def one(self, name: str, namespace: str = "") -> inventory.Machine:
-        """The Machine of this name (2)."""
-        named = [each for each in self.index.named(name) if namespace in {"", each.namespace}]
+        """The Machine that is named as NAME or NAMESPACE/NAME (2)."""
+        before, _, plain = name.rpartition("/")
+        namespaces = {before, namespace} - {""}
+        named = [each for each in self.index.named(plain) if namespaces <= {each.namespace}]
         where = f" in the namespace {namespace}" if namespace else ""
         if not named:
             raise errors.Refused(
@@ -41,17 +45,31 @@ class Machines:
                 hint="`handfast machine list` shows those that there are",
             )
         if len(named) > 1:
-            titles = ", ".join(each.title for each in named)
+            titles = ", ".join(each.title for each in named[:_MOST_NAMED])
             raise errors.Refused(
-                f'"{name}" is the name of several: {titles}',
+                f'"{name}" is the name of {len(named)} Machines: {titles}',
                 reason="AmbiguousMachine",
-                hint="name the namespace with --namespace",
+                hint="name it as NAMESPACE/NAME",
             )
         return named[0]
 
 
-async def read(client: api.Client) -> Machines:
-    """Every Machine of every group that the server has (1)."""
+async def read(client: api.Client, scope: api.Scope = api.EVERYTHING) -> Machines:
+    """Every Machine in scope, of every group that the server has (1); errors.Refused where it has none."""
+    machines = await if_served(client, scope)
+    if not machines.groups:
+        raise no_kind()
+    return machines
+
+
+async def find(client: api.Client, named: str) -> inventory.Machine:
+    """The Machine that is named as NAME or NAMESPACE/NAME, without reading the others (2)."""
+    scope = api.Scope(field_selector=f"metadata.name={named.rpartition('/')[2]}")
+    return (await read(client, scope)).one(named)
+
+
+async def if_served(client: api.Client, scope: api.Scope = api.EVERYTHING) -> Machines:
+    """As `read`; none where the server has no such group."""
     machines = Machines()
     for group, versions in group_versions.VERSIONS.items():
         row = api.Resource(group, versions[0], group_versions.PLURAL, True)
@@ -59,11 +77,9 @@ async def read(client: api.Client) -> Machines:
         if resource is None:
             continue
         machines.groups[group] = resource
-        for document in await client.list(resource):
+        for document in await client.list(resource, scope):
             # Lists leave out what every item has in common.
-            machines.index.put(inventory.read({"apiVersion": f"{group}/{resource.version}", **document}))
-    if not machines.groups:
-        raise no_kind()
+            machines.index.put(inventory.read({**document, "apiVersion": f"{group}/{resource.version}"}))
     return machines
 
 

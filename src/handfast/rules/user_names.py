@@ -6,6 +6,8 @@ It reads names that an authenticator vouched for; it neither authenticates anybo
 1. A node is a user `system:node:NAME` **and** in the group `system:nodes`. Either alone says nothing.
 2. A service account is a user `system:serviceaccount:NAMESPACE:NAME`, neither of them empty, with no further colon. Where
    the name could be anybody's choice, the group `system:serviceaccounts` is asked for, too.
+3. By which credential a user was authenticated is said in its extra, as the server saw it: the id of a token, or the SHA-256 of a
+   certificate.
 """
 
 from __future__ import annotations
@@ -26,6 +28,11 @@ SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
 # Of nodes whose certificate expired while they were off; only the server itself puts them there.
 NODE_RECOVERY_PREFIX: Final = "system:node-recovery:"
 NODE_RECOVERY: Final = "system:node-recovery"
+
+# 3. where the id of a credential is in a user's extra, and how the two kinds of it begin
+CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
+TOKEN_ID_PREFIX: Final = "JTI="  # noqa: S105 - the beginning of an id
+CERTIFICATE_ID_PREFIX: Final = "X509SHA256="
 
 CONTROLLERS: Final = "system:kube-controller-manager"
 

@@ -11,7 +11,7 @@ import pytest
 from handfast.bootstrap import kubeconfig
 from handfast.cli import machine_credentials as command
 from handfast.cli import main, output
-from handfast.client import machine_credentials as over_api
+from handfast.client import machine_credentials as client_credentials
 
 SERVER = "https://api-int.example:6443"
 
@@ -82,7 +82,7 @@ def test_a_ca_that_is_none_is_refused_and_nothing_is_written(tmp_path, capsys):
     assert not list((tmp_path / "o").iterdir())
 
 
-CUT = over_api.Open(
+CUT = client_credentials.Open(
     objects=("Secret n/a",),
     requests=tuple(f"csr-{number}" for number in range(12)),
     connections=3,
@@ -109,7 +109,7 @@ def test_a_dry_run_says_would():
 
 
 def test_nothing_to_revoke_and_a_server_that_does_not_tell_are_said():
-    nothing = over_api.Open(objects=(), requests=(), connections=None, watches=None)
+    nothing = client_credentials.Open(objects=(), requests=(), connections=None, watches=None)
     assert "there is no master credential to revoke" in command._cut_text("master", nothing, dry_run=False)
-    silent = over_api.Open(objects=("ConfigMap a/b",), requests=(), connections=None, watches=None)
+    silent = client_credentials.Open(objects=("ConfigMap a/b",), requests=(), connections=None, watches=None)
     assert "does not tell" in command._cut_text("master", silent, dry_run=False)

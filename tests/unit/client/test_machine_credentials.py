@@ -7,7 +7,8 @@ import pytest
 from handfast import errors
 from handfast.api import signing_requests, status
 from handfast.client import machine_credentials
-from handfast.rules.machines import bootstrapper, machine_tokens, revocation
+from handfast.rules import user_names
+from handfast.rules.machines import bootstrapper, machine_tokens
 from handfast.rules.tokens import service_accounts
 from tests.unit.controllers.fake_api import FakeClient
 from tests.world.clock import MovableClock
@@ -18,7 +19,7 @@ handfast_bootstrap_connections{kind="worker"} 1.0
 handfast_bootstrap_connections{kind="requested"} 5.0
 handfast_bootstrap_watches{kind="master"} 2.0
 """
-CERTIFICATE = {revocation.CREDENTIAL_ID: ["X509SHA256=ab"]}
+CERTIFICATE = {user_names.CREDENTIAL_ID: ["X509SHA256=ab"]}
 
 
 class Transport:
@@ -63,7 +64,7 @@ def client():
     for name, user, extra in (
         ("by-master", bootstrapper.USER, CERTIFICATE),
         ("by-worker", bootstrapper.USER, {}),
-        ("by-machine", bootstrapper.USER, {revocation.CREDENTIAL_ID: ["JTI=1"]}),
+        ("by-machine", bootstrapper.USER, {user_names.CREDENTIAL_ID: ["JTI=1"]}),
         ("by-token", "system:bootstrap:abcdef", {}),
     ):
         fake.put("certificatesigningrequests", name, spec={"username": user, "extra": extra}, status={})
@@ -114,10 +115,14 @@ async def test_the_token_of_a_single_machine_stays_and_is_named(client):
 
 async def test_everything_takes_the_account_and_so_tokens_that_nobody_remembers(client):
     cut = await machine_credentials.revoke(client, "worker", MovableClock(), everything=True)
-    assert cut.objects[-2:] == (
-        "Secret openshift-machine-config-operator/node-bootstrapper-m1",
-        "ServiceAccount openshift-machine-config-operator/node-bootstrapper",
+    where = bootstrapper.NAMESPACE
+    assert (cut.objects[0], cut.objects[-1]) == (
+        f"ServiceAccount {where}/node-bootstrapper",
+        f"Secret {where}/node-bootstrapper-m1",
     )
+    # What is told is what was deleted, in that order.
+    deleted = [name for verb, _, name in client.calls if verb == "delete"]
+    assert [title.rpartition("/")[2] for title in cut.objects] == deleted
     assert (cut.staying, cut.connections) == ((), 6)
     assert denied(client) == ["by-worker", "by-machine"]
     assert not [key for key in client.objects if key[0] in {"secrets", "serviceaccounts"}]

@@ -7,6 +7,7 @@ import pytest
 
 from handfast.api import status
 from handfast.client import machine_proofs
+from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper, inventory, machine_tokens, proofs, settings, source_address
 from tests.unit.controllers.fake_api import FakeClient
@@ -14,7 +15,7 @@ from tests.unit.rules.csr_cases import csr
 
 ADDRESSES = (inventory.Address("InternalIP", "10.0.0.5"),)
 MACHINE = inventory.Machine(group=inventory.OPENSHIFT, namespace="fleet", name="w1", uid="u-1", addresses=ADDRESSES)
-EXTRA = {source_address.KEY: ["10.0.0.5"], machine_tokens.EXTRA: ["JTI=own"]}
+EXTRA = {source_address.KEY: ["10.0.0.5"], user_names.CREDENTIAL_ID: ["JTI=own"]}
 FACTS = kubelet.read(csr(user=bootstrapper.USER, extra=EXTRA))
 BOTH = settings.Settings(source_address=True, credential=settings.PER_MACHINE)
 

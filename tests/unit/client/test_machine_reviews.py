@@ -43,18 +43,6 @@ async def test_a_machine_approver_runs_where_its_settings_are():
     assert (known.settings, known.trouble) == (settings.DEFAULT, 'joinWithin: "soon" is not allowed')
 
 
-async def test_machines_of_every_served_group_are_read():
-    world = World()
-    machine(world, "m1", "n1")
-    index = await machine_reviews.machines(world.client)
-    assert [each.title for each in index.by_dns("n1")] == ["Machine fleet/m1"]
-    world.client.groups = {"cluster.x-k8s.io"}
-    index = await machine_reviews.machines(world.client)
-    assert [each.title for each in index.by_dns("n1")] == ["Machine fleet/m1 of cluster.x-k8s.io"]
-    world.client.groups = set()
-    assert len(await machine_reviews.machines(world.client)) == 0
-
-
 async def test_a_request_of_a_bootstrap_identity_is_judged_as_the_machine_approver_does():
     world = World()
     assert (await verdict(world)).failed.reason == "NoMachine"
@@ -79,7 +67,7 @@ async def test_proofs_and_readmission_are_explained_where_they_are_asked_for():
     back = settings.Settings(readmission=True, source_address=True)
     assert (await verdict(world)).failed.reason == approval.NODE_EXISTS
     assert (await verdict(world, back)).failed.reason == proofs.NO_ADDRESS
-    assert readmission.is_one(await verdict(world, back))
+    assert readmission.is_readmission(await verdict(world, back))
 
 
 async def serving_reason(world: World, *sans: str, **more: Any) -> str:

@@ -107,22 +107,3 @@ async def test_without_the_namespace_the_way_to_it_is_named():
     with pytest.raises(status.StatusError) as caught:
         await machine_tokens.create(client, MACHINE, 3600)
     assert "init --machines" in (caught.value.hint or "")
-
-
-async def test_a_machine_is_found_by_its_name_in_whichever_group():
-    client = Issuing(inventory.CLUSTER_API)
-    client.put("machines", "w1", "fleet")
-    assert (await machine_tokens.find(client, "w1")).group == inventory.CLUSTER_API
-    with pytest.raises(errors.Refused, match="no Machine 'w2'") as refused:
-        await machine_tokens.find(client, "w2")
-    assert refused.value.reason == "NoMachine"
-
-
-async def test_of_two_machines_of_one_name_the_namespace_has_to_be_named():
-    client = Issuing(inventory.OPENSHIFT)
-    for namespace in ("fleet", "lab"):
-        client.put("machines", "w1", namespace)
-    with pytest.raises(errors.Refused, match="Machine fleet/w1, Machine lab/w1") as refused:
-        await machine_tokens.find(client, "w1")
-    assert refused.value.reason == "AmbiguousMachine"
-    assert (await machine_tokens.find(client, "lab/w1")).namespace == "lab"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readmitting a machine: its key is forgotten, and its Node where that is gone. What else is read is tested with the commands."""
+"""Machines over an API: which is meant by a name; and readmitting one: its key is forgotten, and its Node where that is gone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from handfast import errors
 from handfast.api import status
 from handfast.client import api, machines
 from handfast.rules.machines import inventory
 from tests.unit.cli.fleet_api import FleetApi
+from tests.unit.controllers.fake_api import FakeClient
 
 FLEET = "openshift-machine-api"
 
@@ -63,3 +65,46 @@ async def test_links_of_cluster_api_are_its_own():
     known = machines.Machines(groups={inventory.CLUSTER_API: api.Resource("g", "v", "machines", True)})
     theirs = inventory.Machine(group=inventory.CLUSTER_API, namespace=FLEET, name="w1", node="n1")
     assert not await machines.readmit(server, known, theirs)
+
+
+async def test_a_machine_is_found_by_its_name_in_whichever_group():
+    client = FakeClient()
+    client.groups = {inventory.CLUSTER_API}
+    client.put("machines", "w1", "fleet")
+    assert (await machines.find(client, "w1")).group == inventory.CLUSTER_API
+    with pytest.raises(errors.Refused, match='no Machine "w2"') as refused:
+        await machines.find(client, "w2")
+    assert refused.value.reason == "NoMachine"
+
+
+async def test_of_two_machines_of_one_name_the_namespace_has_to_be_named():
+    client = FakeClient()
+    for namespace in ("fleet", "lab"):
+        client.put("machines", "w1", namespace)
+    with pytest.raises(errors.Refused, match="Machine fleet/w1, Machine lab/w1") as refused:
+        await machines.find(client, "w1")
+    assert refused.value.reason == "AmbiguousMachine"
+    assert (await machines.find(client, "lab/w1")).namespace == "lab"
+    known = await machines.read(client)
+    assert known.one("w1", "fleet") == known.one("fleet/w1", "fleet")
+    with pytest.raises(errors.Refused, match='no Machine "fleet/w1" in the namespace lab'):
+        known.one("fleet/w1", "lab")
+
+
+async def test_machines_of_every_served_group_are_read():
+    client = FakeClient()
+    status = {"addresses": [{"type": "InternalDNS", "address": "n1"}]}
+    client.put("machines", "m1", "fleet", status=status)
+    assert [each.title for each in (await machines.read(client)).index.by_dns("n1")] == ["Machine fleet/m1"]
+    client.groups = {inventory.CLUSTER_API}
+    known = await machines.read(client)
+    assert [each.title for each in known.index.by_dns("n1")] == ["Machine fleet/m1 of cluster.x-k8s.io"]
+
+
+async def test_where_no_group_is_served_there_are_no_machines():
+    client = FakeClient()
+    client.groups = set()
+    assert len((await machines.if_served(client)).index) == 0
+    with pytest.raises(errors.Refused) as refused:
+        await machines.read(client)
+    assert refused.value.reason == machines.NO_KIND

@@ -271,7 +271,7 @@ class Authenticator:
         user = identity.User(
             name,
             (*groups, identity.AUTHENTICATED),
-            extra={identity.EXTRA + "credential-id": (f"X509SHA256={verified.fingerprint}",)},
+            extra={user_names.CREDENTIAL_ID: (user_names.CERTIFICATE_ID_PREFIX + verified.fingerprint,)},
             method=_CERTIFICATE,
             until=verified.valid_until,
             serial=verified.serial,

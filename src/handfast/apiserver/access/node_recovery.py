@@ -157,7 +157,7 @@ def _user(leaf: certificates.Certificate, node: str, until: datetime.datetime) -
         recovery.user(node),
         (user_names.NODE_RECOVERY, identity.AUTHENTICATED),
         extra={
-            identity.EXTRA + "credential-id": (f"X509SHA256={leaf.fingerprint}",),
+            user_names.CREDENTIAL_ID: (user_names.CERTIFICATE_ID_PREFIX + leaf.fingerprint,),
             # By this a revocation of the node finds its open watches.
             identity.EXTRA + "node-name": (node,),
         },

@@ -232,12 +232,12 @@ class ServiceAccountTokens:
 
 
 def _user(bound: token_claims.Bound) -> identity.User:
-    values = {"credential-id": f"JTI={bound.id}" if bound.id else ""}
+    values = {user_names.CREDENTIAL_ID: user_names.TOKEN_ID_PREFIX + bound.id if bound.id else ""}
     for key, reference in (("node", bound.node), ("pod", bound.pod)):
         if reference is not None:
-            values[f"{key}-name"] = reference.name
-            values[f"{key}-uid"] = reference.uid
-    extra: Mapping[str, tuple[str, ...]] = {identity.EXTRA + key: (value,) for key, value in values.items() if value}
+            values[f"{identity.EXTRA}{key}-name"] = reference.name
+            values[f"{identity.EXTRA}{key}-uid"] = reference.uid
+    extra: Mapping[str, tuple[str, ...]] = {key: (value,) for key, value in values.items() if value}
     return identity.User(
         user_names.service_account_user(bound.namespace, bound.account.name),
         user_names.service_account_groups(bound.namespace),

@@ -20,8 +20,9 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
    gives nothing, so that a finalizer keeps no trust alive. An owner is not: the garbage collector deletes for it, and
    whoever takes one away keeps it from doing so.
 6. Deleting one takes trust away, and needs nothing but `delete`.
-7. What it holds afterwards, where that changes, is CA certificates or nothing, and no private key under any name. Those of bootstrap
-   credentials have the common name of their signer, and the end beside them, if one is named, is an instant.
+7. What it holds afterwards, where that changes, is CA certificates or nothing, and no private key under any name, in
+   `data` or `binaryData`. Those of bootstrap credentials have the common name of their signer, and the end beside them, if one
+   is named, is an instant.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_client_ca.py |
 |---|---|---|---|---|
@@ -35,6 +36,7 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
 | an editor of openshift-config | create, update on configmaps | have a CA of their own believed | 5 | test_an_editor_cannot_write_a_source |
 | … | … | have the garbage collector revoke it | 5 | test_an_editor_cannot_name_the_owner_of_a_source |
 | a careless administrator | trust | paste the CA's private key into a source | 7 | test_a_source_is_ca_certificates |
+| … | `kubectl create configmap --from-file`, which makes binary data of some files | the same | 7 | test_binary_data_holds_no_key_either |
 | an editor of openshift-config | update on configmaps | put off the end of a bootstrap credential | 5 | test_an_editor_cannot_put_off_an_end |
 """
 
@@ -46,16 +48,14 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import jsonpath, objects, status
 from handfast.apiserver.access import client_cas
-from handfast.apiserver.admission import plugin
-from handfast.rules import access, client_ca_bundle, decision
+from handfast.apiserver.admission import plugin, trust
+from handfast.rules import client_ca_bundle
 from handfast.rules.machines import client_ca_sources, credential_end
 
-VERB: Final = "trust"
 _PLUGIN: Final = "ClientCATrust"
 _GUARDED: Final = frozenset({client_ca_bundle.NAME, client_ca_bundle.HISTORY})
-# What anyone with `update` may change, and what the server itself counts on.
-_FREE: Final = frozenset({"labels", "annotations", "managedFields", "resourceVersion", "generation"})
-_FREE_IN_SOURCES: Final = _FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
+_FREE_IN_SOURCES: Final = trust.FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
+_CONTENT: Final = ("data", "binaryData")
 _NAMES: Final = _GUARDED | client_ca_sources.NAMES
 _BUNDLE: Final = "must be one or more CA certificates in PEM"
 _INSTANT: Final = "must be an instant"
@@ -76,10 +76,10 @@ def admit(write: plugin.Write, context: plugin.Context) -> None:
 
 def _admit_bundle(write: plugin.Write, context: plugin.Context) -> None:
     # 1. only labels and annotations
-    if _unchanged(write, _FREE):
+    if trust.unchanged(write):
         return
     # 2. the verb `trust`
-    _require_trust(write, context, _ANYONE)
+    trust.require(write, context, _ANYONE, _PLUGIN)
     document = write.document
     if write.name != client_ca_bundle.NAME or document is None:
         return
@@ -96,12 +96,12 @@ def _admit_bundle(write: plugin.Write, context: plugin.Context) -> None:
 def _admit_source(write: plugin.Write, context: plugin.Context) -> None:
     document = write.document
     # 6. deleting takes trust away; 5. and some changes add none
-    if document is None or _unchanged(write, _FREE_IN_SOURCES):
+    if document is None or trust.unchanged(write, _FREE_IN_SOURCES):
         return
     # 5. the verb `trust`
-    _require_trust(write, context, _BELIEVED)
+    trust.require(write, context, _BELIEVED, _PLUGIN)
     # 7. CA certificates or nothing, and no key
-    if document.get("data") != (write.old or {}).get("data"):
+    if any(document.get(part) != (write.old or {}).get(part) for part in _CONTENT):
         _require_source(document, client_cas.read_bootstrap if _is_bootstrap(write) else client_cas.read_source)
         if _is_bootstrap(write):
             _require(document, credential_end.KEY, credential_end.require_readable, _INSTANT)
@@ -111,39 +111,8 @@ def _is_bootstrap(write: plugin.Write) -> bool:
     return (write.namespace, write.name) in client_ca_sources.BOOTSTRAP
 
 
-def _unchanged(write: plugin.Write, free: frozenset[str]) -> bool:
-    old, document = write.old, write.document
-    return old is not None and document is not None and _guarded(old, free) == _guarded(document, free)
-
-
-def _guarded(document: objects.Document, free: frozenset[str]) -> dict[str, Any]:
-    metadata = {key: value for key, value in objects.metadata(document).items() if key not in free}
-    return {**document, "metadata": metadata}
-
-
 def _text(document: objects.Document | None, key: str) -> Any:
     return jsonpath.at(document, "data", key)
-
-
-def _require_trust(write: plugin.Write, context: plugin.Context, because: str) -> None:
-    question = access.Attributes(
-        user=write.user.name,
-        groups=write.user.groups,
-        verb=VERB,
-        is_resource=True,
-        version="v1",
-        plural="configmaps",
-        namespace=write.namespace,
-        name=write.name,
-    )
-    verdict = context.decide(question)
-    if isinstance(verdict, decision.Approve):
-        return
-    why = (
-        f"{access.refusal(question, verdict)}: {because}, so that {write.operation} of "
-        f'this object, except of its labels and annotations, also needs the verb "{VERB}" on it'
-    )
-    raise plugin.Refusal(write, decision.Deny("TrustNotPermitted", why, _PLUGIN))
 
 
 def _require_record(document: objects.Document, old: objects.Document | None) -> None:
@@ -166,17 +135,20 @@ def _require(document: objects.Document, key: str, read: Callable[[Mapping[str, 
 
 
 def _require_source(document: objects.Document, read: Callable[[Mapping[str, Any]], object]) -> None:
-    for key, value in jsonpath.mapping(document, "data").items():
-        if client_ca_sources.has_private_key(str(value)):
-            detail = "there is a private key in it: put the CA certificate there, and the key nowhere in the API"
-            raise _invalid(document, key, detail)
+    for field in client_ca_sources.private_keys(document):
+        detail = "there is a private key in it: put the CA certificate there, and the key nowhere in the API"
+        raise _invalid_field(document, field, detail)
     if str(_text(document, client_ca_sources.KEY) or "").strip():
         _require(document, client_ca_sources.KEY, read, _BUNDLE)
 
 
 def _invalid(document: objects.Document, key: str, detail: str, *, missing: bool = False) -> status.StatusError:
+    return _invalid_field(document, f"data[{key}]", detail, missing=missing)
+
+
+def _invalid_field(document: objects.Document, field: str, detail: str, *, missing: bool = False) -> status.StatusError:
     reason, words = ("FieldValueRequired", "Required") if missing else ("FieldValueInvalid", "Invalid")
-    cause = status.Cause(reason, f"{words} value: {detail}", f"data[{key}]")
+    cause = status.Cause(reason, f"{words} value: {detail}", field)
     return status.invalid("ConfigMap", "", str(objects.metadata(document)["name"]), [cause])
 
 

@@ -95,11 +95,11 @@ class Verdicts:
 
         `by_reason`: another text is no news. That is for a text that changes with every look.
         """
-        if self.is_news(item, reason, text, by_reason=by_reason):
+        if self.note_if_news(item, reason, text, by_reason=by_reason):
             await self._recorder.record(certificate_requests.regarding(item), reason, text, severity=events.WARNING)
 
-    def is_news(self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False) -> bool:
-        """Whether this was not said of the request before; it is counted and remembered then."""
+    def note_if_news(self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False) -> bool:
+        """Count and remember what is said of a request, unless it was said before; whether it is news."""
         said = (item.metadata.uid, reason if by_reason else text)
         if self._reported.get(item.metadata.name) == said:
             return False

@@ -166,7 +166,7 @@ class MachineApprover:
             item, signing_requests.APPROVED, approval.APPROVED_REASON, approval.APPROVED_MESSAGE, *matched
         )
         self.gone(item.metadata.name)
-        if readmission.is_one(verdict):
+        if readmission.is_readmission(verdict):
             regarding = certificate_requests.regarding(item)
             await self._recorder.record(
                 regarding, READMITTED, f"{matched[0].message}; its new key takes the old one's place"
@@ -192,7 +192,7 @@ class MachineApprover:
     async def _record_event_once(
         self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False
     ) -> None:
-        if not self._verdicts.is_news(item, reason, text, by_reason=by_reason):
+        if not self._verdicts.note_if_news(item, reason, text, by_reason=by_reason):
             return
         telling = self._crowds.next(reason)
         if telling is crowds.Telling.EACH:

@@ -99,7 +99,7 @@ class ClientRequests:
                 return _forbidden(verdict, error.message)
         # 4. the watch may be late
         node_exists = await self._client.find(resources.NODES, facts.node_name, metadata=True) is not None
-        if readmission.is_one(verdict):
+        if readmission.is_readmission(verdict):
             return verdict if node_exists else verdict.with_step(readmission.node_gone(facts))
         return verdict.with_step(approval.node(facts, node_exists=True)) if node_exists else verdict
 
@@ -110,7 +110,7 @@ class ClientRequests:
     def _marks(self, machine: inventory.Machine, facts: kubelet.Facts, verdict: approval.Verdict) -> Mapping[str, str]:
         key = approval.key_of(facts)
         # 6. in place of the key that was there
-        if readmission.is_one(verdict):
+        if readmission.is_readmission(verdict):
             return readmission.marks(machine, key, self._living.clock.now())
         return {inventory.APPROVED_KEY: key}
 

@@ -27,7 +27,7 @@ PARKED = prometheus_client.Gauge("handfast_machine_approver_parked", "Requests w
 
 
 class Guard:
-    """The flood guard: who waits, how many may, and who is parked ."""
+    """The flood guard: who waits, how many may, and who is parked."""
 
     def __init__(self, clock: clocks.Clock, limit: Callable[[], int]) -> None:
         self.clock = clock

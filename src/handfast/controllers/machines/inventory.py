@@ -23,7 +23,7 @@ import msgspec
 
 from handfast import errors
 from handfast.client import api, cache, partial, watch
-from handfast.controllers import events, loop
+from handfast.controllers import loop
 from handfast.rules.machines import group_versions, inventory
 
 # 1. how soon definitions that were applied later count
@@ -117,17 +117,6 @@ class Inventory:
         if following is None:
             raise errors.Misuse(f"{machine.title} is not followed")
         return following.resource
-
-    def regarding(self, machine: inventory.Machine) -> events.Regarding:
-        """A Machine, as Events name it."""
-        resource = self.resource(machine)
-        return events.Regarding(
-            api_version=f"{resource.group}/{resource.version}",
-            kind=group_versions.KIND,
-            name=machine.name,
-            namespace=machine.namespace,
-            uid=machine.uid,
-        )
 
     def follow(self, informers: cache.Informers, row: group_versions.GroupVersions, namespace: str) -> None:
         """Take in the Machines of a group from now on."""

@@ -7,6 +7,9 @@
    machine-approver runs.
 3. Where the ConfigMap may not be made, or has no namespace yet, requests are judged all the same. Where it may not be read, nothing
    is approved.
+4. Settings that ask for less than those before are told of by a Warning Event, also where that came by a deletion: on the ConfigMap, or
+   on its namespace where that takes no Event. What was changed while no machine-approver ran is not seen.
+5. Only what the ConfigMap says counts as a change, and whether it is there: labels have nothing judged again.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from handfast.controllers import events, loop, views
 from handfast.rules.machines import bootstrapper, join_window, ownership, settings
 
 FORBIDDEN: Final = "SettingsForbidden"
+WEAKENED: Final = "SettingsWeakened"
 _HINT: Final = (
     "apply what `handfast serve controllers --print-manifest` prints, which has the right to list and watch the ConfigMap "
     f"{settings.NAMESPACE}/{settings.NAME}"
@@ -34,6 +38,7 @@ SOURCE: Final = watch.Source(
     view=views.ConfigMap,
     scope=api.Scope(namespace=settings.NAMESPACE, field_selector=f"metadata.name={settings.NAME}"),
 )
+_NAMESPACE: Final = events.Regarding(api_version="v1", kind="Namespace", name=settings.NAMESPACE)
 UNREADABLE = prometheus_client.Gauge(
     "handfast_machine_approver_settings_unreadable",
     "1 while the machine-approver's settings cannot be read, 0 otherwise.",
@@ -50,11 +55,13 @@ class Followed:
         self._join_within = join_within
         self._good: settings.Settings | None = None
         self._wrong: errors.HandfastError | None = None
+        # What they ask for less than before, until somebody was told.
+        self.weakened: tuple[str, ...] = ()
         self._subscribers: list[Callable[[], None]] = []
         informer.subscribe(self._changed)
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        """Call it whenever the ConfigMap comes, changes or goes."""
+        """Call it whenever the ConfigMap comes, says something else or goes (5.)."""
         self._subscribers.append(changed)
 
     async def wait_answered(self) -> None:
@@ -100,15 +107,27 @@ class Followed:
             api_version="v1", kind="ConfigMap", name=settings.NAME, namespace=settings.NAMESPACE, uid=uid
         )
 
-    def _changed(self, _: views.ConfigMap | None, new: views.ConfigMap | None) -> None:
+    def _changed(self, old: views.ConfigMap | None, new: views.ConfigMap | None) -> None:
+        before, trouble = self.current, self._wrong
         try:
             text = "" if new is None else (new.data or {}).get(settings.KEY, "")
             self._good, self._wrong = settings.parse(text, self._join_within), None
         except errors.Refused as refused:
             # 1. the last good ones stay
             self._wrong = refused
+        after = self.current
+        # 4. what they ask for less
+        if before is not None and after is not None:
+            self.weakened = tuple(dict.fromkeys((*self.weakened, *settings.weaker(before, after))))
+        # 5. only what they say, and whether they are there
+        if before == after and _said(trouble) == _said(self._wrong) and (old is None) == (new is None):
+            return
         for changed in self._subscribers:
             changed()
+
+
+def _said(trouble: errors.HandfastError | None) -> tuple[str, str | None] | None:
+    return None if trouble is None else (trouble.message, trouble.hint)
 
 
 class Keeper:
@@ -123,12 +142,23 @@ class Keeper:
     async def reconcile(self) -> None:
         trouble = self._followed.trouble
         UNREADABLE.set(0 if trouble is None else 1)
+        await self._tell_weakened()
         if self._followed.config_map is None and trouble is None:
             await self._make()
         text = "" if trouble is None else f"{trouble.message}; {trouble.hint}; the last good settings stay"
         if trouble is not None and text != self._told:
             await self._recorder.record(self._followed.regarding(), trouble.reason, text, severity=events.WARNING)
         self._told = text
+
+    async def _tell_weakened(self) -> None:
+        less, self._followed.weakened = self._followed.weakened, ()
+        if not less:
+            return
+        # 4. on the ConfigMap, or on its namespace
+        text = f"the machine-approver's settings ask for less than before: {'; '.join(less)}; the audit log has who changed them"
+        for regarding in (self._followed.regarding(), _NAMESPACE):
+            if await self._recorder.record(regarding, WEAKENED, text, severity=events.WARNING) is None:
+                return
 
     async def _make(self) -> None:
         # 2. and 3. made where it is missing, where that is allowed, and once there is its namespace

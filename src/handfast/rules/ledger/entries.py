@@ -47,7 +47,6 @@ MACHINE_APPROVED: Final = "NodeCSRApprove"
 MACHINE_JOIN: Final = "MachineJoin"
 MACHINE_SERVING: Final = "MachineServing"
 _INSTANTS: Final = ("issued_at", "not_after")
-_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +84,19 @@ def authenticated_by(username: str, groups: Sequence[str], extra: Mapping[str, S
 
     Whoever signs certificates chooses the names in them. So the credential that the server saw counts before the name.
     """
-    kind, _, credential = next(iter(extra.get(_CREDENTIAL, ())), "").partition("=")
-    if kind == "X509SHA256":
+    credential = next(iter(extra.get(user_names.CREDENTIAL_ID, ())), "")
+    if credential.startswith(user_names.CERTIFICATE_ID_PREFIX):
         recovers = username.startswith(user_names.NODE_RECOVERY_PREFIX) and user_names.NODE_RECOVERY in groups
-        return "node-recovery" if recovers else "x509", credential
-    if kind == "JTI":
-        return "service-account", credential
+        return "node-recovery" if recovers else "x509", credential.removeprefix(user_names.CERTIFICATE_ID_PREFIX)
+    if credential.startswith(user_names.TOKEN_ID_PREFIX):
+        return "service-account", credential.removeprefix(user_names.TOKEN_ID_PREFIX)
     if username.startswith(tokens.USER_PREFIX):
         return "bootstrap-token", username.removeprefix(tokens.USER_PREFIX)
     return ("service-account" if user_names.service_account(username) is not None else "unknown"), ""
 
 
-def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool, machine: str = "") -> str:
-    """Which rule said yes: `approval` is the reason of the approval, `how` that of `authenticated_by`.
+def rule_of(approval: str, method: str, signer: str, *, is_own_name: bool, machine: str = "") -> str:
+    """Which rule said yes: `approval` is the reason of the approval, `method` that of `authenticated_by`.
 
     What the approvers approved is told apart by what it was; whatever has another reason was approved by hand. `machine` names
     the Machine that the machine-approver matched it with.
@@ -109,7 +108,7 @@ def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool, machine:
         return f"{BY_HAND}: {approval}" if approval else BY_HAND
     if signer == signer_names.KUBELET_SERVING:
         return SERVING
-    if how == "node-recovery":
+    if method == "node-recovery":
         return RECOVERY
     return RENEWAL if is_own_name else JOIN
 

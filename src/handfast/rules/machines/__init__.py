@@ -4,5 +4,5 @@
 Holds: The identity of bootstrap credentials, Machines as facts, the machine-approver's checks, the merge of client CAs.
 Imports: api, bootstrap, errors, pki, rules, rules.certificates, rules.ledger, rules.rbac, rules.tokens.
 Never: It follows no Machines and approves nothing: `controllers.machines` does.
-Start: `bootstrapper.py`, then `inventory.py`.
+Start: `approval.py`, then `inventory.py`.
 """

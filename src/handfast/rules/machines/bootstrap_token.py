@@ -5,10 +5,10 @@ It makes nothing and signs nothing. What there is comes as `Seen`, and one `Step
 The token itself never comes here, only its SHA-256.
 
 1. The namespace is there, and stays. Else: wait.
-2. The account is there, and not being deleted. Else it is made.
-3. The Secret is there, and not being deleted. Else it is made, empty, for the account with this UID.
-4. It is the Secret of a token of this account. Somebody else's is never touched.
-5. It is for the account that there is now, by UID. Else it is deleted: its token is dead.
+2. The account is there; else it is made. One that is being deleted is waited for.
+3. The Secret is there; else it is made, empty, for the account with this UID.
+4. It is of a token of this account; somebody else's is never touched. One that is being deleted is waited for.
+5. If it names the UID of an account, that is the one there is now; else it is deleted: its token is dead.
 6. It has a token; else whoever fills it in is waited for.
 7. This token was not revoked. A service account token that others make has nothing random in it. With an RSA key the refilled
    one is the revoked one, byte for byte. Then the account is replaced: a token names the UID of its account, and no
@@ -148,7 +148,7 @@ def step(seen: Seen) -> Step:
         return Wait(WAITS_FOR_NAMESPACE, f"there is no namespace {bootstrapper.NAMESPACE}; create it")
     if seen.ends:
         return Wait(NAMESPACE_ENDS, f"the namespace {bootstrapper.NAMESPACE} is being deleted")
-    # 2. the account is there
+    # 2. the account is there, and stays
     if seen.account is None:
         return MakeAccount()
     if seen.account.deleting:
@@ -160,7 +160,7 @@ def step(seen: Seen) -> Step:
 
 
 def _of_secret(account: Account, secret: Secret) -> Step:
-    # 4. it is the Secret of a token of this account
+    # 4. it is of a token of this account, and stays
     if secret.type != service_accounts.LEGACY_TYPE or secret.account != bootstrapper.ACCOUNT:
         return Wait(
             OTHERS_SECRET,
@@ -170,7 +170,7 @@ def _of_secret(account: Account, secret: Secret) -> Step:
         )
     if secret.deleting:
         return Wait(SECRET_ENDS, f"{_WHERE} is being deleted, and a finalizer keeps it")
-    # 5. it is for the account that there is now
+    # 5. it names the account that there is now, or none
     if secret.account_uid and secret.account_uid != account.uid:
         return DropSecret(secret.uid)
     # 6. it has a token

@@ -38,8 +38,10 @@ PROVIDER_ID: Final = "providerID"
 FIELDS: Final = (NAME, ROLE, DNS, IP, MAC, SERIAL, PROVIDER_ID)
 # Those that may have several values.
 SEVERAL: Final = frozenset({DNS, IP, MAC})
-# 7. those that no two machines have in common
-_ONES_OWN: Final = (NAME, DNS, IP, MAC, SERIAL, PROVIDER_ID)
+# 7. those that no two machines of a file have in common
+UNIQUE_IN_FILE: Final = (NAME, DNS, IP, MAC, SERIAL, PROVIDER_ID)
+# … and no two of a cluster; names may be the same in two namespaces.
+UNIQUE_IN_CLUSTER: Final = (DNS, IP, MAC, SERIAL, PROVIDER_ID)
 
 # On the Machine: what has no field of its own, and the file that it was imported from.
 MAC_ANNOTATION: Final = "machines.handfast.dev/mac"
@@ -157,7 +159,7 @@ def _entry(row: Row, declaration: Declaration) -> Entry | None:
 
 def _shared(entries: Sequence[Entry]) -> Iterator[Remark]:
     """What two machines have in common (7); the second of them is told, with the line of the first."""
-    for name in _ONES_OWN:
+    for name in UNIQUE_IN_FILE:
         owners: dict[str, Entry] = {}
         for entry in entries:
             for value in entry.values(name):

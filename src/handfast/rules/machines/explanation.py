@@ -163,7 +163,8 @@ def _judged(facts: Facts) -> _Seen:
             return said, "" if kind == signing_requests.APPROVED else "a denial is final: have the kubelet ask again"
     failed = None if facts.verdict is None else facts.verdict.failed
     if facts.verdict is None or failed is None:
-        return "not judged yet", "see whether the machine-approver runs"
+        name = newest.metadata.name
+        return "not judged yet", f"see whether the machine-approver runs, and what `handfast csr explain {name}` says"
     return f"waits: {failed.check.name}: {failed.check.compared}", facts.verdict.change or "approve it by hand"
 
 

@@ -24,7 +24,6 @@ VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     inventory.CLUSTER_API: ("v1beta2", "v1beta1"),
 }
 PLURAL: Final = "machines"
-KIND: Final = "Machine"
 
 
 @dataclass(frozen=True, slots=True)

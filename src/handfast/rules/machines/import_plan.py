@@ -27,8 +27,6 @@ UNCHANGED: Final = "unchanged"
 PRUNE: Final = "prune"
 
 _DECLARED_TYPES: Final = (inventory.INTERNAL_DNS, inventory.INTERNAL_IP)
-# 4. what no two Machines have in common; names may be the same in two namespaces
-_ONES_OWN: Final = tuple(name for name in declaration.FIELDS if name not in {declaration.NAME, declaration.ROLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +125,13 @@ def _taken(
     for key, document in there.items():
         if key not in ours and key not in gone:
             other = declaration.of_machine(document)
-            owners |= {(name, _compared(name, value)): key for name in _ONES_OWN for value in other.values(name)}
+            owners |= {
+                (name, _compared(name, value)): key
+                for name in declaration.UNIQUE_IN_CLUSTER
+                for value in other.values(name)
+            }
     for entry in entries:
-        for name in _ONES_OWN:
+        for name in declaration.UNIQUE_IN_CLUSTER:
             for value in entry.values(name):
                 owner = owners.get((name, value))
                 if owner is not None:

@@ -8,11 +8,13 @@ What they open, and to whom:
 3. ConfigMap openshift-config/kubelet-bootstrap-kubeconfig: certificates of its bundle are believed, for the bootstrap identity.
 4. Machines of the masters: their first requests are approved by the machine-approver, as those of any other machine. Nothing
    approves every request while a cluster is installed, as OpenShift's bootstrap host does.
+5. Role `system:controller:node-bootstrapper-token`: the controllers of this program create Secrets, in the one namespace where the
+   worker's token is kept. A rule cannot name what is to be created, so that a namespace is as narrow as it gets.
 
 Nobody is given `certificatesigningrequests/nodeclient`: with it, whoever has the bootstrap credential would be approved
 without a Machine.
 
-5. The marker is written last, where few may delete it. Where it is, what was deleted since stays deleted: a start after a
+6. The marker is written last, where few may delete it. Where it is, what was deleted since stays deleted: a start after a
    revocation must not bring the revoked credential back.
 """
 
@@ -26,36 +28,36 @@ from typing import Any, Final
 from handfast.api import machine_config_kinds, machine_kinds, objects
 from handfast.bootstrap import first_objects
 from handfast.rules import user_names
-from handfast.rules.machines import bootstrapper, credential_end, credentials
+from handfast.rules.machines import bootstrapper, credential_end, credentials, settings
 
-MACHINE_API: Final = "openshift-machine-api"
-APPROVER: Final = "openshift-cluster-machine-approver"
 NAMESPACES: Final = (
     bootstrapper.CONFIG_NAMESPACE,
     bootstrapper.MANAGED_NAMESPACE,
     bootstrapper.NAMESPACE,
-    MACHINE_API,
-    APPROVER,
+    machine_kinds.NAMESPACE,
+    settings.NAMESPACE,
 )
 # The kubeconfig with the master's credential, for whoever renders the masters' configuration.
 KUBECONFIG_SECRET: Final = "kubelet-bootstrap-kubeconfig"  # noqa: S105 - the name of a Secret
 KUBECONFIG_KEY: Final = "kubeconfig"
-# 5. says that all of this was there once
+# 6. says that all of this was there once
 MARKER: Final = "handfast-machines"
 MARKER_NAMESPACE: Final = "kube-system"
 
 _RBAC: Final = "rbac.authorization.k8s.io"
+_KEEPER: Final = "system:controller:node-bootstrapper-token"
 _CSR: Final = "system:certificates.k8s.io:certificatesigningrequests"
 
 
 def before_machines() -> tuple[first_objects.FirstObject, ...]:
-    """Namespaces, account, rights and the kinds: what has to be there before anything of a fleet (1, 2)."""
+    """Namespaces, account, rights and the kinds: what has to be there before anything of a fleet (1, 2, 5)."""
     account = _core("ServiceAccount", "serviceaccounts", bootstrapper.NAMESPACE, bootstrapper.ACCOUNT, {})
     return (
         *(_object("", "v1", "namespaces", "Namespace", "", name, {}) for name in NAMESPACES),
         account,
         _binding("system-bootstrap-node-bootstrapper", "system:node-bootstrapper", _account()),
         _binding("system-bootstrap-node-renewal", f"{_CSR}:selfnodeclient", _group(user_names.NODES)),
+        *_keeper(),
         *(_definition(document) for document in machine_kinds.definitions()),
     )
 
@@ -85,7 +87,7 @@ def kubeconfig(text: bytes) -> first_objects.FirstObject:
 
 
 def marker(now: datetime.datetime) -> first_objects.FirstObject:
-    """The last object (5)."""
+    """The last object (6)."""
     body = {"data": {"installed": objects.timestamp(now)}}
     return _core("ConfigMap", "configmaps", MARKER_NAMESPACE, MARKER, body)
 
@@ -102,6 +104,18 @@ def _binding(name: str, role: str, subjects: Sequence[dict[str, str]]) -> first_
     reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role}
     body = {"roleRef": reference, "subjects": list(subjects)}
     return _object(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", "", name, body)
+
+
+def _keeper() -> tuple[first_objects.FirstObject, ...]:
+    """The right to keep the worker's token (5)."""
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}
+    reference = {"apiGroup": _RBAC, "kind": "Role", "name": _KEEPER}
+    subjects = [{"apiGroup": _RBAC, "kind": "User", "name": user_names.CONTROLLERS}]
+    binding = {"roleRef": reference, "subjects": subjects}
+    return (
+        _object(_RBAC, "v1", "roles", "Role", bootstrapper.NAMESPACE, _KEEPER, {"rules": [rule]}),
+        _object(_RBAC, "v1", "rolebindings", "RoleBinding", bootstrapper.NAMESPACE, _KEEPER, binding),
+    )
 
 
 def _account() -> list[dict[str, str]]:

@@ -7,12 +7,16 @@ It follows nothing and decides nothing about requests.
    the same: all of them have `spec.providerID`, `status.addresses` and `status.nodeRef.name`.
 2. Names are compared in lower case, without a dot at their end. Addresses are compared by value, not by how they are
    written: ::1 and 0:0:0:0:0:0:0:1 are one.
-3. While a machine moves from one group to the other, both hold a Machine of its name. `status.authoritativeAPI` of the
-   machine.openshift.io one says which of them counts. While that says Migrating, neither is changed by anyone, and the
-   machine.openshift.io one counts as it was.
+3. While a machine moves from one group to the other, both hold a Machine of its name, each in the namespace that OpenShift has for its
+   group. `status.authoritativeAPI` of the machine.openshift.io one says which of them counts. While that says Migrating, neither is
+   changed by anyone, and the machine.openshift.io one counts as it was. In any other namespace nothing is said by it, and both count.
 4. Two Machines that claim the same InternalDNS name are both found: whoever looks up a name has to refuse more than one.
 5. What comes close is found, too, so that people can be told: a Machine that has the name as another type of address, and one whose
    InternalDNS name only begins alike. Neither counts as having the name.
+
+| who | holding | tries | stopped by | shown in tests/unit/rules/machines/test_inventory.py |
+|---|---|---|---|---|
+| who may write Machines in a namespace of their own | the name of another's Machine | have that one not count, and theirs count alone | 3, 4 | test_elsewhere_a_machine_in_both_groups_is_two |
 """
 
 from __future__ import annotations
@@ -46,6 +50,8 @@ APPROVED_KEY: Final = "machines.handfast.dev/approved-key"
 _NEVER: Final = datetime.datetime(1, 1, 2, tzinfo=datetime.UTC)
 
 _BY_CLUSTER_API: Final = "ClusterAPI"
+# 3. between which namespaces machines move
+_HOMES: Final = {OPENSHIFT: machine_kinds.NAMESPACE, CLUSTER_API: "openshift-cluster-api"}
 # What Machines are looked up by beside their addresses.
 _OTHER_NAME: Final = "other name"
 _FIRST_LABEL: Final = "first label"
@@ -226,11 +232,20 @@ class Index:
         return tuple(self._machines[key] for key in sorted(keys) if self._counts(self._machines[key]))
 
     def _counts(self, machine: Machine) -> bool:
-        # 3. of two of one name, the one that is authoritative
-        twins = [self._machines[key] for key in self._names[machine.name] if key[0] != machine.group]
+        # 3. of a machine that moves, the one that is authoritative
+        twin = self._twin(machine)
+        if twin is None:
+            return True
         if machine.group == OPENSHIFT:
-            return machine.authoritative != _BY_CLUSTER_API or not twins
-        return all(twin.authoritative in {"", _BY_CLUSTER_API} for twin in twins)
+            return machine.authoritative != _BY_CLUSTER_API
+        return twin.authoritative in {"", _BY_CLUSTER_API}
+
+    def _twin(self, machine: Machine) -> Machine | None:
+        """The same machine in the other group, where both are at home; None: it does not move."""
+        if machine.namespace != _HOMES.get(machine.group):
+            return None
+        other = CLUSTER_API if machine.group == OPENSHIFT else OPENSHIFT
+        return self._machines.get((other, _HOMES[other], machine.name))
 
 
 def _places(machine: Machine) -> Iterator[tuple[str, Canonical]]:

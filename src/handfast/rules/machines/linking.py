@@ -55,6 +55,8 @@ NO_MACHINE: Final = "NoMachine"
 CLUSTER_API: Final = "LinkedByClusterAPI"
 MIGRATING: Final = "MachineMigrating"
 _MIGRATING: Final = "Migrating"
+# Why nobody decides by a link: more than one Machine is linked to the Node.
+AMBIGUOUS_LINK: Final = "AmbiguousLink"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

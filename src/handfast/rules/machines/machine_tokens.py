@@ -21,15 +21,13 @@ from typing import Any, Final
 from handfast import errors
 from handfast.api import jsonpath, objects
 from handfast.pki import jwt
+from handfast.rules import user_names
 from handfast.rules.machines import bootstrapper, inventory
 
 LABEL: Final = "machines.handfast.dev/bootstrap-credential"
 MACHINE: Final = "machines.handfast.dev/machine"
 MACHINE_UID: Final = "machines.handfast.dev/machine-uid"
 CREDENTIAL_ID: Final = "machines.handfast.dev/credential-id"
-# Where a request has the id of the credential that it was made with.
-EXTRA: Final = "authentication.kubernetes.io/credential-id"
-_PREFIX: Final = "JTI="
 _WORKER: Final = "worker"
 
 
@@ -86,7 +84,7 @@ def id_of(token: str) -> str:
             reason="TokenWithoutId",
             hint="tokens have ids from Kubernetes 1.30 on; until then, do without credential: per-machine",
         )
-    return _PREFIX + identity
+    return user_names.TOKEN_ID_PREFIX + identity
 
 
 def read(document: Mapping[str, Any] | None) -> Credential | None:

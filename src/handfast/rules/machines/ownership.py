@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from handfast.api import signer_names, signing_requests
@@ -22,14 +22,8 @@ CSRAPPROVING: Final = "csrapproving"
 SIGNERS: Final = frozenset({signer_names.KUBELET_CLIENT, signer_names.KUBELET_SERVING})
 
 
-def is_machine_approvers(
-    spec: signing_requests.Spec,
-    identities: Sequence[bootstrapper.Identity],
-    signers: Collection[str] = SIGNERS,
-) -> bool:
-    """Whether a request is the machine-approver's; `signers` are those that it has a judge for."""
-    if spec.signer_name not in signers:
-        return False
+def is_machine_approvers(spec: signing_requests.Spec, identities: Sequence[bootstrapper.Identity]) -> bool:
+    """Whether a request is the machine-approver's."""
     # 1. by the author's name
     if spec.signer_name == signer_names.KUBELET_CLIENT:
         return bootstrapper.named(spec.username, identities)
@@ -37,12 +31,10 @@ def is_machine_approvers(
     return spec.signer_name == signer_names.KUBELET_SERVING and user_names.NODES in (spec.groups or ())
 
 
-def waits(
-    item: signing_requests.Request, identities: Sequence[bootstrapper.Identity], signers: Collection[str] = SIGNERS
-) -> bool:
+def waits(item: signing_requests.Request, identities: Sequence[bootstrapper.Identity]) -> bool:
     """Whether a request is the machine-approver's, and neither approved, denied nor failed."""
     return (
         item.is_open
         and item.condition(signing_requests.APPROVED) is None
-        and is_machine_approvers(item.spec, identities, signers)
+        and is_machine_approvers(item.spec, identities)
     )

@@ -3,7 +3,7 @@
 
 It parks nothing itself. Who is over the limit still has every request with a Machine judged; only requests without one are parked.
 
-1. The limit is the larger of the numbers of Machines and of Nodes, and 100. As many as that may wait.
+1. The limit is the number of Machines or of Nodes, whichever is larger, plus 100. As many as that may wait.
 2. A node counts once for each signer, however often its kubelet asks again.
 3. A request counts while it waits, for an hour from its creation, both ends left out. One that is stamped ahead of our clock counts
    once it is less than ten seconds ahead.

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper, inventory, machine_tokens, readmission, source_address
 
@@ -85,9 +86,9 @@ def came_with(
 ) -> approval.Step:
     """Whether a request was made with its Machine's own token; None: there is no Secret of one."""
     # 4. a token with an id
-    shown = facts.extra.get(machine_tokens.EXTRA, ())
+    shown = facts.extra.get(user_names.CREDENTIAL_ID, ())
     anew = f"make one (`handfast machine credentials create --kind worker --machine {machine.name}`) and have the machine use it"
-    if len(shown) != 1 or not shown[0].startswith("JTI="):
+    if len(shown) != 1 or not shown[0].startswith(user_names.TOKEN_ID_PREFIX):
         compared = (
             f"the request was made with {shown[0] if shown else 'the shared token'}, which is no token of a machine"
         )
@@ -128,7 +129,7 @@ def recorded(verdict: approval.Verdict, machine: inventory.Machine) -> str:
     words = {FROM: "its source address", WITH: "its own credential"}
     shown = [words[step.check.name] for step in verdict.steps if step.check.name in words]
     by = f" by {' and '.join(shown)}" if shown else ""
-    back = ", readmitted" if readmission.is_one(verdict) else ", proven" if by else ""
+    back = ", readmitted" if readmission.is_readmission(verdict) else ", proven" if by else ""
     return f"{machine.title}{back}{by}"
 
 

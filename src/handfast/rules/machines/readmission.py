@@ -32,7 +32,7 @@ from typing import Final
 
 from handfast.api import objects
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, inventory
+from handfast.rules.machines import approval, inventory, linking
 from handfast.rules.machines import settings as settings_module
 
 # When a machine was readmitted last, on its Machine.
@@ -44,7 +44,6 @@ KNOWN: Final = "known node"
 SELDOM: Final = "readmitted seldom"
 
 TOO_SOON: Final = "ReadmittedBefore"
-LINKED_TWICE: Final = "AmbiguousLink"
 NODE_GONE: Final = "NodeGone"
 _REPLACED: Final = frozenset({approval.NO_NODE, approval.IS_UNLINKED, approval.IN_TIME, approval.IS_FIRST_KEY})
 
@@ -69,12 +68,12 @@ def judge(
         return verdict
     kept = [step for step in verdict.steps if step.check.name not in _REPLACED]
     seldom = _seldom(facts, machine, now)
-    due = is_due(machine)
+    due = next_at(machine)
     again = None if seldom.check.passed or due is None else (due - now).total_seconds()
     return approval.Verdict((*kept, _known(facts, linked), seldom), machine, again)
 
 
-def is_one(verdict: approval.Verdict) -> bool:
+def is_readmission(verdict: approval.Verdict) -> bool:
     """Whether a verdict is on a machine that comes back."""
     return any(step.check.name == KNOWN for step in verdict.steps)
 
@@ -91,7 +90,7 @@ def node_gone(facts: kubelet.Facts) -> approval.Step:
     return approval.Step(check, NODE_GONE, frozenset({approval.NODE}), "wait: it is judged again as a first join")
 
 
-def is_due(machine: inventory.Machine) -> datetime.datetime | None:
+def next_at(machine: inventory.Machine) -> datetime.datetime | None:
     """From when on another key may be readmitted; None: from now on (4)."""
     try:
         return objects.parse_timestamp(machine.annotations.get(READMITTED, "")) + INTERVAL
@@ -107,12 +106,12 @@ def _known(facts: kubelet.Facts, linked: Sequence[inventory.Machine]) -> approva
         return approval.Step(kubelet.Check(KNOWN, True, compared))
     change = "correct status.nodeRef of the Machines, so that one is linked to the Node"
     check = kubelet.Check(KNOWN, False, f"{compared}; it is to be one")
-    return approval.Step(check, LINKED_TWICE, frozenset({approval.MACHINE}), change)
+    return approval.Step(check, linking.AMBIGUOUS_LINK, frozenset({approval.MACHINE}), change)
 
 
 def _seldom(facts: kubelet.Facts, machine: inventory.Machine, now: datetime.datetime) -> approval.Step:
     # 4. one key an hour
-    due = is_due(machine)
+    due = next_at(machine)
     if due is None or now >= due or machine.approved_key in {"", approval.key_of(facts)}:
         return approval.Step(kubelet.Check(SELDOM, True, f"{machine.title} was not readmitted with another key lately"))
     compared = f"{machine.title} was readmitted with another key at {objects.timestamp(due - INTERVAL)}"

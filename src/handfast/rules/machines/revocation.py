@@ -8,7 +8,7 @@ It deletes nothing, and who may revoke is decided by RBAC: whoever may delete th
 2. The workers' credential is the token of the account in a Secret. Every such Secret goes, whatever its name is: whoever may make
    Secrets there may have made a second one. The keeper makes `node-bootstrapper-token` anew.
 3. Tokens that were requested (`serviceaccounts/token`), those of single machines above all, stay unless everything is to go. Then
-   their Secrets go, and the account itself: with it every token of it ends, also those that nobody remembers.
+   the account itself goes, and their Secrets: with it every token of it ends, also those that nobody remembers.
 4. A request came by the masters' credential if its requester had a certificate, by a requested token if it has that token's id,
    else by the shared token: the server says so in the request. One that is open when its credential is revoked is denied, since
    whoever stole the credential may have filed it.
@@ -20,18 +20,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from handfast.api import jsonpath, signing_requests
+from handfast.rules import user_names
 from handfast.rules.machines import bootstrapper, installation
+from handfast.rules.tokens import service_accounts
 
 MASTER: Final = "master"
 WORKER: Final = "worker"
-KINDS: Final = (MASTER, WORKER)
 # By a token that was requested; revoked with the workers' where everything is to go.
 REQUESTED: Final = "requested"
 REASON: Final = "BootstrapCredentialRevoked"
 
-CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
-_KINDS: Final = {"X509SHA256=": MASTER, "JTI=": REQUESTED}
-_ACCOUNT: Final = "kubernetes.io/service-account.name"
+_KINDS: Final = {user_names.CERTIFICATE_ID_PREFIX: MASTER, user_names.TOKEN_ID_PREFIX: REQUESTED}
 
 # Kind of object, namespace and name.
 Target = tuple[str, str, str]
@@ -46,7 +45,7 @@ THE_ACCOUNT: Final[Target] = ("ServiceAccount", bootstrapper.NAMESPACE, bootstra
 
 def is_shared(metadata: Mapping[str, Any]) -> bool:
     """Whether a Secret of the type of tokens holds one of the bootstrap account (2)."""
-    return jsonpath.mapping(metadata, "annotations").get(_ACCOUNT) == bootstrapper.ACCOUNT
+    return jsonpath.mapping(metadata, "annotations").get(service_accounts.ACCOUNT_NAME) == bootstrapper.ACCOUNT
 
 
 def secret(metadata: Mapping[str, Any]) -> Target:
@@ -63,7 +62,7 @@ def kind_of(request: signing_requests.Request) -> str | None:
     """By which credential a request came; None: by none of these (4)."""
     if not bootstrapper.named(request.spec.username):
         return None
-    ids = (request.spec.extra or {}).get(CREDENTIAL_ID) or ()
+    ids = (request.spec.extra or {}).get(user_names.CREDENTIAL_ID) or ()
     return next((kind for each in ids for begin, kind in _KINDS.items() if each.startswith(begin)), WORKER)
 
 

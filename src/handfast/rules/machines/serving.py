@@ -46,7 +46,7 @@ from handfast.api import jsonpath
 from handfast.pki import bundles, chains, names
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, inventory
+from handfast.rules.machines import approval, inventory, linking
 
 # The names of the checks, which explanations refer to.
 GROUPS: Final = "requester's groups"
@@ -57,14 +57,13 @@ SERVED: Final = "certificate that the kubelet serves"
 SAME: Final = "same names as it serves"
 
 # Why a request is not approved, by the check that failed; those on its form have one reason together.
-AMBIGUOUS_LINK: Final = "AmbiguousLink"
 NO_ADDRESSES: Final = "MachineWithoutAddresses"
 NOT_ITS_ADDRESS: Final = "NotAnAddressOfTheMachine"
 NOT_SERVED: Final = "KubeletNotVerified"
 NOT_AS_SERVED: Final = "NotAsServed"
 _REASONS: Final[Mapping[str, str]] = {
     kubelet.RESERVED: "ReservedName",
-    LINK: AMBIGUOUS_LINK,
+    LINK: linking.AMBIGUOUS_LINK,
     KNOWN: NO_ADDRESSES,
     WITHIN: NOT_ITS_ADDRESS,
     SERVED: NOT_SERVED,
@@ -172,7 +171,7 @@ def content(facts: kubelet.Facts) -> tuple[kubelet.Check, ...]:
     groups = f"[{', '.join(facts.groups)}] is to hold {' and '.join(_WANTED)}"
     return (
         # 1. a node's serving request
-        *kubelet.form(facts, kubelet.SELF_NODE_SERVER),
+        *kubelet.checks_without_addresses(facts, kubelet.SELF_NODE_SERVER),
         # 2. of a node
         kubelet.Check(GROUPS, not lacking, groups),
         # 3. without names of everybody

@@ -9,6 +9,8 @@ It reads the text and follows nothing: `controllers.machines.settings` does, and
 3. A bootstrap identity is nobody who is judged elsewhere: no node, no recovering node, not the anonymous user.
 4. `readmission` lets a machine take a name that was a node's. It needs a proof of which machine asks: `sourceAddress`, or
    `credential: per-machine`.
+5. Settings are weaker than others where a proof is off, requests are approved that were left to a person, more identities are judged,
+   readmission is on or the window is longer: whoever changed them to that is to be seen.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/machines/test_settings.py |
 |---|---|---|---|---|
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handfast import errors
+from handfast.api import durations
 from handfast.api.codec import yaml_document
 from handfast.rules import access, user_names
 from handfast.rules.machines import bootstrapper, join_window
@@ -79,6 +82,20 @@ def parse(text: str, join_within: datetime.timedelta = join_window.DEFAULT) -> S
     if chosen.readmission and not (chosen.source_address or chosen.per_machine):
         raise _refused("readmission", True, "true only together with sourceAddress: true or credential: per-machine")
     return chosen
+
+
+def weaker(before: Settings, after: Settings) -> tuple[str, ...]:
+    """What later settings ask for less than earlier ones, one sentence each (5.)."""
+    more = [identity for identity in after.identities if identity not in before.identities]
+    rows = (
+        (before.disabled and not after.disabled, "client requests are approved again"),
+        (after.join_within > before.join_within, f"joinWithin is longer, {durations.text(after.join_within)}"),
+        (bool(more), f"{_shown([identity.user for identity in more])} counts as a bootstrap identity"),
+        (before.source_address and not after.source_address, "sourceAddress is off"),
+        (before.per_machine and not after.per_machine, f"credential is {after.credential}"),
+        (after.readmission and not before.readmission, "readmission is on"),
+    )
+    return tuple(sentence for applies, sentence in rows if applies)
 
 
 def _document(text: str) -> Any:
@@ -166,10 +183,12 @@ def _one_of(field: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def _refused(field: str, value: Any, allowed: str) -> Unreadable:
+    return Unreadable(f"{field}: {_shown(value)} is not allowed", hint=f"allowed: {allowed}")
+
+
+def _shown(value: Any) -> str:
     shown = json.dumps(value)
-    if len(shown) > _MOST_SHOWN:
-        shown = f"{shown[:_MOST_SHOWN]}…"
-    return Unreadable(f"{field}: {shown} is not allowed", hint=f"allowed: {allowed}")
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
 
 
 # Key -> the field of Settings, and who reads it.

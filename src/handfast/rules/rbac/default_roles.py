@@ -125,8 +125,7 @@ _SYSTEM_NODE = (
 # patch and delete objects of any kind, so no list of kinds can be given for these verbs; what is created is named.
 _CONTROLLERS = (
     policy_rules.PolicyRule((*READ, "patch", "update", "delete", "deletecollection"), ("*",), ("*",)),
-    # Secrets: that of a fleet's worker credential, wherever the namespace for it is made.
-    on("", "configmaps endpoints events secrets serviceaccounts", "create"),
+    on("", "configmaps endpoints events serviceaccounts", "create"),
     on(DISCOVERY, "endpointslices", "create"),
     on(HANDFAST, _LOGS, "create"),
     on(AUTHENTICATION, "tokenreviews", "create"),

@@ -14,7 +14,7 @@ from handfast.controllers import views
 from handfast.controllers.machines import inventory, kubelet_dial, serving_judge
 from handfast.pki import authority, keys, names
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, bootstrapper, serving, settings
+from handfast.rules.machines import approval, bootstrapper, linking, serving, settings
 from handfast.rules.machines import inventory as facts_of_machines
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.controllers.machines.test_kubelet_dial import CA, kubelet_context, listening
@@ -119,7 +119,7 @@ async def test_a_linked_machine_decides_with_the_egress_addresses_of_its_node():
     verdict = await world.verdict(asks("DNS:w1"))
     assert verdict.machine is None
     assert verdict.failed is not None
-    assert verdict.failed.reason == serving.AMBIGUOUS_LINK
+    assert verdict.failed.reason == linking.AMBIGUOUS_LINK
 
 
 async def test_without_a_machine_the_kubelet_decides():

@@ -38,6 +38,17 @@ def test_nobody_is_given_what_would_go_round_the_inventory():
     }
 
 
+def test_the_controllers_create_secrets_in_one_namespace():
+    role, binding = (
+        each.document for each in installation.before_machines() if each.plural in {"roles", "rolebindings"}
+    )
+    assert role["metadata"] == binding["metadata"]
+    assert role["metadata"]["namespace"] == bootstrapper.NAMESPACE
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [subject["name"] for subject in binding["subjects"]] == ["system:kube-controller-manager"]
+
+
 def test_there_are_pools_for_masters_and_workers():
     assert [each.title for each in installation.pools()] == [
         "MachineConfigPool master",

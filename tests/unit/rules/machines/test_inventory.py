@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -110,6 +111,15 @@ def test_two_machines_of_one_name_are_both_found():
     assert index.get(("machine.openshift.io", "fleet", "m2")) is not None
 
 
+def both(openshift: str, cluster_api: str, authoritative: str) -> inventory.Index:
+    """A machine in both groups, in these namespaces."""
+    index = inventory.Index()
+    name = addresses(("InternalDNS", "panda"))
+    index.put(dataclasses.replace(machine(addresses=name, authoritativeAPI=authoritative), namespace=openshift))
+    index.put(dataclasses.replace(machine(group=inventory.CLUSTER_API, addresses=name), namespace=cluster_api))
+    return index
+
+
 @pytest.mark.parametrize(
     ("authoritative", "counting"),
     [
@@ -120,12 +130,25 @@ def test_two_machines_of_one_name_are_both_found():
     ],
 )
 def test_of_a_machine_in_both_groups_the_authoritative_one_counts(authoritative, counting):
-    index = inventory.Index()
-    name = addresses(("InternalDNS", "panda"))
-    index.put(machine(addresses=name, authoritativeAPI=authoritative))
-    index.put(machine(group=inventory.CLUSTER_API, addresses=name))
+    index = both("openshift-machine-api", "openshift-cluster-api", authoritative)
     assert [each.group for each in index.by_dns("panda")] == counting
     assert [each.group for each in index.named("m1")] == counting
+
+
+@pytest.mark.parametrize("authoritative", ["MachineAPI", "ClusterAPI", "Migrating", ""])
+@pytest.mark.parametrize(
+    ("openshift", "cluster_api"),
+    [
+        ("team-a", "fleet"),
+        ("fleet", "fleet"),
+        ("team-a", "openshift-cluster-api"),
+        ("openshift-machine-api", "team-a"),
+        ("openshift-cluster-api", "openshift-machine-api"),
+    ],
+)
+def test_elsewhere_a_machine_in_both_groups_is_two(openshift, cluster_api, authoritative):
+    index = both(openshift, cluster_api, authoritative)
+    assert len(index.by_dns("panda")) == len(index.named("m1")) == 2
 
 
 def test_a_machine_that_is_in_one_group_alone_counts_whatever_it_says():

@@ -30,11 +30,6 @@ def test_each_request_has_one_judge(signer, user, groups, is_machine_approvers):
     assert ownership.is_machine_approvers(spec, IDENTITIES) is is_machine_approvers
 
 
-def test_a_signer_without_a_judge_is_left_to_csrapproving():
-    spec = signing_requests.Spec(signer_name=SERVING, username="system:node:w1", groups=["system:nodes"])
-    assert not ownership.is_machine_approvers(spec, IDENTITIES, {CLIENT})
-
-
 def test_the_operators_identities_count():
     spec = signing_requests.Spec(signer_name=CLIENT, username="joiner")
     assert ownership.is_machine_approvers(spec, (bootstrapper.Identity("joiner", frozenset()),))

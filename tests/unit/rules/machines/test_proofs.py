@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
+from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import bootstrapper, inventory, machine_tokens, proofs, source_address
+from handfast.rules.machines import (
+    approval,
+    bootstrapper,
+    inventory,
+    machine_tokens,
+    proofs,
+    readmission,
+    source_address,
+)
 from tests.unit.rules.csr_cases import csr
 
 ADDRESSES = (inventory.Address("InternalIP", "10.0.0.5"), inventory.Address("ExternalIP", "2001:DB8:0::5"))
@@ -68,7 +77,7 @@ def but(**change: Any) -> machine_tokens.Credential:
     ],
 )
 def test_a_credential_is_that_machines_own(shown: list[str], credential: machine_tokens.Credential | None, reason: str):
-    step = proofs.came_with(facts(**({machine_tokens.EXTRA: shown} if shown else {})), MACHINE, credential)
+    step = proofs.came_with(facts(**({user_names.CREDENTIAL_ID: shown} if shown else {})), MACHINE, credential)
     assert (step.check.name, step.check.passed, step.reason) == (proofs.WITH, not reason, reason)
     assert bool(step.change) == bool(reason)
 
@@ -77,3 +86,23 @@ def test_a_credential_that_may_not_be_read_proves_nothing():
     step = proofs.unreadable(facts(), MACHINE, "secrets is forbidden")
     assert (step.check.passed, step.reason) == (False, proofs.FORBIDDEN)
     assert "--print-manifest" in step.change
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        pytest.param((), "Machine fleet/w1", id="by the shared credential alone"),
+        pytest.param((proofs.FROM,), "Machine fleet/w1, proven by its source address", id="one proof"),
+        pytest.param(
+            (proofs.FROM, proofs.WITH),
+            "Machine fleet/w1, proven by its source address and its own credential",
+            id="both proofs",
+        ),
+        pytest.param(
+            (readmission.KNOWN, proofs.WITH), "Machine fleet/w1, readmitted by its own credential", id="come back"
+        ),
+    ],
+)
+def test_what_proved_a_machine_is_recorded(names: tuple[str, ...], sentence: str):
+    steps = tuple(approval.Step(kubelet.Check(name, True, "")) for name in names)
+    assert proofs.recorded(approval.Verdict(steps, MACHINE), MACHINE) == sentence

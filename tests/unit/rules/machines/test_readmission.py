@@ -11,7 +11,7 @@ import pytest
 
 from handfast.api import objects
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, bootstrapper, inventory, readmission, settings
+from handfast.rules.machines import approval, bootstrapper, inventory, linking, readmission, settings
 from tests.unit.rules.csr_cases import KEY, csr
 
 NOW = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)
@@ -56,7 +56,7 @@ def judge(there: inventory.Machine, *others: inventory.Machine, **more: Any) -> 
 
 def test_a_known_machine_comes_back_with_another_key():
     assert judge(machine()) == "approve"
-    assert readmission.is_one(verdict_of(machine()))
+    assert readmission.is_readmission(verdict_of(machine()))
     assert judge(machine(), chosen=settings.Settings(readmission=True, credential=settings.PER_MACHINE)) == "approve"
 
 
@@ -69,7 +69,7 @@ def test_a_known_machine_comes_back_with_another_key():
 )
 def test_without_a_proof_nobody_is_readmitted(chosen: settings.Settings):
     assert judge(machine(), chosen=chosen) == approval.NODE_EXISTS
-    assert not readmission.is_one(verdict_of(machine(), chosen=chosen))
+    assert not readmission.is_readmission(verdict_of(machine(), chosen=chosen))
 
 
 @pytest.mark.parametrize("node", ["", "tiger"])
@@ -79,7 +79,7 @@ def test_a_node_that_is_linked_to_another_machine_is_not_taken(node: str):
 
 def test_of_two_machines_that_are_linked_to_the_node_neither_comes_back():
     other = dataclasses.replace(machine(addresses=()), name="twin")
-    assert judge(machine(), other) == readmission.LINKED_TWICE
+    assert judge(machine(), other) == linking.AMBIGUOUS_LINK
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_one_key_an_hour(ago: datetime.timedelta, key: str, reason: str):
 
 @pytest.mark.parametrize("text", ["", "soon", "9999-12-31T23:59:59Z"])
 def test_an_instant_that_cannot_be_read_holds_nobody_up(text: str):
-    assert readmission.is_due(machine(annotations={readmission.READMITTED: text})) is None
+    assert readmission.next_at(machine(annotations={readmission.READMITTED: text})) is None
 
 
 def test_a_request_that_matches_no_machine_is_left_as_it_is():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from handfast.api import signing_requests
+from handfast.rules import user_names
 from handfast.rules.machines import bootstrapper, revocation
 
 
@@ -13,7 +14,7 @@ def request(username: str = bootstrapper.USER, *ids: str, conditions: tuple[str,
     rows = [signing_requests.condition(kind, "r", "m", "2026-01-31T12:00:00Z") for kind in conditions]
     return signing_requests.Request(
         metadata=signing_requests.Meta(name="csr"),
-        spec=signing_requests.Spec(username=username, extra={revocation.CREDENTIAL_ID: list(ids)} if ids else None),
+        spec=signing_requests.Spec(username=username, extra={user_names.CREDENTIAL_ID: list(ids)} if ids else None),
         status=signing_requests.Status(conditions=rows),
     )
 

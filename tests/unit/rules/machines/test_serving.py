@@ -15,7 +15,7 @@ from handfast import errors
 from handfast.pki import authority, bundles, keys, names, profiles
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, inventory, serving
+from handfast.rules.machines import approval, inventory, linking, serving
 from tests.unit.rules import csr_cases
 from tests.unit.rules.csr_cases import HOUR, NOW, SERVING
 
@@ -173,7 +173,7 @@ def test_names_of_everybody_are_nobodys(san: str):
 
 def test_two_machines_that_are_linked_to_one_node_are_none_and_both_are_named():
     checks = judged(facts(), M, machine(*ADDRESSES, name="m2"))
-    assert reason(checks) == serving.AMBIGUOUS_LINK
+    assert reason(checks) == linking.AMBIGUOUS_LINK
     assert "fleet/m1, Machine fleet/m2" in checks[-1].compared
     assert "no Machine is linked" in serving.by_machine(facts(), (), ())[-1].compared
 
@@ -182,7 +182,7 @@ def test_a_link_to_another_machine_than_the_one_of_that_name_counts_for_nothing(
     victim = machine(("InternalDNS", "node1"), name="m2", node="test")
     own = machine(("InternalDNS", "test"), name="m1", node="")
     checks = serving.by_machine(facts("DNS:node1"), [victim], [own])
-    assert reason(checks) == serving.AMBIGUOUS_LINK
+    assert reason(checks) == linking.AMBIGUOUS_LINK
     assert "Machine fleet/m2 is linked" in checks[0].compared
     assert reason(serving.by_machine(facts("DNS:node1"), [victim], [victim])) == ""
 

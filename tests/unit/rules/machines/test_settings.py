@@ -136,3 +136,29 @@ def test_readmission_needs_a_proof():
     assert settings.parse("readmission: true\nsourceAddress: true").readmission
     assert settings.parse("readmission: true\ncredential: per-machine").readmission
     assert not settings.parse("readmission: false").readmission
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "less"),
+    [
+        ("", "", ()),
+        ("", "sourceAddress: true\ncredential: per-machine\nnodeClientCert: {disabled: true}\njoinWithin: 1h", ()),
+        ("nodeClientCert: {disabled: true}", "", ("client requests are approved again",)),
+        ("joinWithin: 1h", "", ("joinWithin is longer, 2h",)),
+        ("sourceAddress: true", "credential: per-machine", ("sourceAddress is off",)),
+        ("credential: per-machine", "sourceAddress: true", ("credential is shared",)),
+        ("sourceAddress: true", "sourceAddress: true\nreadmission: true", ("readmission is on",)),
+        (
+            "",
+            "bootstrapIdentities: [{user: eve, groups: [editors]}]",
+            ('["eve"] counts as a bootstrap identity',),
+        ),
+        (
+            "sourceAddress: true\ncredential: per-machine",
+            "joinWithin: 3h",
+            ("joinWithin is longer, 3h", "sourceAddress is off", "credential is shared"),
+        ),
+    ],
+)
+def test_what_asks_for_less_is_named(before: str, after: str, less: tuple[str, ...]):
+    assert settings.weaker(settings.parse(before), settings.parse(after)) == less
