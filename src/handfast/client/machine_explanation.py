@@ -6,25 +6,20 @@ What may not be read is left out, and named in `unread`, so that nobody takes "n
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, resources, signer_names, signing_requests, status
-from handfast.client import api, machines
+from handfast.client import api, machine_reviews, machines
 from handfast.pki import pem
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.ledger import entries, segments
-from handfast.rules.machines import approval, bootstrapper, explanation, inventory, settings
+from handfast.rules.machines import approval, bootstrapper, explanation, inventory, revocation, rivals, settings
 
 _T = TypeVar("_T")
-_REQUESTS: Final = msgspec.json.Decoder(api.Listing[signing_requests.Request])
-_NEVER: Final = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(slots=True)
@@ -64,7 +59,7 @@ class Look:
     async def _requests(self, node: str) -> list[signing_requests.Request]:
         """The requests for the client certificate of this node, the newest first."""
         found: list[signing_requests.Request] = []
-        async for page in self.client.pages(resources.SIGNING_REQUESTS, api.EVERYTHING, _REQUESTS):
+        async for page in self.client.pages(resources.SIGNING_REQUESTS, api.EVERYTHING, machine_reviews.REQUESTS):
             found += [each for each in page.items if _is_for(each, node)]
         return sorted(found, key=lambda each: each.metadata.creation_timestamp or "", reverse=True)
 
@@ -73,14 +68,19 @@ class Look:
     ) -> approval.Verdict | None:
         if not requests:
             return None
-        newest = requests[0]
-        return approval.judge(
-            kubelet.read(newest.document()),
-            _instant(newest.metadata.creation_timestamp),
-            settings=await self._settings(),
-            machines=index,
-            node_exists=node_exists,
-        )
+        chosen = await self._settings()
+
+        def alone(one: rivals.Asking) -> approval.Verdict:
+            return approval.judge(one.facts, one.created, settings=chosen, machines=index, node_exists=node_exists)
+
+        newest, *others = (machine_reviews.asking(each, kubelet.read(each.document())) for each in requests)
+        verdict = alone(newest)
+        if verdict.machine is None or verdict.failed is not None:
+            return verdict
+        waiting = {each.metadata.name for each in requests if revocation.is_pending(each)}
+        older = [each for each in others if each.facts.name in waiting]
+        before = rivals.first(newest, older, verdict.machine, lambda one: alone(one).failed is None)
+        return verdict.with_step(rivals.step(before))
 
     async def _settings(self) -> settings.Settings:
         """The approver's settings; its defaults where there are none, or none that can be read."""
@@ -161,13 +161,6 @@ def _certificates(text: str) -> int:
         return len(pem.certificates_from_pem(text.encode("utf-8", "replace"))) if text else 0
     except errors.Refused:
         return 0
-
-
-def _instant(text: str | None) -> datetime.datetime:
-    try:
-        return objects.parse_timestamp(text or "")
-    except ValueError:
-        return _NEVER
 
 
 def as_row(stage: explanation.Stage) -> dict[str, Any]:

@@ -6,20 +6,36 @@ It approves nothing. The machine-approver itself follows what is read here, and 
 1. A machine-approver runs where the ConfigMap of its settings is there: it makes one where it is missing.
 2. Machines are read of every group that the server has, in the version that it prefers.
 3. Unreadable settings are not known: the explanation goes by the defaults, and says so.
-4. No kubelet is asked what it serves: the machine-approver does, from where it is, and says in an Event what it found.
+4. The other requests are read for one that passes everything else: an older one with another key may stand first.
+5. No kubelet is asked what it serves: the machine-approver does, from where it is, and says in an Event what it found.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from dataclasses import dataclass
+from typing import Final
+
+import msgspec
 
 from handfast import errors
 from handfast.api import jsonpath, objects, resources, signer_names, signing_requests
 from handfast.client import api, machine_proofs
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, group_versions, inventory, ownership, readmission, serving
+from handfast.rules.machines import (
+    approval,
+    group_versions,
+    inventory,
+    ownership,
+    readmission,
+    revocation,
+    rivals,
+    serving,
+)
 from handfast.rules.machines import settings as machine_settings
+
+REQUESTS: Final = msgspec.json.Decoder(api.Listing[signing_requests.Request])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +84,44 @@ async def verdict(
     is_name = objects.dns_subdomain(facts.node_name) is None
     node = await client.find(resources.NODES, facts.node_name, metadata=True) if is_name else None
     there = node is not None
-    judged = approval.judge(facts, created(item), settings=chosen, machines=index, node_exists=there)
-    linked = index.by_node(facts.node_name)
-    judged = readmission.judge(judged, facts, settings=chosen, node_exists=there, linked=linked, now=now)
-    return await machine_proofs.proven(client, index, facts, chosen, judged)
+
+    def alone(one: kubelet.Facts, at: datetime.datetime) -> approval.Verdict:
+        judged = approval.judge(one, at, settings=chosen, machines=index, node_exists=there)
+        linked = index.by_node(one.node_name)
+        return readmission.judge(judged, one, settings=chosen, node_exists=there, linked=linked, now=now)
+
+    judged = alone(facts, created(item))
+    machine = judged.machine
+    if machine is None or judged.failed is not None:
+        return judged
+    proofs = await machine_proofs.wanted(client, index, machine, chosen)
+    judged = machine_proofs.proven(judged, facts, proofs)
+    if judged.failed is not None:
+        return judged
+
+    def counts(one: rivals.Asking) -> bool:
+        return machine_proofs.proven(alone(one.facts, one.created), one.facts, proofs).failed is None
+
+    # 4. whether an older one stands first
+    others = [each for each in await pending(client) if each.facts.name != facts.name]
+    return judged.with_step(rivals.step(rivals.first(asking(item, facts), others, machine, counts)))
+
+
+async def pending(client: api.Client) -> list[rivals.Asking]:
+    """The requests for kubelets' client certificates that wait, as far as they can be read."""
+    waiting: list[rivals.Asking] = []
+    async for page in client.pages(resources.SIGNING_REQUESTS, api.EVERYTHING, REQUESTS):
+        for item in page.items:
+            if revocation.is_pending(item) and item.spec.signer_name == signer_names.KUBELET_CLIENT:
+                with contextlib.suppress(errors.Refused):
+                    waiting.append(asking(item, kubelet.read(item.document())))
+    return waiting
+
+
+def asking(item: signing_requests.Request, facts: kubelet.Facts) -> rivals.Asking:
+    """A request as one of several, of the version that was read."""
+    version = item.metadata.resource_version
+    return rivals.Asking(facts, created(item), int(version) if version.isdecimal() else 0)
 
 
 async def _serving(client: api.Client, facts: kubelet.Facts, index: inventory.Index) -> approval.Verdict:
@@ -85,7 +135,7 @@ async def _serving(client: api.Client, facts: kubelet.Facts, index: inventory.In
         documents = () if served is None else await client.list(served)
         assigned = serving.of_egress(documents, facts.node_name)
         return serving.verdict(facts, (*form, *serving.by_machine(facts, linked, named, assigned)), linked[0])
-    # 4. the machine-approver asks
+    # 5. the machine-approver asks
     presented = serving.NotServed("what its kubelet serves is not asked from here: see the Events")
     return serving.verdict(facts, (*form, *serving.by_kubelet(facts, presented, named)))
 

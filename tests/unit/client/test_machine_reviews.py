@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from handfast import errors
 from handfast.api import signer_names, signing_requests
 from handfast.client import machine_reviews
-from handfast.pki import names
-from handfast.rules.machines import approval, bootstrapper, proofs, readmission, serving, settings
+from handfast.pki import keys, names, requests
+from handfast.rules.machines import approval, bootstrapper, proofs, readmission, rivals, serving, settings
 from tests.unit.controllers.csr_world import NODE, SERVING, START, World
 
 GROUPS = [*bootstrapper.GROUPS, "system:authenticated"]
+BY: dict[str, Any] = {"username": bootstrapper.USER, "groups": GROUPS}
 
 
 def configured(text: str) -> World:
@@ -64,6 +66,22 @@ async def test_a_request_of_a_bootstrap_identity_is_judged_as_the_machine_approv
     assert (await verdict(world)).failed.reason == "NodeExists"
     assert (await verdict(world, common_name="system:node:/odd")).failed.reason == "NotRecognised"
     assert await verdict(world, username="system:bootstrap:abcdef") is None
+
+
+async def test_an_older_request_with_another_key_is_explained():
+    world = World()
+    machine(world, "m1", "n1")
+    item = world.add("younger", metadata={"creationTimestamp": "2030-01-01T00:00:01Z"}, **BY)
+    older = requests.build(
+        names.Subject(common_name=NODE, organizations=("system:nodes",)), names.Sans(), keys.generate()
+    )
+    world.add("older", request=base64.b64encode(older).decode(), **BY)
+    judged = await machine_reviews.verdict(world.client, item, world.requests.facts(item), settings.DEFAULT, START)
+    assert judged is not None
+    assert judged.failed is not None
+    assert judged.failed.reason == rivals.ANOTHER_ASKS
+    assert 'the request "older"' in judged.failed.check.compared
+    assert "`handfast csr deny older`" in judged.change
 
 
 def test_a_request_without_a_creation_time_is_no_answer():

@@ -10,7 +10,8 @@ It never denies, but for Revocations. It signs nothing.
    second condition names the Machine, and what proved that the very machine asks.
 4. "Not yet" is an Event and a metric, once for each reason and request. Above a hundred alike within an hour it is one Event for
    all, on the settings' ConfigMap.
-5. It is judged again when its Machine, its Node, an EgressIP, the kubelets' CA or the settings change, or the clock allows it. Nothing is polled: requests
+5. It is judged again when its Machine, its Node, an EgressIP, the kubelets' CA or the settings change, when an older request that it
+   waits for is gone, or the clock allows it. Nothing is polled: requests
    are found by the name of their node.
 6. Over the flood guard's limit (`rules.machines.pressure`), requests without a Machine are parked: one Event for all, and a gauge. They
    cost nothing until a Machine of their name comes, or the pressure drops. Requests with a Machine go on.
@@ -40,7 +41,15 @@ from handfast.controllers import events, loop, node_leases, revoked
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import requests as certificate_requests
 from handfast.controllers.certificates import verdicts as verdicts_module
-from handfast.controllers.machines import bindings, client_requests, crowds, flood_guard, kubelet_dial, serving_judge
+from handfast.controllers.machines import (
+    bindings,
+    client_requests,
+    crowds,
+    flood_guard,
+    kubelet_dial,
+    rivals,
+    serving_judge,
+)
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.rules.certificates import kubelet
@@ -305,8 +314,9 @@ def build(
             look(name)
 
     serving = serving_judge.follow(context, known, kubelet_ca=kubelet_ca, dial=dial)
+    others = rivals.Rivals(requests, clock)
     judges: dict[str, Judge] = {
-        signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, known, nodes, living),
+        signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, known, nodes, living, others),
         signer_names.KUBELET_SERVING: serving,
     }
     verdicts = verdicts_module.Verdicts(client, clock, requests, recorder, DECISIONS, revocations)
@@ -316,6 +326,7 @@ def build(
     watched = bindings.follow(context, settings, recorder, lambda name: look(f"{BINDING}{name}"))
     _subscribe(handler, requests, settings, look)
     _follow(handler, known, nodes, serving)
+    others.subscribe(lambda node: handler.of_node(node, approval.REQUEST))
     controller.needs(requests)
     controller.needs(nodes)
     for each in (settings, known, revocations, serving, *(() if leases is None else (leases,))):

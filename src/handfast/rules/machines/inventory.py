@@ -42,6 +42,8 @@ IP_TYPES: Final = (INTERNAL_IP, EXTERNAL_IP)
 FAILED: Final = "Failed"
 # Which key was approved for a machine, on its Machine: the SHA-256 of its SubjectPublicKeyInfo, in hex.
 APPROVED_KEY: Final = "machines.handfast.dev/approved-key"
+# Since an operator had that key forgotten: only requests that were created after this instant count.
+REQUESTS_AFTER: Final = "machines.handfast.dev/requests-after"
 # A day after the first, so that a little before it is an instant, too.
 _NEVER: Final = datetime.datetime(1, 1, 2, tzinfo=datetime.UTC)
 

@@ -15,11 +15,11 @@ from handfast.client import api, cache, partial
 from handfast.controllers import events, node_leases, revoked, views
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import verdicts as verdicts_module
-from handfast.controllers.machines import approver, client_requests, flood_guard
+from handfast.controllers.machines import approver, client_requests, flood_guard, rivals
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import keys, names, requests
-from handfast.rules.machines import bootstrapper, inventory, pressure, settings
+from handfast.rules.machines import approval, bootstrapper, inventory, pressure, settings
 from tests.unit.controllers.csr_world import PLURAL
 from tests.unit.controllers.csr_world import World as Base
 
@@ -58,7 +58,8 @@ class World(Base):
         verdicts = verdicts_module.Verdicts(
             self.client, self.clock, self.requests, recorder, approver.DECISIONS, revoked.Revoked(self.revoked)
         )
-        self.judge = client_requests.ClientRequests(self.client, self.known, self.nodes, self.living)
+        self.others = rivals.Rivals(self.requests, self.clock)
+        self.judge = client_requests.ClientRequests(self.client, self.known, self.nodes, self.living, self.others)
         self.guard = flood_guard.Guard(self.clock, lambda: pressure.limit(len(self.known.index), len(self.nodes)))
         # The keys that are to be looked at again.
         self.looked: list[str] = []
@@ -71,6 +72,7 @@ class World(Base):
             self.guard,
             self.looked.append,
         )
+        self.others.subscribe(lambda node: self.handler.of_node(node, approval.REQUEST))
         self.keeper = machine_settings.Keeper(self.client, self.settings, recorder)
 
     def ask(
