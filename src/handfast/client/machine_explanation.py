@@ -17,7 +17,16 @@ from handfast.pki import pem
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
 from handfast.rules.ledger import entries, segments
-from handfast.rules.machines import approval, bootstrapper, explanation, inventory, revocation, rivals, settings
+from handfast.rules.machines import (
+    approval,
+    bootstrapper,
+    explanation,
+    inventory,
+    revocation,
+    rivals,
+    settings,
+    standing,
+)
 
 _T = TypeVar("_T")
 
@@ -68,10 +77,17 @@ class Look:
     ) -> approval.Verdict | None:
         if not requests:
             return None
-        chosen = await self._settings()
+        chosen, known = await self._settings(), await machine_reviews.credentials(self.client)
 
         def alone(one: rivals.Asking) -> approval.Verdict:
-            return approval.judge(one.facts, one.created, settings=chosen, machines=index, node_exists=node_exists)
+            return approval.judge(
+                one.facts,
+                one.created,
+                settings=chosen,
+                machines=index,
+                node_exists=node_exists,
+                further=(lambda facts, _: standing.step(facts, one.created, known),),
+            )
 
         newest, *others = (machine_reviews.asking(each, kubelet.read(each.document())) for each in requests)
         verdict = alone(newest)

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from handfast import errors
-from handfast.api import jsonpath, objects, resources, signer_names, signing_requests
+from handfast.api import jsonpath, objects, resources, signer_names, signing_requests, status
 from handfast.client import api, machine_proofs
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import (
@@ -32,6 +32,7 @@ from handfast.rules.machines import (
     revocation,
     rivals,
     serving,
+    standing,
 )
 from handfast.rules.machines import settings as machine_settings
 
@@ -84,9 +85,11 @@ async def verdict(
     is_name = objects.dns_subdomain(facts.node_name) is None
     node = await client.find(resources.NODES, facts.node_name, metadata=True) if is_name else None
     there = node is not None
+    known = await credentials(client)
 
     def alone(one: kubelet.Facts, at: datetime.datetime) -> approval.Verdict:
-        judged = approval.judge(one, at, settings=chosen, machines=index, node_exists=there)
+        further = (lambda facts_, _: standing.step(facts_, at, known),)
+        judged = approval.judge(one, at, settings=chosen, machines=index, node_exists=there, further=further)
         linked = index.by_node(one.node_name)
         return readmission.judge(judged, one, settings=chosen, node_exists=there, linked=linked, now=now)
 
@@ -105,6 +108,28 @@ async def verdict(
     # 4. whether an older one stands first
     others = [each for each in await pending(client) if each.facts.name != facts.name]
     return judged.with_step(rivals.step(rivals.first(asking(item, facts), others, machine, counts)))
+
+
+async def credentials(client: api.Client) -> standing.Objects:
+    """The objects that make bootstrap credentials count, as far as they may be read."""
+    there, refusals = {}, {}
+    for place in standing.PLACES:
+        kind, namespace, name = place
+        resource = resources.SECRETS if kind == "Secret" else resources.CONFIG_MAPS
+        try:
+            document = await client.find(resource, name, namespace=namespace, metadata=True)
+        except status.StatusError as error:
+            if error.code != 403:
+                raise
+            refusals[place] = error.message
+            continue
+        at = standing.instant(
+            jsonpath.text(document, "metadata", "creationTimestamp"),
+            jsonpath.text(document, "metadata", "deletionTimestamp"),
+        )
+        if at is not None:
+            there[place] = at
+    return standing.Objects(there, refusals)
 
 
 async def pending(client: api.Client) -> list[rivals.Asking]:

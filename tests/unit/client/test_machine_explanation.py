@@ -9,7 +9,7 @@ import pytest
 
 from handfast.client import machine_explanation
 from handfast.pki import keys, names, requests
-from handfast.rules.machines import rivals
+from handfast.rules.machines import bootstrapper, rivals
 from tests.unit.cli.fleet_api import FleetApi
 from tests.unit.client.test_machine_reviews import BY
 from tests.unit.controllers.csr_world import NODE, PLURAL, World
@@ -23,6 +23,7 @@ async def test_an_older_request_is_named_while_it_waits(kinds, expected):
     meta = {"creationTimestamp": "2030-01-01T00:00:00Z"}
     status = {"addresses": [{"type": "InternalDNS", "address": "n1"}]}
     server.put("machines", "m1", "openshift-machine-api", metadata=meta, spec={}, status=status)
+    server.put("secrets", bootstrapper.TOKEN_SECRET, bootstrapper.NAMESPACE, metadata=meta)
     older = base64.b64encode(requests.build(SUBJECT, names.Sans(), keys.generate())).decode()
     world.add("older", *kinds, request=older, **BY)
     world.add("newest", metadata={"creationTimestamp": "2030-01-01T00:00:01Z"}, **BY)

@@ -11,7 +11,7 @@ It never denies, but for Revocations. It signs nothing.
 4. "Not yet" is an Event and a metric, once for each reason and request. Above a hundred alike within an hour it is one Event for
    all, on the settings' ConfigMap.
 5. It is judged again when its Machine, its Node, an EgressIP, the kubelets' CA or the settings change, when an older request that it
-   waits for is gone, or the clock allows it. Nothing is polled: requests
+   waits for is gone, when a bootstrap credential comes or goes, or the clock allows it. Nothing is polled: requests
    are found by the name of their node.
 6. Over the flood guard's limit (`rules.machines.pressure`), requests without a Machine are parked: one Event for all, and a gauge. They
    cost nothing until a Machine of their name comes, or the pressure drops. Requests with a Machine go on.
@@ -49,6 +49,7 @@ from handfast.controllers.machines import (
     kubelet_dial,
     rivals,
     serving_judge,
+    standing,
 )
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
@@ -314,9 +315,9 @@ def build(
             look(name)
 
     serving = serving_judge.follow(context, known, kubelet_ca=kubelet_ca, dial=dial)
-    others = rivals.Rivals(requests, clock)
+    others, credentials = rivals.Rivals(requests, clock), standing.follow(context)
     judges: dict[str, Judge] = {
-        signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, known, nodes, living, others),
+        signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, known, nodes, living, others, credentials),
         signer_names.KUBELET_SERVING: serving,
     }
     verdicts = verdicts_module.Verdicts(client, clock, requests, recorder, DECISIONS, revocations)
@@ -327,9 +328,10 @@ def build(
     _subscribe(handler, requests, settings, look)
     _follow(handler, known, nodes, serving)
     others.subscribe(lambda node: handler.of_node(node, approval.REQUEST))
+    credentials.subscribe(lambda: handler.of_all(approval.CREDENTIAL))
     controller.needs(requests)
     controller.needs(nodes)
-    for each in (settings, known, revocations, serving, *(() if leases is None else (leases,))):
+    for each in (settings, known, revocations, serving, credentials, *(() if leases is None else (leases,))):
         controller.uses(each)
     look(SETTINGS)
     return controller

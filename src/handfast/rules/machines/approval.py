@@ -18,7 +18,7 @@ change that makes it pass. Nothing is ever denied here: a person may approve or 
    after every one that waited then; and whatever further checks the caller has.
 7. Then it is approved.
 
-Not checked here: that nobody is revoked, that no living node has the name, and that no older request asks with another key
+Not checked here: that nobody is revoked, that the credential still stands (`machines.standing`), that no living node has the name, and that no older request asks with another key
 (`machines.rivals`). Whoever approves reserves the key on the Machine first,
 by a write of the very Machine that was judged, and reads the Node on the server.
 
@@ -81,8 +81,10 @@ SETTINGS: Final = "settings"
 CLOCK: Final = "clock"
 # Another request, which stands first.
 REQUEST: Final = "request"
+# The object that makes a bootstrap credential count.
+CREDENTIAL: Final = "credential"
 NOTHING: Final[frozenset[str]] = frozenset()
-ANYTHING: Final = frozenset({MACHINE, NODE, SETTINGS, CLOCK, REQUEST})
+ANYTHING: Final = frozenset({MACHINE, NODE, SETTINGS, CLOCK, REQUEST, CREDENTIAL})
 
 # The names of the checks beside those of `kubelet` and `bootstrapper`.
 IS_NEW: Final = "not a renewal"

@@ -12,7 +12,7 @@ from handfast.client import machines
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.machines import client_requests
 from handfast.pki import keys
-from handfast.rules.machines import approval, inventory, proofs, readmission, rivals, source_address
+from handfast.rules.machines import approval, inventory, proofs, readmission, rivals, source_address, standing
 from tests.unit.controllers.csr_world import PLURAL
 from tests.unit.controllers.machines.machine_world import MACHINES, World
 
@@ -227,6 +227,60 @@ async def test_a_request_that_is_gone_waits_for_no_lease() -> None:
     assert world.living.waiting_for("w1") == ()
 
 
+CERTIFICATE: dict[str, Any] = {"extra": {"authentication.kubernetes.io/credential-id": ["X509SHA256=ab"]}}
+
+
+@pytest.mark.parametrize("more", [CERTIFICATE, {}])
+async def test_a_revoked_credential_takes_its_requests_along(more: dict[str, Any]) -> None:
+    """As the seed says it: somebody deletes the ConfigMap or the Secret, and no command denies the requests."""
+    world = World()
+    world.ask("stolen", key=keys.generate(), **more)
+    await world.handler.reconcile("stolen")
+    places = standing.TRUST if more else standing.TOKEN
+    for place in places:
+        world.places[place].remove(next(iter(world.places[place])))
+    world.machine()
+    await world.handler.reconcile("stolen")
+    assert world.conditions("stolen") == []
+    assert [why for why, _ in world.events()] == ["NoMachine", standing.REVOKED]
+    # Made anew, it counts for what is asked from then on.
+    world.credential(places[0], after=3)
+    await world.handler.reconcile("stolen")
+    assert world.conditions("stolen") == []
+    world.ask("own", key=keys.generate(), after=4, **more)
+    await world.handler.reconcile("own")
+    assert world.conditions("own")[0][0] == "Approved"
+
+
+async def test_who_waits_for_a_request_whose_credential_is_revoked_is_judged_again() -> None:
+    world = World()
+    world.machine()
+    world.renew("w1")
+    world.ask("stolen", key=keys.generate(), **CERTIFICATE)
+    world.ask("own", key=keys.generate(), after=1)
+    await world.handler.reconcile("own")
+    assert [why for why, _ in world.events()] == [rivals.ANOTHER_ASKS]
+    world.looked.clear()
+    for place in standing.TRUST:
+        world.places[place].remove(next(iter(world.places[place])))
+    assert set(world.looked) == {"own"}
+    assert reason(await judged(world, "own")) == "NodeIsAlive"
+
+
+async def test_a_credential_that_may_not_be_looked_up_lets_nobody_in() -> None:
+    world = World()
+    world.machine()
+    world.ask()
+    (place,) = standing.TOKEN
+    world.places[place].refused("secrets is forbidden")
+    assert await world.handler.reconcile("x") == 30.0
+    ((why, message),) = world.said_of("CertificateSigningRequest")
+    assert (why, "secrets is forbidden" in message) == (standing.FORBIDDEN, True)
+    world.places[place].refused("")
+    assert await world.handler.reconcile("x") is None
+    assert world.conditions()[0][0] == "Approved"
+
+
 BACK = "{sourceAddress: true, readmission: true}"
 FROM: dict[str, Any] = {"extra": {source_address.KEY: ["10.0.0.5"]}}
 
@@ -262,8 +316,9 @@ async def test_a_node_that_goes_while_its_machine_comes_back_is_judged_anew() ->
 
 async def test_where_no_leases_are_followed_nobody_comes_back() -> None:
     world = shut_down()
+    unprotected = living_nodes.LivingNodes(world.client, world.clock, None)
     world.judge = client_requests.ClientRequests(
-        world.client, world.known, world.nodes, living_nodes.LivingNodes(world.client, world.clock, None), world.others
+        world.client, world.known, world.nodes, unprotected, world.others, world.credentials
     )
     world.ask(**FROM)
     assert reason(await judged(world)) == approval.NODE_EXISTS
