@@ -329,6 +329,7 @@ def build(
     _follow(handler, known, nodes, serving)
     others.subscribe(lambda node: handler.of_node(node, approval.REQUEST))
     credentials.subscribe(lambda: handler.of_all(approval.CREDENTIAL))
+    controller.beside(serving.dials.run, "dials")
     controller.needs(requests)
     controller.needs(nodes)
     for each in (settings, known, revocations, serving, credentials, *(() if leases is None else (leases,))):
