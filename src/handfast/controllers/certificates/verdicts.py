@@ -42,8 +42,8 @@ class Verdicts:
         self._decisions = decisions
         # None: nobody is known to be revoked (3.).
         self._revocations = revocations
-        # What was told of each waiting request: its UID and the text.
-        self._reported: dict[str, tuple[str, str]] = {}
+        # What was told of each waiting request: its UID, and the hash of the text, which a requester can make long.
+        self._reported: dict[str, tuple[str, int]] = {}
 
     def gone(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
@@ -90,7 +90,7 @@ class Verdicts:
 
     def is_news(self, item: signing_requests.Request, reason: str, text: str, *, once: bool = False) -> bool:
         """Whether this was not said of the request before; it is counted and remembered then."""
-        said = (item.metadata.uid, reason if once else text)
+        said = (item.metadata.uid, hash(reason if once else text))
         if self._reported.get(item.metadata.name) == said:
             return False
         self._reported[item.metadata.name] = said

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from handfast import errors
-from handfast.api import signer_names, signing_requests
+from handfast.api import objects, signer_names, signing_requests
 from handfast.client import machine_reviews
 from handfast.controllers.certificates import requests as certificate_requests
 from handfast.rules.certificates import kubelet
@@ -111,10 +111,13 @@ class Rivals:
         if item is None:
             return
         try:
-            node = kubelet.canonical(self._requests.facts(item).node_name)
+            text = self._requests.facts(item).node_name
         except errors.Refused:
-            # Nobody can approve it.
             return
+        if objects.dns_subdomain(text) is not None:
+            # Nobody can approve it, and its name may be long.
+            return
+        node = kubelet.canonical(text)
         self._node_of[name] = node
         self._names.setdefault(node, set()).add(name)
 
