@@ -276,14 +276,20 @@ def _near(node: str, machines: inventory.Index) -> str:
         types = sorted(
             {row.type for row in others[0].addresses if kubelet.canonical(row.address) == kubelet.canonical(node)}
         )
-        return f"{_titles(others)} has it as {', '.join(types)}, which does not count"
+        return f"{_some(others)} has it as {', '.join(types)}, which does not count"
     if named := machines.named(node):
         texts = ", ".join(named[0].texts(inventory.INTERNAL_DNS))
         has = f"its InternalDNS name is {texts}" if texts else "it reports no InternalDNS name"
-        return f"{_titles(named)} is called so, and {has}"
+        return f"{_some(named)} is called so, and {has}"
     if alike := machines.by_first_label(node):
-        return f"{_titles(alike)} has the InternalDNS name {alike[0].texts(inventory.INTERNAL_DNS)[0]}"
+        return f"{_some(alike)} has the InternalDNS name {alike[0].texts(inventory.INTERNAL_DNS)[0]}"
     return ""
+
+
+def _some(machines: Sequence[inventory.Machine]) -> str:
+    """Near misses, of which a handful was looked at."""
+    more = " and others" if len(machines) > _MOST_NAMED else ""
+    return ", ".join(machine.title for machine in machines[:_MOST_NAMED]) + more
 
 
 def _titles(machines: Sequence[inventory.Machine]) -> str:

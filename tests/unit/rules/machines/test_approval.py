@@ -368,3 +368,9 @@ def test_a_later_look_adds_its_check():
     )
     verdict = judge(*ZOO).with_step(step, 40.0)
     assert (reason(verdict), verdict.again, verdict.machine) == ("NodeIsAlive", 40.0, ZOO[1])
+
+
+def test_many_near_misses_are_not_all_named():
+    verdict = judge(*(machine(f"m{number}", f"panda.z{number}") for number in range(50)))
+    assert verdict.failed is not None
+    assert " and others has the InternalDNS name panda.z" in verdict.failed.check.compared
