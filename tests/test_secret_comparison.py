@@ -106,7 +106,6 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("rules/machines/bootstrap_token.py", "secret.type != service_accounts.LEGACY_TYPE"): "the type of a Secret",
     ("rules/machines/bootstrap_token.py", "secret.uid in account.tokens.values()"): _UID,
     ("rules/machines/bootstrap_token.py", "where == secret.uid"): _UID,
-    ("controllers/machines/client_ca.py", "end == credential_end.LONG_AGO"): "an instant",
     ("rules/flow.py", "tokens.DEFAULT_GROUP in groups"): "the name of a group",
     (
         "rules/nodes/recovery.py",

@@ -205,7 +205,7 @@ def _end_of(read: _Read, place: tuple[str, str]) -> datetime.datetime | None:
     """When a bootstrap ConfigMap ends; None: not by itself, or nobody can read when."""
     document = read[place][0]
     end = None if document is None else credential_end.of(document)
-    return None if end == credential_end.LONG_AGO else end
+    return end if end is not None and credential_end.is_readable(end) else None
 
 
 def _key(item: partial.Partial) -> str:

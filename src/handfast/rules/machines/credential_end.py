@@ -55,6 +55,11 @@ def is_over(end: datetime.datetime | None, now: datetime.datetime) -> bool:
     return end is not None and now >= end
 
 
+def is_readable(end: datetime.datetime) -> bool:
+    """Whether somebody wrote this instant; else it stands for what is none (3)."""
+    return end != LONG_AGO
+
+
 def by_authority(
     held: Iterable[tuple[Collection[str], datetime.datetime | None]],
 ) -> dict[str, datetime.datetime]:

@@ -25,7 +25,7 @@ from handfast.bootstrap import token_views, tokens
 from handfast.pki import certificates
 from handfast.rules import access, client_ca_bundle, decision
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import bootstrapper
+from handfast.rules.machines import bootstrapper, credential_end
 from handfast.rules.rbac import policy
 
 TOKEN: Final = "bootstrap token"  # noqa: S105 - a word for people
@@ -68,6 +68,8 @@ def of_authority(certificate: certificates.Certificate, *, scoped: bool, end: da
     """The door that a client CA is, perhaps with an end before that of its certificate (2)."""
     name = f"{certificate.subject.common_name} {certificate.fingerprint[:16]}"
     until = objects.timestamp(certificate.not_after if end is None else min(end, certificate.not_after))
+    if end is not None and not credential_end.is_readable(end):
+        until = f"it has ended: {credential_end.KEY} is no instant"
     if scoped:
         opens = f"vouches for {bootstrapper.USER} and nobody else"
         return Door(AUTHORITY, name, opens, until, "handfast machine credentials revoke --kind master")

@@ -9,7 +9,7 @@ import pytest
 
 from handfast.bootstrap import token_views, tokens
 from handfast.pki import authority, certificates, keys, names
-from handfast.rules.machines import bootstrapper, doors
+from handfast.rules.machines import bootstrapper, credential_end, doors
 
 NOW = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 TOKEN = tokens.parse("abcdef.0123456789abcdef")
@@ -120,3 +120,12 @@ def test_doors_are_listed_by_kind_and_name():
     one, two = doors.of_secret({"name": "b"}), doors.of_secret({"name": "a"})
     token = doors.of_token(token_views.View(token=TOKEN, usages=("authentication",)))
     assert doors.ordered([one, None, two, token]) == (token, two, one)
+
+
+def test_the_end_of_a_credential_is_told_and_one_that_cannot_be_read_is_over():
+    ca = authority.self_signed_ca(names.Subject(common_name="masters"), keys.generate(), NOW)
+    certificate = certificates.read(ca.certificate.der)
+    end = credential_end.parse("2026-02-01T00:00:00Z")
+    assert doors.of_authority(certificate, scoped=True, end=end).until == "2026-02-01T00:00:00Z"
+    unreadable = credential_end.of({"data": {credential_end.KEY: "soon"}})
+    assert doors.of_authority(certificate, scoped=True, end=unreadable).until == "it has ended: revoke-at is no instant"
