@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from handfast.bootstrap import kubeconfig
 from handfast.pki import keys, pairs
 from handfast.rules.machines import bootstrapper
+from handfast.runtime import tls
 from tests.scenarios import certified, machines_world, up_world
 from tests.scenarios.machines_world import Fleet, Holder
 from tests.scenarios.test_node_agent import Agent, Machine
@@ -231,6 +232,7 @@ def test_intruders_get_nothing_and_revoked_credentials_end_at_once(fleet: Fleet,
         # Nobody who is a node already was concerned.
         fleet.kill("apiserver")
         running.until_well(60)
+        require_a_node(fleet, m1)
         with Holder(fleet, worker) as thief:
             assert thief.code() == 401
         w1 = machine(fleet, "w1.example")
@@ -239,6 +241,15 @@ def test_intruders_get_nothing_and_revoked_credentials_end_at_once(fleet: Fleet,
             require_by_the_five_steps(fleet, w1)
         assert fleet.token() not in {"", leaked}
         require_kept_at_home(fleet, m1.current(), w1.current())
+
+
+def require_a_node(plane: Fleet, each: Machine) -> None:
+    """Its own certificate is as good as it was."""
+    ca, pair = (plane.directory / "pki" / "ca.crt").read_bytes(), each.current()
+    context = tls.client_context(ca, pair.certificate_pem, pair.key_pem)
+    with contextlib.closing(plane.connection(context)) as connection:
+        connection.request("GET", f"/api/v1/nodes/{each.name}")
+        assert connection.getresponse().status == 200
 
 
 def refuse_the_unknown(plane: Fleet) -> None:
