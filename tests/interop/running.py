@@ -68,10 +68,11 @@ def process(words: Sequence[object], log: pathlib.Path) -> Iterator[subprocess.P
 
 
 class ControlPlane:
-    """`handfast up` in its own process, on ports of its own choice."""
+    """`handfast up` in its own process, on ports of its own choice, with these flags."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    def __init__(self, directory: pathlib.Path, *flags: str) -> None:
         self.directory = directory
+        self._flags = flags
         self.log = directory.parent / f"{directory.name}.log"
         self._start("127.0.0.1:0")
 
@@ -79,7 +80,10 @@ class ControlPlane:
         command = [sys.executable, "-m", "handfast", "up", "--dir", str(self.directory), "--listen", listen]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--admin-listen", "127.0.0.1:0"], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*command, "--admin-listen", "127.0.0.1:0", *self._flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         eventually(self._ready, "handfast up says that it is ready")
 

@@ -12,6 +12,7 @@ import datetime
 import json
 import pathlib
 import re
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ import pytest
 import yaml
 
 from handfast import errors
+from handfast.api import machine_kinds
 from handfast.bootstrap import cluster_info, jws, kubeconfig, tokens
 from handfast.pki import authority, keys, names, pairs
 from handfast.rules import controller_rights
@@ -60,6 +62,7 @@ def controllers(cluster: clusters.Cluster, kubectl: running.Kubectl) -> Iterator
     kubectl("apply", "--filename", "-", stdin=yaml.safe_dump_all(documents))
     if cluster.stock:
         kubectl("wait", "--for", "condition=Established", "crd/issuancelogs.handfast.dev")
+    have_machines(kubectl)
     token = kubectl(
         "create", "token", controller_rights.ACCOUNT, "--namespace", controller_rights.NAMESPACE
     ).out.strip()
@@ -83,6 +86,18 @@ def controllers(cluster: clusters.Cluster, kubectl: running.Kubectl) -> Iterator
         assert started.poll() is None, log.read_text()
     # Whatever the tests had them do, the manifest was enough for it, but for what they do without.
     assert [line for line in cluster.refused() if not line.startswith("list /api/v1/secrets?")] == []
+
+
+def have_machines(kubectl: running.Kubectl) -> None:
+    """The kinds of fleets, the namespace of Machines, and the account that machines come in with."""
+    kubectl("apply", "--server-side", "--filename", "-", stdin=yaml.safe_dump_all(machine_kinds.definitions()))
+    kubectl("wait", "--for", "condition=Established", "crd/machines.machine.openshift.io")
+    for namespace in (machine_kinds.NAMESPACE, bootstrapper.NAMESPACE):
+        # The manifest may have made it.
+        kubectl("create", "namespace", namespace, code=None)
+    account = f"{bootstrapper.NAMESPACE}:{bootstrapper.ACCOUNT}"
+    role = ("--clusterrole=system:node-bootstrapper", f"--serviceaccount={account}")
+    kubectl("create", "clusterrolebinding", "system-bootstrap-node-bootstrapper", *role)
 
 
 def client_ca_file(cluster: clusters.Cluster) -> pathlib.Path:
@@ -282,12 +297,12 @@ class TestJoining:
         assert str(pair.leaf.subject) == "CN=system:node:joins,O=system:nodes"
         assert pair.leaf.serial in cluster.handfast("ledger", "list", "-o", "json").stdout
         cluster.handfast("ledger", "verify")
-        # Kubernetes has no role for this.
-        right = "certificatesigningrequests.certificates.k8s.io/selfnodeserver"
-        kubectl("create", "clusterrole", "serving", "--verb", "create", "--resource", right)
-        kubectl("create", "clusterrolebinding", "serving", "--clusterrole=serving", "--group=system:nodes")
+        # The machine-approver judges what it serves as: the agent asks for the host name of the machine, too.
+        dns = ("--dns", "joins", "--dns", socket.gethostname())
+        cluster.handfast("machine", "create", "joins", *dns, "--ip", "192.0.2.7")
         log = tmp_path / "agent.log"
         words = [*tools.HANDFAST, "node", "run", *machine, "--node-name", "joins", "--listen", "127.0.0.1:0"]
+        words += ["--node-ip", "192.0.2.7"]
         with running.process([*words, "--rotate-certificates", "--rotate-server-certificates"], log):
             running.eventually(lambda: kubectl("get", "node", "joins", code=None).code == 0, f"the Node: {log}")
             lease = ("get", "lease", "joins", "--namespace", "kube-node-lease")
@@ -305,6 +320,33 @@ class TestJoining:
             )
             done = tools.Tool(tools.HANDFAST)(*command, *places, "--timeout", "10s", code=1)
             assert done.stderr.splitlines()[-1] == "reason: NodeIsAlive"
+
+    def test_a_machine_joins_by_inventory(
+        self, cluster: clusters.Cluster, kubectl: running.Kubectl, tmp_path: pathlib.Path, machine: tuple[object, ...]
+    ) -> None:
+        """With the account of the workers, and the controllers at work with the rights of their manifest."""
+        account = ("token", bootstrapper.ACCOUNT, "--namespace", bootstrapper.NAMESPACE)
+        running.eventually(lambda: kubectl("create", *account, code=None).code == 0, "the account")
+        token = kubectl("create", *account).out.strip()
+        credential = account_kubeconfig(cluster, tmp_path / "bootstrap.conf", token)
+        cluster.handfast("machine", "create", "w1", "--dns", "w1.example", "--ip", "192.0.2.8")
+        log = tmp_path / "agent.log"
+        words = [*tools.HANDFAST, "node", "run", *machine, "--bootstrap-kubeconfig", credential]
+        words += ["--node-name", "w1.example", "--node-ip", "192.0.2.8", "--listen", "127.0.0.1:0"]
+        with running.process(words, log):
+            linked = (
+                "get",
+                "machine",
+                "w1",
+                "--namespace",
+                machine_kinds.NAMESPACE,
+                "-o",
+                "jsonpath={.status.nodeRef.name}",
+            )
+            running.eventually(lambda: kubectl(*linked).out == "w1.example", f"a Machine with its Node: {log}")
+        said = json.loads(cluster.handfast("machine", "explain", "w1", "-o", "json").stdout)
+        judged = next(row for row in said["stages"] if row["stage"] == "judged")
+        assert judged["seen"].startswith("approved (NodeCSRApprove)")
 
     def test_nobody_approves(self, cluster: clusters.Cluster, kubectl: running.Kubectl, command: list[object]) -> None:
         """Whoever waits is told for what."""

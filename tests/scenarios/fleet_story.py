@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import pathlib
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
@@ -39,8 +42,11 @@ class Story(certified.Story):
         """Have the kind of Machines, its namespace, and the right to file requests."""
         for document in machine_kinds.definitions():
             await self.client.create(DEFINITIONS, document)
-        for name in (FLEET, settings.NAMESPACE):
+        for name in (FLEET, settings.NAMESPACE, bootstrapper.CONFIG_NAMESPACE):
             await self.client.create(controlled.NAMESPACES, {"metadata": {"name": name}})
+        # The object that the masters' certificate stands on.
+        trust = {"metadata": {"name": bootstrapper.CONFIG_MAP}, "data": {}}
+        await self.client.create(controlled.CONFIG_MAPS, trust, namespace=bootstrapper.CONFIG_NAMESPACE)
         role = "system:node-bootstrapper"
         subject = {"kind": "User", "name": bootstrapper.USER, "apiGroup": "rbac.authorization.k8s.io"}
         await granting.made(
@@ -71,6 +77,20 @@ class Story(certified.Story):
 
         rows = await self.eventually(said, f"{name} told")
         return str(rows[-1][0])
+
+    async def operator(self, *words: str, code: int = 0) -> str:
+        """A command, as an operator types it; what it prints, and where it fails what it complains of."""
+        text = self.world.place.admin_kubeconfig.read_text().replace("https://127.0.0.1:6443", self.world.base)
+        path = self.world.place.root / "served.conf"
+        path.write_text(text)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "handfast", *words, "--kubeconfig", str(path)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode == code, (process.returncode, out.decode(), err.decode())
+        return out.decode() + (err.decode() if code else "")
 
     async def told_of(self, namespace: str, name: str) -> list[tuple[str, str]]:
         """The Events about an object."""
@@ -119,8 +139,9 @@ async def running_as_printed(story: Story, *chosen: str) -> AsyncIterator[None]:
     """These controllers with the account and the rights of `--print-manifest`, as on another API server."""
     for document in controller_rights.documents(chosen):
         row = next(row for row in kinds.builtin() if (row.api_version, row.kind) == _identity(document))
-        # The namespace of the settings is there already.
-        if row.kind != "Namespace" or document["metadata"]["name"] != settings.NAMESPACE:
+        # The namespaces of the settings and of a credential are there already.
+        there = (settings.NAMESPACE, bootstrapper.CONFIG_NAMESPACE)
+        if row.kind != "Namespace" or document["metadata"]["name"] not in there:
             await story.client.create(row, document, namespace=document["metadata"].get("namespace", ""))
     path = f"/api/v1/namespaces/{controller_rights.NAMESPACE}/serviceaccounts/{controller_rights.ACCOUNT}/token"
     token = (await callers.make(story.world, path, {"spec": {}}))["status"]["token"]

@@ -33,6 +33,9 @@ class Fleet(fleet_story.Story):
             await self.client.create(c.NAMESPACES, {"metadata": {"name": namespace}})
         account = {"metadata": {"name": bootstrapper.ACCOUNT}}
         await self.client.create(c.SERVICE_ACCOUNTS, account, namespace=bootstrapper.NAMESPACE)
+        # What the workers' token stands on.
+        secret = {"metadata": {"name": bootstrapper.TOKEN_SECRET}}
+        await self.client.create(c.SECRETS, secret, namespace=bootstrapper.NAMESPACE)
         await self.bind("file", first_objects.NODE_GROUP)
 
         async def served() -> bool:

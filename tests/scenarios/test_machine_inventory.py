@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import pathlib
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -23,18 +20,8 @@ pytestmark = pytest.mark.slow
 
 
 async def handfast(story: f.Story, *words: str) -> str:
-    """A command, as an operator types it; what it prints."""
-    text = story.world.place.admin_kubeconfig.read_text().replace("https://127.0.0.1:6443", story.world.base)
-    path = story.world.place.root / "served.conf"
-    path.write_text(text)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "handfast", "machine", *words, "--kubeconfig", str(path)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return out.decode()
+    """A command on machines, as an operator types it; what it prints."""
+    return await story.operator("machine", *words)
 
 
 async def register(story: f.Story, name: str, *ips: str) -> None:

@@ -21,6 +21,7 @@
 
 A name with a dot is a module of a sub-room: `access.authn` is `access/authn.py`. `listener` and `connection` are the door,
 in front of this room. 8 to 13 are for writes only: `verbs/writes.py` has them step by step, with what each refuses with.
+HTTP older than 1.0 is refused between 1 and 2, so that it counts for the rate of its source.
 
 A caller who waited is judged again (`access.standing`): 2, 3 and 5 are repeated when the body has arrived, in 7, and in 12.
 Every error becomes a Status here, by one mapping (`status.from_error`), and nowhere else. All of it is timed step by step, and
@@ -151,6 +152,7 @@ class Pipeline:
             # After too many guesses from an address, no new token is looked at; one that was good before still is. A
             # certificate that passed TLS is no guess: nodes must not suffer from others behind the same address.
             _require_within_rate(self._flows.exhausted(peer.address, started), _STRANGER_TEXT)
+        # HTTP older than 1.0: behind 1, so that it counts for the rate of its source
         if http.version < aiohttp.HttpVersion10:
             raise status.bad_request("HTTP/1.0 or HTTP/1.1 is wanted")
         # 2 authenticate
@@ -235,11 +237,11 @@ class Pipeline:
             self._authenticator.require_not_denied(other, self._clock.now())
 
 
-def _require_within_rate(seconds: float, what: str) -> None:
+def _require_within_rate(seconds: float, message: str) -> None:
     """Go on, or 429 with the time after which it is worth trying again."""
     if seconds > 0.0:
         raise status.StatusError(
-            "TooManyRequests", f"{what}, please try again later", retry_after=max(1, math.ceil(seconds))
+            "TooManyRequests", f"{message}, please try again later", retry_after=max(1, math.ceil(seconds))
         )
 
 

@@ -150,7 +150,7 @@ def known(
             approver.build,
             feed=feed,
             protect=selection.protect_living_nodes,
-            others=followed if selection.approves_machines else None,
+            build_other=followed if selection.approves_machines else None,
         ),
         cleaner.NAME: functools.partial(cleaner.build, feed=feed),
         **able,

@@ -162,9 +162,9 @@ def _report_living_node(node: objects.Document | None, on_waiting: requests.OnWa
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]], clock: clocks.Clock, end: float, believed: float) -> T:
-    """The answer, asked for again while the server is busy or cannot be reached, and there is time.
+    """Ask until there is an answer or the time is up.
 
-    So is a refusal until the instant from which on it is `believed`.
+    A busy or unreachable server is asked again. So is one that refuses, until `believed`; after that the refusal counts.
     """
     waits = backoff.Backoff(_RETRY)
     while True:

@@ -5,7 +5,8 @@ The walk, from the command to the POST of a CertificateSigningRequest:
 
 1. `join_flags.read`: what was typed, read once.
 2. `join_plan.choose`: what is going to be done. What must hold is in `bootstrap.discovery`.
-3. `join_cluster.find`: the cluster, proven to be the right one.
+3. `join_cluster.find`: the cluster, proven to be the right one. Then: this machine is in no other cluster
+   (`join_node.require_same_cluster`), a dry run ends here, and the bootstrap kubeconfig is written.
 4. `join_node.obtain`: a certificate for this node, by way of `assembly.node`, `node.identity`,
    `client.keeping` and `client.issuance`.
 5. `client.requests.obtain`: the POST, and the watch for the answer.
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command(name="join", short_help="Make this machine a node of a cluster.")
 @join_flags.options
-def command(**words: Any) -> None:
+def command(**parsed: Any) -> None:
     """Make this machine a node: find the cluster, prove that it is the right one, and get a certificate from it.
 
     Each ENDPOINT is host, host:port, [v6]:port or https://host:port; the port is 6443 by default. The first that
@@ -37,7 +38,7 @@ def command(**words: Any) -> None:
     `handfast node run --rotate-certificates` renews the certificate. With --systemd it runs as a service.
     """
     # 1. what was typed
-    flags = join_flags.read(words)
+    flags = join_flags.read(parsed)
 
     import asyncio
 

@@ -94,7 +94,7 @@ async def _by_file(
     try:
         return await search.by_document(text, plan.endpoints)
     except errors.Refused as refused:
-        raise _about(refused, method.source) from None
+        raise _naming_the_document(refused, method.source) from None
 
 
 async def _document(search: discovery.Discovery, method: discovery_rules.ByFile) -> str:
@@ -121,7 +121,7 @@ def _shown(source: str) -> str:
     return "stdin" if source == token_input.STDIN else source
 
 
-def _about(refused: errors.Refused, source: str) -> errors.Refused:
+def _naming_the_document(refused: errors.Refused, source: str) -> errors.Refused:
     """What is wrong with a document, with the name of the document."""
     if refused.reason != "BadKubeconfig":
         return refused

@@ -132,60 +132,60 @@ def options(function: _F) -> _F:
     return function
 
 
-def read(words: Mapping[str, Any]) -> Flags:
+def read(parsed: Mapping[str, Any]) -> Flags:
     """The flags, from what click parsed."""
-    seconds = durations.parse(words["timeout"], "--timeout", _LONGEST).total_seconds()
-    if words["print_kubeconfig"] and words["form"] != "text":
+    seconds = durations.parse(parsed["timeout"], "--timeout", _LONGEST).total_seconds()
+    if parsed["print_kubeconfig"] and parsed["form"] != "text":
         raise output.Usage("--print-kubeconfig is YAML and does not go with -o", hint="leave one of them out")
-    _require_one_reader_of_stdin(words)
+    _require_one_reader_of_stdin(parsed)
     return Flags(
-        node=None if words["print_kubeconfig"] or words["discovery_only"] else _node(words),
+        node=None if parsed["print_kubeconfig"] or parsed["discovery_only"] else _node(parsed),
         seconds=seconds,
-        endpoints=words["endpoints"],
-        token=_token(words, "token"),
-        discovery_token=_token(words, "discovery-token"),
-        tls_bootstrap_token=_token(words, "tls-bootstrap-token"),
-        pins=words["pins"],
-        unsafe_skip_ca_verification=words["unsafe"],
-        discovery_file=words["discovery_file"],
-        discovery_ca_file=words["discovery_ca_file"],
-        bootstrap_kubeconfig=node_settings.named(words, "bootstrap-kubeconfig"),
-        dry_run=words["dry_run"],
-        print_kubeconfig=words["print_kubeconfig"],
-        form=words["form"],
+        endpoints=parsed["endpoints"],
+        token=_token(parsed, "token"),
+        discovery_token=_token(parsed, "discovery-token"),
+        tls_bootstrap_token=_token(parsed, "tls-bootstrap-token"),
+        pins=parsed["pins"],
+        unsafe_skip_ca_verification=parsed["unsafe"],
+        discovery_file=parsed["discovery_file"],
+        discovery_ca_file=parsed["discovery_ca_file"],
+        bootstrap_kubeconfig=node_settings.named(parsed, "bootstrap-kubeconfig"),
+        dry_run=parsed["dry_run"],
+        print_kubeconfig=parsed["print_kubeconfig"],
+        form=parsed["form"],
     )
 
 
-def _node(words: Mapping[str, Any]) -> join_node.NodePlan:
+def _node(parsed: Mapping[str, Any]) -> join_node.NodePlan:
     from handfast.node import machine
 
-    settings = node_settings.resolved(words, "node-name", "cert-dir", "kubeconfig")
+    settings = node_settings.resolved(parsed, "node-name", "cert-dir", "kubeconfig")
     return join_node.NodePlan(
         name=settings.node_name or machine.node_name(),
         kubeconfig=settings.kubeconfig,
-        directory=settings.cert_dir,
-        unit_directory=pathlib.Path(words["systemd_dir"] or units.DIRECTORY) if words["systemd"] else None,
-        replace=words["replace_node"],
+        certificate_directory=settings.cert_dir,
+        unit_directory=pathlib.Path(parsed["systemd_dir"] or units.DIRECTORY) if parsed["systemd"] else None,
+        replace=parsed["replace_node"],
     )
 
 
-def _require_one_reader_of_stdin(words: Mapping[str, Any]) -> None:
-    readers = [f"--{name}" for name in _TOKENS if token_input.STDIN in _both_ways(words, name)]
-    if words["discovery_file"] == token_input.STDIN:
+def _require_one_reader_of_stdin(parsed: Mapping[str, Any]) -> None:
+    readers = [f"--{name}" for name in _TOKENS if token_input.STDIN in _both_ways(parsed, name)]
+    if parsed["discovery_file"] == token_input.STDIN:
         readers.append("--discovery-file")
     if len(readers) > 1:
         raise output.Usage(f"{' and '.join(readers)} cannot both read stdin", hint="put one of them into a file")
 
 
-def _both_ways(words: Mapping[str, Any], name: str) -> tuple[str | None, str | None]:
+def _both_ways(parsed: Mapping[str, Any], name: str) -> tuple[str | None, str | None]:
     """A token as it was typed, and the file that it is in."""
     field_name = name.replace("-", "_")
-    return words[field_name], words[f"{field_name}_file"]
+    return parsed[field_name], parsed[f"{field_name}_file"]
 
 
-def _token(words: Mapping[str, Any], name: str) -> str | None:
+def _token(parsed: Mapping[str, Any], name: str) -> str | None:
     """A token, which was typed, or is in a file or on stdin."""
-    typed, path = _both_ways(words, name)
+    typed, path = _both_ways(parsed, name)
     if typed is not None and path is not None:
         raise output.Usage(f"--{name} and --{name}-file cannot both be set", hint="leave one of them out")
     if typed == token_input.STDIN:

@@ -35,7 +35,7 @@ class NodePlan:
 
     name: str
     kubeconfig: pathlib.Path
-    directory: pathlib.Path
+    certificate_directory: pathlib.Path
     unit_directory: pathlib.Path | None
     replace: bool = False
 
@@ -44,7 +44,7 @@ class NodePlan:
         words = [*units.program(), "node", "run", "--node-name", self.name]
         for flag, value, default in (
             ("--kubeconfig", self.kubeconfig, node_config.KUBECONFIG),
-            ("--cert-dir", self.directory, node_config.CERT_DIR),
+            ("--cert-dir", self.certificate_directory, node_config.CERT_DIR),
         ):
             if str(value) != default:
                 words += [flag, str(value)]
@@ -76,7 +76,7 @@ class Joined:
             "node": self.node_plan.name,
             "nodeExisted": self.obtained.node_existed,
             "kubeconfig": str(self.node_plan.kubeconfig),
-            "certificateDirectory": str(self.node_plan.directory),
+            "certificateDirectory": str(self.node_plan.certificate_directory),
             "certificate": self._certificate(),
             "agentCommand": self.node_plan.command(),
             "systemdUnit": None if self.service.unit is None else str(self.service.unit),
@@ -102,7 +102,7 @@ class Joined:
         return (
             f"this machine has joined the cluster as node {self.node_plan.name}{known}\n\n{self.discovered.table()}"
             f"  certificate {certificate['subject']}, until {certificate['notAfter']}{word}\n"
-            f"  kept in     {self.node_plan.directory}\n"
+            f"  kept in     {self.node_plan.certificate_directory}\n"
             f"  kubeconfig  {self.node_plan.kubeconfig}\n\n{self._next()}"
         )
 
@@ -133,12 +133,12 @@ class Rehearsed:
         if self.asks:
             lines = [
                 f"would write {bootstrap_kubeconfig}, ask for a certificate as node {self.node_plan.name},",
-                f"keep it in {self.node_plan.directory} and write {self.node_plan.kubeconfig}",
+                f"keep it in {self.node_plan.certificate_directory} and write {self.node_plan.kubeconfig}",
                 "The cluster would take the request; who approves it is not asked here.",
             ]
         else:
             lines = [
-                f"would ask for nothing: a certificate of node {self.node_plan.name} is in {self.node_plan.directory} already"
+                f"would ask for nothing: a certificate of node {self.node_plan.name} is in {self.node_plan.certificate_directory} already"
             ]
         if self.node_plan.unit_directory is not None:
             lines.append(f"would write {self.node_plan.unit_directory / units.NAME}")
@@ -162,7 +162,7 @@ def require_same_cluster(node_plan: NodePlan, cluster: discovery.Cluster) -> Non
         raise errors.Refused(
             f"this machine is in a cluster already: {node_plan.kubeconfig} names {known}",
             reason="AlreadyJoined",
-            hint=f"to leave it, stop its agent and remove {node_plan.kubeconfig} and {node_plan.directory}; "
+            hint=f"to leave it, stop its agent and remove {node_plan.kubeconfig} and {node_plan.certificate_directory}; "
             "or name other places with --kubeconfig and --cert-dir",
         )
 
@@ -179,7 +179,7 @@ async def obtain(node_plan: NodePlan, bootstrap_kubeconfig: pathlib.Path, second
         node=node_plan.name,
         kubeconfig=node_plan.kubeconfig,
         bootstrap_kubeconfig=bootstrap_kubeconfig,
-        directory=node_plan.directory,
+        directory=node_plan.certificate_directory,
     )
     try:
         return await node.obtain(
@@ -200,7 +200,9 @@ async def rehearse(node_plan: NodePlan, discovered: join_cluster.Discovered) -> 
     from handfast.node import identity
     from handfast.runtime import clock
 
-    places = identity.Places(node=node_plan.name, kubeconfig=node_plan.kubeconfig, directory=node_plan.directory)
+    places = identity.Places(
+        node=node_plan.name, kubeconfig=node_plan.kubeconfig, directory=node_plan.certificate_directory
+    )
     described = connection.resolve(kubeconfig.parse(discovered.kubeconfig()), pathlib.Path())
     on_waiting = _on_waiting(node_plan, "a join would wait")
     asks = await node.rehearse(places, described, clock=clock.SystemClock(), on_waiting=on_waiting)
@@ -208,7 +210,10 @@ async def rehearse(node_plan: NodePlan, discovered: join_cluster.Discovered) -> 
 
 
 def _on_waiting(node_plan: NodePlan, what: str) -> requests.OnWaiting:
-    """A living node has this name (4): refuse, or with --replace-node note that `what` lasts until its Lease has ended."""
+    """Called when a living node has this name (4). Without --replace-node it refuses.
+
+    With it, it notes that `what` lasts until that node's Lease has ended.
+    """
     from handfast.client import requests
 
     def on_waiting(reason: str, message: str) -> None:
@@ -235,6 +240,6 @@ def install(node_plan: NodePlan) -> Service:
             "where only root can write"
         )
     path, next_command = units.install(
-        command, node_plan.unit_directory, writable=(node_plan.directory, node_plan.kubeconfig.parent)
+        command, node_plan.unit_directory, writable=(node_plan.certificate_directory, node_plan.kubeconfig.parent)
     )
     return Service(path, next_command or None)

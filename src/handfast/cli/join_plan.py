@@ -116,7 +116,7 @@ def _usage(words: _Words, flags: join_flags.Flags) -> output.Usage:
 
 
 def _login_token(flags: join_flags.Flags) -> str | None:
-    """What was typed. Beside a discovery file that came without a token it is that of a bootstrap kubeconfig."""
+    """The token that was typed. With a discovery file and no token typed: the token in the bootstrap kubeconfig."""
     if flags.discovery_file is None or flags.tls_bootstrap_token or flags.token:
         return flags.tls_bootstrap_token
     path = flags.bootstrap_file

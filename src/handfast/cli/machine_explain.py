@@ -70,21 +70,37 @@ def readmit(ctx: click.Context, name: str, namespace: str, kubeconfig: str | Non
 
     For each Machine one key is approved. This forgets which, so that the next one can be. It also forgets the node of the
     machine, if that was deleted. The certificate of the key before stays good: `handfast node revoke` takes it back.
+
+    Requests that wait in the machine's name now do not count any more, and are named: somebody else may have filed them. The
+    machine has to ask after this, or you approve its request by hand.
     """
     import asyncio
 
     from handfast.client import machines as client_machines
 
-    async def work(path: str) -> tuple[str, bool]:
+    async def work(path: str) -> tuple[str, client_machines.Readmission]:
         async with connecting.connected(path) as reached:
             known = await client_machines.read(reached.client)
             machine = known.one(name, namespace)
             return machine.title, await client_machines.readmit(reached.client, known, machine)
 
-    title, changed = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
+    title, readmission = asyncio.run(work(connecting.chosen(ctx, kubeconfig, directory)))
     if form != "text":
-        output.result(output.document({"machine": title, "changed": changed}, form))
-    elif changed:
+        output.result(
+            output.document(
+                {"machine": title, "changed": readmission.changed, "waited": list(readmission.waited)}, form
+            )
+        )
+    elif readmission.changed:
         output.result(f"{title} may ask with another key")
+        _tell_waited(readmission.waited)
     else:
         output.result(f"{title} has no key yet, and no node that is gone: nothing was changed")
+
+
+def _tell_waited(names: Sequence[str]) -> None:
+    if names:
+        output.note(f"these requests waited, and do not count any more: {', '.join(map(output.printable, names))}")
+        output.note(
+            "if one is the machine's own, approve it with `handfast csr approve`, or delete it so that it asks again"
+        )

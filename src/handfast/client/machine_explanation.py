@@ -9,13 +9,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from handfast import errors
 from handfast.api import handfast_kinds, jsonpath, objects, resources, signer_names, signing_requests, status
-from handfast.client import api, machine_reviews, machines
+from handfast.client import api, machine_requests, machine_reviews, machines
 from handfast.pki import pem
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
@@ -23,7 +21,6 @@ from handfast.rules.ledger import entries, segments
 from handfast.rules.machines import approval, bootstrapper, credential_end, explanation, inventory, revocation
 
 _T = TypeVar("_T")
-_REQUESTS: Final = msgspec.json.Decoder(api.Listing[signing_requests.Request])
 
 
 @dataclass(slots=True)
@@ -64,7 +61,7 @@ class Look:
     async def _requests(self, node: str) -> list[signing_requests.Request]:
         """The requests for the client certificate of this node, the newest first."""
         found: list[signing_requests.Request] = []
-        async for page in self.client.pages(resources.SIGNING_REQUESTS, api.EVERYTHING, _REQUESTS):
+        async for page in self.client.pages(resources.SIGNING_REQUESTS, api.EVERYTHING, machine_requests.REQUESTS):
             found += [each for each in page.items if _is_for(each, node)]
         # Of two in one second the one that waits comes first: it is what an operator looks for.
         return sorted(

@@ -12,6 +12,7 @@ The machine-approver and `handfast csr explain` ask by it, so that both ask the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from handfast.api import resources, status
@@ -31,27 +32,32 @@ from handfast.rules.machines import (
 _FORBIDDEN_SECONDS: Final = 30.0
 
 
-async def proven(
-    client: api.Client,
-    machines: inventory.Index,
-    facts: kubelet.Facts,
-    chosen: settings.Settings,
-    verdict: approval.Verdict,
-) -> approval.Verdict:
-    """The verdict with the proofs that the settings ask for; as it is, where it fails without them (1)."""
+async def wanted(
+    client: api.Client, machines: inventory.Index, machine: inventory.Machine, chosen: settings.Settings
+) -> tuple[approval.Further, ...]:
+    """The proofs that the settings ask for, of any request for this Machine."""
+    checks: list[approval.Further] = []
+    if chosen.source_address:
+        checks.append(
+            lambda facts, of: proofs.came_from(facts, of, machines.by_address(source_address.of(facts.extra)))
+        )
+    if chosen.per_machine:
+        checks.append(await _credential(client, machine))
+    return tuple(checks)
+
+
+def proven(verdict: approval.Verdict, facts: kubelet.Facts, checks: Sequence[approval.Further]) -> approval.Verdict:
+    """The verdict with these proofs; as it is, where it fails without them (1)."""
     machine = verdict.machine
     if machine is None or verdict.failed is not None:
         return verdict
-    if chosen.source_address:
-        sharing = machines.by_address(source_address.of(facts.extra))
-        verdict = verdict.with_step(proofs.came_from(facts, machine, sharing))
-    if chosen.per_machine:
-        step = await _credential(client, facts, machine)
+    for check in checks:
+        step = check(facts, machine)
         verdict = verdict.with_step(step, _FORBIDDEN_SECONDS if step.reason == proofs.FORBIDDEN else None)
     return verdict
 
 
-async def _credential(client: api.Client, facts: kubelet.Facts, machine: inventory.Machine) -> approval.Step:
+async def _credential(client: api.Client, machine: inventory.Machine) -> approval.Further:
     # 2. as it is now
     name = machine_tokens.secret_name(machine.name)
     try:
@@ -59,6 +65,8 @@ async def _credential(client: api.Client, facts: kubelet.Facts, machine: invento
     except status.StatusError as error:
         if error.code != 403:
             raise
+        message = error.message
         # 3. what may not be read proves nothing
-        return proofs.unreadable(facts, machine, error.message)
-    return proofs.came_with(facts, machine, machine_tokens.read(secret))
+        return lambda facts, of: proofs.unreadable(facts, of, message)
+    credential = machine_tokens.read(secret)
+    return lambda facts, of: proofs.came_with(facts, of, credential)

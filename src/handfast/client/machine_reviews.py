@@ -6,7 +6,8 @@ It approves nothing. The machine-approver itself follows what is read here, and 
 1. A machine-approver runs where the ConfigMap of its settings is there: it makes one where it is missing.
 2. Machines are read of every group that the server has, in the version that it prefers.
 3. Unreadable settings are not known: the explanation goes by the defaults, and says so.
-4. No kubelet is asked what it serves: the machine-approver does, from where it is, and says in an Event what it found.
+4. The other requests are read for one that passes everything else: an older one with another key may stand first.
+5. No kubelet is asked what it serves: the machine-approver does, from where it is, and says in an Event what it found.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from handfast import errors
-from handfast.api import jsonpath, objects, resources, signer_names, signing_requests
-from handfast.client import api, machine_proofs, machines
+from handfast.api import jsonpath, objects, resources, signer_names, signing_requests, status
+from handfast.client import api, machine_proofs, machine_requests, machines
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import approval, inventory, ownership, readmission, serving
+from handfast.rules.machines import (
+    approval,
+    inventory,
+    ownership,
+    readmission,
+    rivals,
+    serving,
+    standing,
+)
 from handfast.rules.machines import settings as machine_settings
 
 
@@ -59,10 +67,51 @@ async def verdict(
     is_name = objects.dns_subdomain(facts.node_name) is None
     node = await client.find(resources.NODES, facts.node_name, metadata=True) if is_name else None
     there = node is not None
-    judged = approval.judge(facts, created(item), settings=chosen, machines=index, node_exists=there)
-    linked = index.by_node(facts.node_name)
-    judged = readmission.judge(judged, facts, settings=chosen, node_exists=there, linked=linked, now=now)
-    return await machine_proofs.proven(client, index, facts, chosen, judged)
+    known = await credentials(client)
+
+    def alone(one: kubelet.Facts, at: datetime.datetime) -> approval.Verdict:
+        further = (lambda facts_, _: standing.step(facts_, at, known),)
+        judged = approval.judge(one, at, settings=chosen, machines=index, node_exists=there, further=further)
+        linked = index.by_node(one.node_name)
+        return readmission.judge(judged, one, settings=chosen, node_exists=there, linked=linked, now=now)
+
+    judged = alone(facts, machine_requests.created(item))
+    machine = judged.machine
+    if machine is None or judged.failed is not None:
+        return judged
+    proofs = await machine_proofs.wanted(client, index, machine, chosen)
+    judged = machine_proofs.proven(judged, facts, proofs)
+    if judged.failed is not None:
+        return judged
+
+    def counts(one: rivals.Asking) -> bool:
+        return machine_proofs.proven(alone(one.facts, one.created), one.facts, proofs).failed is None
+
+    # 4. whether an older one stands first
+    others = [each for each in await machine_requests.pending(client) if each.facts.name != facts.name]
+    return judged.with_step(rivals.step(rivals.first(machine_requests.asking(item, facts), others, machine, counts)))
+
+
+async def credentials(client: api.Client) -> standing.Objects:
+    """The objects that make bootstrap credentials count, as far as they may be read."""
+    there, refusals = {}, {}
+    for place in standing.PLACES:
+        kind, namespace, name = place
+        resource = resources.SECRETS if kind == "Secret" else resources.CONFIG_MAPS
+        try:
+            document = await client.find(resource, name, namespace=namespace, metadata=True)
+        except status.StatusError as error:
+            if error.code != 403:
+                raise
+            refusals[place] = error.message
+            continue
+        at = standing.instant(
+            jsonpath.text(document, "metadata", "creationTimestamp"),
+            jsonpath.text(document, "metadata", "deletionTimestamp"),
+        )
+        if at is not None:
+            there[place] = at
+    return standing.Objects(there, refusals)
 
 
 async def _serving(client: api.Client, facts: kubelet.Facts, index: inventory.Index) -> approval.Verdict:
@@ -76,14 +125,6 @@ async def _serving(client: api.Client, facts: kubelet.Facts, index: inventory.In
         documents = () if served is None else await client.list(served)
         assigned = serving.of_egress(documents, facts.node_name)
         return serving.verdict(facts, (*form, *serving.by_machine(facts, linked, named, assigned)), linked[0])
-    # 4. the machine-approver asks
+    # 5. the machine-approver asks
     presented = serving.NotServed("what its kubelet serves is not asked from here: see the Events")
     return serving.verdict(facts, (*form, *serving.by_kubelet(facts, presented, named)))
-
-
-def created(item: signing_requests.Request) -> datetime.datetime:
-    """When a request was created, as the server wrote it down."""
-    try:
-        return objects.parse_timestamp(item.metadata.creation_timestamp or "")
-    except ValueError:
-        raise errors.Unavailable("the request does not say when it was created", reason="BadAnswer") from None

@@ -4,7 +4,10 @@
 1. Every group that the server has is read, in the version that the server prefers of those that can be read.
 2. A name may stand for one Machine only. Where there are several of that name, in whichever group, the namespace has to be said.
 3. What is written carries the version that was read: whoever was faster makes it a conflict.
-4. A link is taken back by an operator alone (`rules.machines.linking`), and only with a Node that is gone: one that is there keeps its
+4. Where a machine may ask with another key, the requests that wait in its name at that instant do not count any more: somebody else
+   may have filed them. The newest creation among them is written on the Machine. So two instants of the same server are
+   compared, and the clock of whoever gives the command is no matter.
+5. A link is taken back by an operator alone (`rules.machines.linking`), and only with a Node that is gone: one that is there keeps its
    machine.
 """
 
@@ -15,9 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from handfast import errors
-from handfast.api import resources
-from handfast.client import api
-from handfast.rules.machines import group_versions, inventory
+from handfast.api import objects, resources
+from handfast.client import api, machine_requests
+from handfast.rules.certificates import kubelet
+from handfast.rules.machines import group_versions, inventory, rivals
 
 NO_KIND: Final = "NoMachineKind"
 # With more of one name there is something else wrong.
@@ -88,25 +92,42 @@ def no_kind() -> errors.Refused:
     return errors.Refused("this cluster has no kind of Machine", reason=NO_KIND, hint=_INSTALL)
 
 
-async def readmit(client: api.Client, machines: Machines, machine: inventory.Machine) -> bool:
-    """Forget which key was approved for a machine, and the Node that is gone, so that it can join anew; whether there was one."""
+@dataclass(frozen=True, slots=True)
+class Readmission:
+    """Whether there was something to forget; and the requests that waited then, which do not count any more."""
+
+    changed: bool
+    waited: tuple[str, ...] = ()
+
+
+async def readmit(client: api.Client, machines: Machines, machine: inventory.Machine) -> Readmission:
+    """Forget which key was approved for a machine, and the Node that is gone, so that it can join anew."""
     forgets_node = await _lost_node(client, machine)
-    resource, version = machines.groups[machine.group], machine.version
-    if machine.approved_key:
-        # 3. only as it was read
-        change: Mapping[str, Any] = {
-            "metadata": {"annotations": {inventory.APPROVED_KEY: None}, "resourceVersion": version}
-        }
-        answer = await client.patch(resource, machine.name, change, namespace=machine.namespace)
-        version = answer["metadata"]["resourceVersion"]
+    if not forgets_node and not machine.approved_key:
+        return Readmission(changed=False)
+    resource = machines.groups[machine.group]
+    waiting = await _waiting(client, machine)
+    after = objects.timestamp(max(each.created for each in waiting)) if waiting else None
+    marks = {inventory.APPROVED_KEY: None, inventory.REQUESTS_AFTER: after}
+    # 3. only as it was read; and 4. before the link, which keeps everybody out
+    change: Mapping[str, Any] = {"metadata": {"annotations": marks, "resourceVersion": machine.version}}
+    answer = await client.patch(resource, machine.name, change, namespace=machine.namespace)
     if forgets_node:
+        version = answer["metadata"]["resourceVersion"]
         change = {"metadata": {"resourceVersion": version}, "status": {"nodeRef": None}}
         await client.patch(resource, machine.name, change, namespace=machine.namespace, subresource="status")
-    return forgets_node or bool(machine.approved_key)
+    return Readmission(changed=True, waited=tuple(sorted(each.facts.name for each in waiting)))
+
+
+async def _waiting(client: api.Client, machine: inventory.Machine) -> list[rivals.Asking]:
+    """The requests that wait in the machine's name (4)."""
+    names = machine.values(inventory.INTERNAL_DNS)
+    rows = await machine_requests.pending(client) if names else []
+    return [each for each in rows if kubelet.canonical(each.facts.node_name) in names]
 
 
 async def _lost_node(client: api.Client, machine: inventory.Machine) -> bool:
-    """Whether its Node was deleted (4). Cluster API looks after its own links."""
+    """Whether its Node was deleted (5). Cluster API looks after its own links."""
     if not machine.node or machine.group != inventory.OPENSHIFT:
         return False
     return await client.find(resources.NODES, machine.node, metadata=True) is None

@@ -2,6 +2,14 @@
 """The requester's half of a CertificateSigningRequest: file it, and wait for the answer by one watch.
 
 `rules.certificates.wishes` says what to ask for, and checks the request that was found and the certificate that comes back.
+Each state of the request that is seen is looked at in this order. 1, 2, 3 and 6 end it with an error; 4 and 5 are waited for.
+
+1. It is the same object, by its UID.
+2. It is not denied.
+3. It has not failed.
+4. It is approved.
+5. It is signed.
+6. The certificate is what was asked for.
 
 It keeps neither key nor certificate (`node.certificate_store`). After a refusal it does not begin again: `KEY_IS_SPENT` lists
 the errors after which the key is useless, and the caller decides what to do.
@@ -83,18 +91,21 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-_events = msgspec.json.Decoder(_Event)
+_event_decoder = msgspec.json.Decoder(_Event)
 
 
 def is_final(refusal: errors.Refused) -> bool:
-    """Whether the next attempt cannot end otherwise; else it is believed after a while (`refusals`)."""
+    """Whether every further attempt would be refused, too.
+
+    Any other refusal may pass, and is believed only after a while (`refusals`).
+    """
     return refusal.reason in _FINAL
 
 
 def refusal_of(error: errors.HandfastError) -> errors.Refused | None:
     """The refusal that an error is, as whoever joins should be told; None: it is none.
 
-    A server's 403 has the word of its own rule among the causes, where it has one. What is no Status counts for nothing.
+    A server's 403 has the reason of its own rule among the causes, where it has one. What is no Status counts for nothing.
     """
     if isinstance(error, errors.Refused) and error.reason in _DECIDED:
         return error
@@ -102,9 +113,9 @@ def refusal_of(error: errors.HandfastError) -> errors.Refused | None:
         return None
     if error.code not in {401, 403}:
         return None
-    words = [cause.reason for cause in error.causes if cause.reason]
-    word = next((word for word in words if word in _FINAL), words[0] if words else error.reason)
-    return errors.Refused(f"the cluster refuses the request: {error.message}", reason=word, hint=_HINTS.get(word))
+    reasons = [cause.reason for cause in error.causes if cause.reason]
+    reason = next((reason for reason in reasons if reason in _FINAL), reasons[0] if reasons else error.reason)
+    return errors.Refused(f"the cluster refuses the request: {error.message}", reason=reason, hint=_HINTS.get(reason))
 
 
 class OnWaiting(Protocol):
@@ -138,10 +149,10 @@ async def obtain(
     on_waiting: OnWaiting = keep_waiting,
 ) -> bytes:
     """The certificate in PEM, or an error: see `KEY_IS_SPENT`; Unavailable with reason Timeout after `seconds`."""
-    asking = _Asking(client, key, wanted, clock, on_waiting)
-    if not await tasks.within(asking.run(), clock, seconds):
-        raise asking.out_of_time(seconds)
-    return asking.certificate
+    pending = _PendingRequest(client, key, wanted, clock, on_waiting)
+    if not await tasks.within(pending.run(), clock, seconds):
+        raise pending.out_of_time(seconds)
+    return pending.certificate
 
 
 async def rehearse(client: api.Client, key: keys.PrivateKey, wanted: wishes.Wanted) -> None:
@@ -154,7 +165,7 @@ async def rehearse(client: api.Client, key: keys.PrivateKey, wanted: wishes.Want
             raise refusal_of(error) or error from None
 
 
-class _Asking:
+class _PendingRequest:
     """One request from its creation to its certificate."""
 
     def __init__(
@@ -169,7 +180,7 @@ class _Asking:
         self._reported = False
         self.name = wishes.name_of(key.public, wanted)
         # What is said of it should the time run out.
-        self._lacks = "was not accepted"
+        self._progress = "was not accepted"
         self.certificate = b""
         self._client = client
         self._key = key
@@ -181,7 +192,7 @@ class _Asking:
 
     def out_of_time(self, seconds: float) -> errors.Unavailable:
         """What to say of it then. That a server is there is known only of one that has the request."""
-        said = f'csr "{self.name}" {self._lacks} within {round(seconds, 1):g} seconds'
+        said = f'csr "{self.name}" {self._progress} within {round(seconds, 1):g} seconds'
         if not self._uid:
             return errors.Unavailable(said, reason=StillPending.reason)
         return StillPending(said, hint=self._look_at_it())
@@ -220,31 +231,37 @@ class _Asking:
 
     def _has_certificate(self, request: signing_requests.Request) -> bool:
         """Whether this state of the request has the certificate; the end of a request is an error."""
+        # 1. the same object
         if request.metadata.uid != self._uid:
             raise errors.Refused(f'csr "{self.name}" changed UIDs', reason=_REPLACED)
         self._version = request.metadata.resource_version
+        # 2. not denied
         if (denied := request.condition(signing_requests.DENIED)) is not None:
             raise self._ended("is denied", denied)
+        # 3. not failed
         if (failed := request.condition(signing_requests.FAILED)) is not None:
             raise self._ended("failed", failed)
+        # 4. approved
         if (approved := request.condition(signing_requests.APPROVED)) is None:
-            self._lacks = "was not approved"
+            self._progress = "was not approved"
             self._report_waiting(request.condition(claim.WAITING))
             return False
+        # 5. signed
         issued = request.status.certificate
         if not issued:
-            self._lacks = f"was approved ({approved.reason}), and not signed by {self._wanted.signer}"
+            self._progress = f"was approved ({approved.reason}), and not signed by {self._wanted.signer}"
             return False
+        # 6. what was asked for
         self.certificate = wishes.granted(issued, self._key.public, self._wanted, self._clock.now())
         return True
 
     def _ended(self, how: str, condition: signing_requests.Condition) -> errors.Refused:
-        """Denied or failed; that of a revoked name has its own word."""
+        """Denied or failed; that of a revoked name has its own reason."""
         text = f"certificate signing request {how}, reason: {condition.reason}, message: {condition.message}"
         if condition.reason == revocation.REVOKED:
             return errors.Refused(text, reason=revocation.REVOKED, hint=_REVOKED_HINT)
-        word = _FAILED if condition.type == signing_requests.FAILED else _DENIED
-        return errors.Refused(text, reason=word, hint=self._look_at_it())
+        reason = _FAILED if condition.type == signing_requests.FAILED else _DENIED
+        return errors.Refused(text, reason=reason, hint=self._look_at_it())
 
     def _look_at_it(self) -> str:
         return f"look at it on a control plane with: handfast csr explain {self.name}"
@@ -253,7 +270,7 @@ class _Asking:
         """Report, once, what the approver says of a request that it lets wait."""
         if waiting is None:
             return
-        self._lacks = f"waits ({waiting.reason}: {waiting.message}) and was not approved"
+        self._progress = f"waits ({waiting.reason}: {waiting.message}) and was not approved"
         if not self._reported:
             self._reported = True
             self._on_waiting(waiting.reason, waiting.message)
@@ -320,7 +337,7 @@ class _Asking:
             api.path(resources.SIGNING_REQUESTS), params=params, accept=api.JSON, idle_seconds=idle
         ) as body:
             async for line in _lines(body):
-                yield _decoded(_events, line)
+                yield _decoded(_event_decoder, line)
 
 
 def _document(key: keys.PrivateKey, wanted: wishes.Wanted) -> objects.Document:

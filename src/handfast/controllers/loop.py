@@ -9,7 +9,7 @@ workers, metrics and log lines are here; no controller has its own. Nothing here
 from __future__ import annotations
 
 import datetime
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -90,6 +90,7 @@ class Controller(Generic[K]):
         self._clock = clock
         self._workers = workers
         self._needs: list[Callable[[], Awaitable[None]]] = []
+        self._beside: list[tuple[Callable[[], Coroutine[Any, Any, None]], str]] = []
         self._ready = False
         self._handled = RECONCILES.labels(name, "ok")
         self._seconds = SECONDS.labels(name)
@@ -117,6 +118,10 @@ class Controller(Generic[K]):
         """Handle nothing before `other` has synced or was forbidden: then the handler does what can be done without."""
         self._needs.append(other.wait_answered)
 
+    def beside(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run `work` beside the workers, as long as they run."""
+        self._beside.append((work, name))
+
     @property
     def ready(self) -> bool:
         """Whether everything it needs has synced and its workers run."""
@@ -128,6 +133,8 @@ class Controller(Generic[K]):
             await come()
         async with tasks.Group(self.name) as group:
             group.start(self.queue.run(), name="timer")
+            for work, name in self._beside:
+                group.start(work(), name=name)
             for number in range(self._workers):
                 group.start(self._work(), name=f"worker-{number}")
             self._ready = True

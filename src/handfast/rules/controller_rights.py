@@ -175,9 +175,19 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
             _REVOCATIONS,
         ),
         *_within(liveness.NAMESPACE, roles.on(roles.COORDINATION, "leases", "get list watch")),
-        # The kubelets' CA, and the Secrets that tokens of machines are bound to, which hold none.
-        *_within(bootstrapper.MANAGED_NAMESPACE, roles.on("", "configmaps", "list watch", serving.CA_CONFIG_MAP)),
-        *_within(bootstrapper.NAMESPACE, roles.on("", "secrets", "get")),
+        # What makes bootstrap credentials count: of these objects only since when they are there.
+        *_within(bootstrapper.CONFIG_NAMESPACE, roles.on("", "configmaps", "list watch", bootstrapper.CONFIG_MAP)),
+        # The same, and the kubelets' CA.
+        *_within(
+            bootstrapper.MANAGED_NAMESPACE,
+            roles.on("", "configmaps", "list watch", bootstrapper.CONFIG_MAP, serving.CA_CONFIG_MAP),
+        ),
+        # The same, and the Secrets that tokens of machines are bound to, which hold none.
+        *_within(
+            bootstrapper.NAMESPACE,
+            roles.on("", "secrets", "list watch", bootstrapper.TOKEN_SECRET),
+            roles.on("", "secrets", "get"),
+        ),
         *_within(
             machine_settings.NAMESPACE,
             roles.on("", "configmaps", "create"),

@@ -12,11 +12,11 @@ disk. `datadir.rotation.steps` has what a step changes.
 | reissue | issues the control plane's own certificates anew (a CA only)    | -                                             |
 | retire  | trusts the old one no longer, and forgets its key               | nothing depends on it any more (2, 3, 4)      |
 
-1. `SETTLING` after the last publication: clients look once an hour.
+1. `PUBLICATION_TIME` after the last publication: clients look once an hour.
 2. A CA: every holder of a certificate that it signed, by the ledger, has a newer one, or the certificate has expired. Where
    there is no ledger, the longest lifetime has passed since it signed last.
 3. The ledger shows what was issued, not what was received. So a node counts as renewed only if the newer certificate is
-   `RECEIVED` old, since a node that lacks it asks again within that time, and only if the node runs: one that is off would
+   `RECEIPT_TIME` old, since a node that lacks it asks again within that time, and only if the node runs: one that is off would
    find itself locked out.
 4. A token key: the longest lifetime of a token has passed since it signed last, and no token in a Secret is signed by it.
 5. A step is written down before it begins, and once it is done. One that was begun and not done is done again.
@@ -41,9 +41,9 @@ from handfast.rules import user_names
 from handfast.rules.ledger import entries as ledger_entries
 
 # 1. how long clients take to learn of a new one
-SETTLING: Final = dt.timedelta(hours=2)
+PUBLICATION_TIME: Final = dt.timedelta(hours=2)
 # 3. how long a node takes to receive what was issued
-RECEIVED: Final = dt.timedelta(hours=1)
+RECEIPT_TIME: Final = dt.timedelta(hours=1)
 _NODE: Final = f"CN={user_names.NODE_PREFIX}"
 # 7. how far the instants in the ledger and that of the switch may be apart
 _SWITCH_MARGIN: Final = dt.timedelta(minutes=1)
@@ -120,37 +120,6 @@ class State:
         return since if signer == self.staying else None
 
 
-def begin(state: State, step: Step, now: dt.datetime) -> State:
-    """What is written before a step begins (5)."""
-    begun = dataclasses.replace(state, doing=step)
-    if step is not Step.SWITCH:
-        return begun
-    # 7. a switch that is done again counts from now: nobody knows when the first attempt ended
-    again = bool(state.signers) and state.signers[-1][0] == state.staying
-    before = state.signers[:-1] if again else state.signers
-    return dataclasses.replace(begun, signers=(*(before or ((state.leaving, None),)), (state.staying, now)))
-
-
-def finish(state: State, step: Step, now: dt.datetime) -> State:
-    """What is written when a step is done (5)."""
-    others = tuple(pair for pair in state.done if pair[0] is not step)
-    return dataclasses.replace(state, doing=None, done=(*others, (step, now)))
-
-
-def undo(state: State) -> State:
-    """The way back (6); Refused where there is none."""
-    if state.doing is Step.RETIRE:
-        raise errors.Refused(
-            f"there is no way back: retiring {state.leaving[:16]} has begun",
-            reason="TooLate",
-            hint="finish it with `handfast ca rotate`, and begin another rotation if need be",
-        )
-    if not state.signers:
-        return dataclasses.replace(state, undoing=True, doing=Step.DROP)
-    kept = tuple(pair for pair in state.done if pair[0] in {Step.ADD, Step.PUBLISH})
-    return dataclasses.replace(state, undoing=not state.undoing, doing=None, done=kept)
-
-
 # --- waiting
 
 
@@ -194,9 +163,9 @@ def waits(state: State, observed: Observed, now: dt.datetime) -> tuple[Wait, ...
 def _wait_for_clients(state: State, now: dt.datetime) -> tuple[Wait, ...]:
     # 1. clients have had time to learn of it; on the way back both have been known all along
     published = state.done_at(Step.PUBLISH)
-    if state.undoing or state.signers or published is None or now >= published + SETTLING:
+    if state.undoing or state.signers or published is None or now >= published + PUBLICATION_TIME:
         return ()
-    until = published + SETTLING
+    until = published + PUBLICATION_TIME
     return (Wait(sentence=f"clients learn of it within two hours: until {objects.timestamp(until)}", until=until),)
 
 
@@ -220,43 +189,13 @@ def _wait_for_holders(entries: Sequence[ledger_entries.Entry], why: str) -> Wait
     return Wait(sentence=f"{count} {why}; the last ends {objects.timestamp(last)}: {shown}", until=last)
 
 
-def _wait_for_tokens(state: State, observed: Observed, now: dt.datetime) -> tuple[Wait, ...]:
-    # 4. no token of the old key is in use
-    waiting = list(_wait_for_lifetime(state, observed, now, "tokens that the old key signed may live that long"))
-    if observed.old_tokens:
-        shown = ", ".join(observed.old_tokens[:10])
-        more = f" and {len(observed.old_tokens) - 10} more" if len(observed.old_tokens) > 10 else ""
-        sentence = (
-            f"tokens in Secrets do not expire, and these are signed by the old key: {shown}{more}; remove data.token from "
-            "each, and it is filled in anew"
-        )
-        waiting.append(Wait(sentence=sentence))
-    return tuple(waiting)
-
-
-def _wait_for_lifetime(state: State, observed: Observed, now: dt.datetime, why: str) -> tuple[Wait, ...]:
-    until = (state.switched or now) + observed.longest_lifetime
-    return () if now >= until else (Wait(sentence=f"{why}: until {objects.timestamp(until)}", until=until),)
-
-
-# --- who signed what
-
-
-def signers_at(state: State, instant: dt.datetime) -> frozenset[str]:
-    """Who may have signed at this instant: one, or two around a switch (7)."""
-    signers: set[str] = set()
-    spans = state.signers or ((state.leaving, None),)
-    for index, (signer, since) in enumerate(spans):
-        ends = spans[index + 1][1] if index + 1 < len(spans) else None
-        if (since is None or since - _SWITCH_MARGIN <= instant) and (ends is None or instant <= ends + _SWITCH_MARGIN):
-            signers.add(signer)
-    return frozenset(signers)
-
-
 def outstanding(
     state: State, entries: Iterable[ledger_entries.Entry], running_nodes: frozenset[str], now: dt.datetime
 ) -> tuple[list[ledger_entries.Entry], list[ledger_entries.Entry]]:
-    """The unexpired certificates that the leaving CA may have signed: whose holders have no newer one, or may have none (2, 3)."""
+    """Unexpired certificates that the leaving CA may have signed.
+
+    First those whose holder has no newer one (2), then those whose holder may not have received it (3).
+    """
     newest: dict[tuple[str, tuple[str, ...]], dt.datetime] = {}
     of_leaving = []
     for entry in entries:
@@ -284,7 +223,74 @@ def _received(
     name = entry.names[0] if entry.names else ""
     if not name.startswith(_NODE):
         return True
-    return now - renewed_at >= RECEIVED and name.removeprefix(_NODE) in running_nodes
+    return now - renewed_at >= RECEIPT_TIME and name.removeprefix(_NODE) in running_nodes
+
+
+def _wait_for_tokens(state: State, observed: Observed, now: dt.datetime) -> tuple[Wait, ...]:
+    # 4. no token of the old key is in use
+    waiting = list(_wait_for_lifetime(state, observed, now, "tokens that the old key signed may live that long"))
+    if observed.old_tokens:
+        shown = ", ".join(observed.old_tokens[:10])
+        more = f" and {len(observed.old_tokens) - 10} more" if len(observed.old_tokens) > 10 else ""
+        sentence = (
+            f"tokens in Secrets do not expire, and these are signed by the old key: {shown}{more}; remove data.token from "
+            "each, and it is filled in anew"
+        )
+        waiting.append(Wait(sentence=sentence))
+    return tuple(waiting)
+
+
+def _wait_for_lifetime(state: State, observed: Observed, now: dt.datetime, why: str) -> tuple[Wait, ...]:
+    until = (state.switched or now) + observed.longest_lifetime
+    return () if now >= until else (Wait(sentence=f"{why}: until {objects.timestamp(until)}", until=until),)
+
+
+# --- what is written down of a step, and the way back
+
+
+def begin(state: State, step: Step, now: dt.datetime) -> State:
+    """What is written before a step begins (5)."""
+    begun = dataclasses.replace(state, doing=step)
+    if step is not Step.SWITCH:
+        return begun
+    # 7. a switch that is done again counts from now: nobody knows when the first attempt ended
+    again = bool(state.signers) and state.signers[-1][0] == state.staying
+    before = state.signers[:-1] if again else state.signers
+    return dataclasses.replace(begun, signers=(*(before or ((state.leaving, None),)), (state.staying, now)))
+
+
+def finish(state: State, step: Step, now: dt.datetime) -> State:
+    """What is written when a step is done (5)."""
+    others = tuple(pair for pair in state.done if pair[0] is not step)
+    return dataclasses.replace(state, doing=None, done=(*others, (step, now)))
+
+
+def undo(state: State) -> State:
+    """The way back (6); Refused where there is none."""
+    if state.doing is Step.RETIRE:
+        raise errors.Refused(
+            f"there is no way back: retiring {state.leaving[:16]} has begun",
+            reason="TooLate",
+            hint="finish it with `handfast ca rotate`, and begin another rotation if need be",
+        )
+    if not state.signers:
+        return dataclasses.replace(state, undoing=True, doing=Step.DROP)
+    kept = tuple(pair for pair in state.done if pair[0] in {Step.ADD, Step.PUBLISH})
+    return dataclasses.replace(state, undoing=not state.undoing, doing=None, done=kept)
+
+
+# --- who signed when
+
+
+def signers_at(state: State, instant: dt.datetime) -> frozenset[str]:
+    """Who may have signed at this instant: one, or two around a switch (7)."""
+    signers: set[str] = set()
+    spans = state.signers or ((state.leaving, None),)
+    for index, (signer, since) in enumerate(spans):
+        ends = spans[index + 1][1] if index + 1 < len(spans) else None
+        if (since is None or since - _SWITCH_MARGIN <= instant) and (ends is None or instant <= ends + _SWITCH_MARGIN):
+            signers.add(signer)
+    return frozenset(signers)
 
 
 # --- the written form
@@ -292,6 +298,7 @@ def _received(
 
 def encode(state: State) -> bytes:
     """JSON, for people, too."""
+    # The words of the first release: `what` is target, `turned` is undoing, `signed` is signers.
     document = {
         "version": _VERSION,
         "what": state.target,

@@ -345,5 +345,7 @@ def test_printing_ends_early(world, capsys):
 
 
 def test_paths_with_blanks_can_be_pasted(world):
-    plan = join_node.NodePlan(name="n", kubeconfig=world.root / "a b", directory=world.root, unit_directory=None)
+    plan = join_node.NodePlan(
+        name="n", kubeconfig=world.root / "a b", certificate_directory=world.root, unit_directory=None
+    )
     assert str(world.root / "a b") in plan.command()

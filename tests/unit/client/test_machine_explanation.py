@@ -10,14 +10,14 @@ import pytest
 from handfast.api import status
 from handfast.client import machine_explanation
 from handfast.pki import authority, keys, names
-from handfast.rules.machines import approval, bootstrapper, credential_end, explanation, proofs, settings
+from handfast.rules.machines import approval, bootstrapper, credential_end, explanation, proofs, settings, standing
 from tests.unit.controllers.csr_world import START, World
 
 GROUPS = [*bootstrapper.GROUPS, "system:authenticated"]
 BUNDLE = authority.self_signed_ca(names.Subject(common_name="masters"), keys.generate(), START).pem.decode()
 
 
-def fleet(text: str | None = "{}", *, node: bool = False) -> World:
+def fleet(text: str | None = "{}", *, node: bool = False, token: bool = False) -> World:
     """A Machine whose machine asks as n1; `text` are the machine-approver's settings."""
     world = World()
     state: dict[str, Any] = {"addresses": [{"type": "InternalDNS", "address": "n1"}]}
@@ -26,6 +26,8 @@ def fleet(text: str | None = "{}", *, node: bool = False) -> World:
         state["nodeRef"] = {"name": "n1"}
     metadata = {"creationTimestamp": "2030-01-01T00:00:00Z"}
     world.client.put("machines", "m1", "fleet", metadata=metadata, status=state)
+    if token:
+        world.client.put("secrets", bootstrapper.TOKEN_SECRET, bootstrapper.NAMESPACE, metadata=metadata)
     if text is not None:
         world.client.put("configmaps", settings.NAME, settings.NAMESPACE, data={settings.KEY: text})
     world.add(username=bootstrapper.USER, groups=GROUPS)
@@ -43,10 +45,11 @@ async def failed(world: World) -> str:
 
 
 async def test_the_verdict_is_that_of_csr_explain_with_proofs_and_readmission():
-    assert await failed(fleet()) == ""
-    assert await failed(fleet(node=True)) == approval.NODE_EXISTS
-    assert await failed(fleet("sourceAddress: true")) == proofs.NO_ADDRESS
-    assert await failed(fleet("{sourceAddress: true, readmission: true}", node=True)) == proofs.NO_ADDRESS
+    assert await failed(fleet(token=True)) == ""
+    assert await failed(fleet()) == standing.REVOKED
+    assert await failed(fleet(node=True, token=True)) == approval.NODE_EXISTS
+    assert await failed(fleet("sourceAddress: true", token=True)) == proofs.NO_ADDRESS
+    assert await failed(fleet("{sourceAddress: true, readmission: true}", node=True, token=True)) == proofs.NO_ADDRESS
 
 
 async def test_where_no_machine_approver_runs_nobody_has_judged():

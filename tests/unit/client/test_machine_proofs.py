@@ -23,7 +23,8 @@ BOTH = settings.Settings(source_address=True, credential=settings.PER_MACHINE)
 async def reasons(client: FakeClient, chosen: settings.Settings = BOTH) -> list[str]:
     index = inventory.Index()
     index.put(MACHINE)
-    verdict = await machine_proofs.proven(client, index, FACTS, chosen, approval.Verdict((), MACHINE))
+    checks = await machine_proofs.wanted(client, index, MACHINE, chosen)
+    verdict = machine_proofs.proven(approval.Verdict((), MACHINE), FACTS, checks)
     return [step.reason for step in verdict.steps]
 
 
@@ -69,6 +70,6 @@ async def test_other_trouble_is_no_answer(client):
 @pytest.mark.parametrize(
     "verdict", [approval.Verdict(()), approval.Verdict((approval.node(FACTS, node_exists=True),), MACHINE)]
 )
-async def test_nothing_is_read_for_a_request_that_fails_without_proofs(client, verdict):
-    client.before = lambda *_: pytest.fail("somebody asks")
-    assert await machine_proofs.proven(client, inventory.Index(), FACTS, BOTH, verdict) is verdict
+async def test_no_proof_is_made_for_a_request_that_fails_without(client, verdict):
+    checks = await machine_proofs.wanted(client, inventory.Index(), MACHINE, BOTH)
+    assert machine_proofs.proven(verdict, FACTS, checks) is verdict

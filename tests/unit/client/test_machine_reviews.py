@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 
 from handfast import errors
-from handfast.api import signer_names, signing_requests
-from handfast.client import machine_reviews
-from handfast.pki import names
-from handfast.rules.machines import approval, bootstrapper, proofs, readmission, serving, settings
+from handfast.api import signer_names, signing_requests, status
+from handfast.client import machine_requests, machine_reviews
+from handfast.pki import keys, names, requests
+from handfast.rules.machines import approval, bootstrapper, proofs, readmission, rivals, serving, settings, standing
 from tests.unit.controllers.csr_world import NODE, SERVING, START, World
+from tests.unit.controllers.fake_api import failing
 
 GROUPS = [*bootstrapper.GROUPS, "system:authenticated"]
+BY: dict[str, Any] = {"username": bootstrapper.USER, "groups": GROUPS}
 
 
 def configured(text: str) -> World:
@@ -23,8 +26,14 @@ def configured(text: str) -> World:
     return world
 
 
+def credential(world: World) -> None:
+    meta = {"creationTimestamp": "2030-01-01T00:00:00Z"}
+    world.client.put("secrets", bootstrapper.TOKEN_SECRET, bootstrapper.NAMESPACE, metadata=meta)
+
+
 def machine(world: World, name: str, dns: str) -> None:
     status = {"addresses": [{"type": "InternalDNS", "address": dns}]}
+    credential(world)
     world.client.put("machines", name, "fleet", metadata={"creationTimestamp": "2030-01-01T00:00:00Z"}, status=status)
 
 
@@ -54,9 +63,40 @@ async def test_a_request_of_a_bootstrap_identity_is_judged_as_the_machine_approv
     assert await verdict(world, username="system:bootstrap:abcdef") is None
 
 
+async def test_an_older_request_with_another_key_is_explained():
+    world = World()
+    machine(world, "m1", "n1")
+    item = world.add("younger", metadata={"creationTimestamp": "2030-01-01T00:00:01Z"}, **BY)
+    older = requests.build(
+        names.Subject(common_name=NODE, organizations=("system:nodes",)), names.Sans(), keys.generate()
+    )
+    world.add("older", request=base64.b64encode(older).decode(), **BY)
+    judged = await machine_reviews.verdict(world.client, item, world.requests.facts(item), settings.DEFAULT, START)
+    assert judged is not None
+    assert judged.failed is not None
+    assert judged.failed.reason == rivals.ANOTHER_ASKS
+    assert 'the request "older"' in judged.failed.check.compared
+    assert "`handfast csr deny older`" in judged.change
+
+
+async def test_a_credential_that_is_gone_or_may_not_be_looked_up_is_explained():
+    world = World()
+    machine(world, "m1", "n1")
+    world.client.before = failing(status.StatusError("Forbidden", "secrets is forbidden"), plural="secrets")
+    assert (await verdict(world)).failed.reason == standing.FORBIDDEN
+    world.client.before = failing(status.StatusError("InternalError", "later"), plural="secrets")
+    with pytest.raises(status.StatusError, match="later"):
+        await verdict(world)
+    world.client.before = lambda *_: None
+    del world.client.objects["secrets", bootstrapper.NAMESPACE, bootstrapper.TOKEN_SECRET]
+    judged = await verdict(world)
+    assert judged.failed.reason == standing.REVOKED
+    assert "have the kubelet ask again" in judged.change
+
+
 def test_a_request_without_a_creation_time_is_no_answer():
     with pytest.raises(errors.Unavailable, match="does not say when it was created"):
-        machine_reviews.created(signing_requests.Request(signing_requests.Meta(name="x")))
+        machine_requests.created(signing_requests.Request(signing_requests.Meta(name="x")))
 
 
 async def test_proofs_and_readmission_are_explained_where_they_are_asked_for():
@@ -64,6 +104,7 @@ async def test_proofs_and_readmission_are_explained_where_they_are_asked_for():
     status = {"addresses": [{"type": "InternalDNS", "address": "n1"}], "nodeRef": {"name": "n1"}}
     world.client.put("machines", "m1", "fleet", status=status)
     world.client.put("nodes", "n1")
+    credential(world)
     back = settings.Settings(readmission=True, source_address=True)
     assert (await verdict(world)).failed.reason == approval.NODE_EXISTS
     assert (await verdict(world, back)).failed.reason == proofs.NO_ADDRESS

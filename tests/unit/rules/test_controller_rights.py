@@ -100,7 +100,8 @@ def test_namespaces_that_not_every_cluster_has_come_first():
 def test_the_machine_approver_comes_with_its_namespaces():
     documents = controller_rights.documents(("machine-approver-controller",))
     names = [each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"]
-    assert names == [settings.NAMESPACE, bootstrapper.MANAGED_NAMESPACE, bootstrapper.NAMESPACE]
+    config = (bootstrapper.CONFIG_NAMESPACE, bootstrapper.MANAGED_NAMESPACE)
+    assert names == [settings.NAMESPACE, *config, bootstrapper.NAMESPACE]
     # It writes Machines by patch alone, and its settings not at all once they are there.
     verbs = {
         resource: rule["verbs"]

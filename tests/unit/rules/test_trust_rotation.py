@@ -121,9 +121,9 @@ class TestSettling:
         state = after(Step.ADD, Step.PUBLISH, target=target)
         published = NOW + HOUR
         (wait,) = rotation.waits(state, NOTHING, published)
-        assert wait.until == published + rotation.SETTLING
+        assert wait.until == published + rotation.PUBLICATION_TIME
         assert "2030-01-01T03:00:00Z" in wait.sentence
-        assert rotation.waits(state, NOTHING, published + rotation.SETTLING) == ()
+        assert rotation.waits(state, NOTHING, published + rotation.PUBLICATION_TIME) == ()
 
     def test_without_a_publication_there_is_nothing_to_wait_for(self):
         assert rotation.waits(State(target=Target.CA, old="o"), NOTHING, NOW) == ()
@@ -158,7 +158,7 @@ class TestRenewals:
 
     def test_a_newer_one_that_a_node_may_not_have_received(self):
         old, newer = entry("a", NOW), self.SWITCHED + 2 * MINUTE
-        received = newer + rotation.RECEIVED
+        received = newer + rotation.RECEIPT_TIME
         assert self.waits(old, entry("a", newer), now=received) == ()
         for now, running_nodes in ((received - MINUTE, {"a"}), (received, ()), (received, {"b"})):
             (wait,) = self.waits(old, entry("a", newer), now=now, running_nodes=frozenset(running_nodes))

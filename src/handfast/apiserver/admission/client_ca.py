@@ -20,8 +20,9 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
    gives nothing, so that a finalizer keeps no trust alive. An owner is not: the garbage collector deletes for it, and
    whoever takes one away keeps it from doing so.
 6. Deleting one takes trust away, and needs nothing but `delete`.
-7. What it holds afterwards, where that changes, is CA certificates or nothing, and no private key under any name. Those of bootstrap
-   credentials have the common name of their signer, and the end beside them, if one is named, is an instant.
+7. What it holds afterwards, where that changes, is CA certificates or nothing, and no private key under any name, in
+   `data` or `binaryData`. Those of bootstrap credentials have the common name of their signer, and the end beside them, if one
+   is named, is an instant.
 
 | who | holding | tries | stopped by | shown in tests/unit/apiserver/admission/test_client_ca.py |
 |---|---|---|---|---|
@@ -35,6 +36,7 @@ The ConfigMaps that a controller puts these CAs together from (`rules.machines.c
 | an editor of openshift-config | create, update on configmaps | have a CA of their own believed | 5 | test_an_editor_cannot_write_a_source |
 | … | … | have the garbage collector revoke it | 5 | test_an_editor_cannot_name_the_owner_of_a_source |
 | a careless administrator | trust | paste the CA's private key into a source | 7 | test_a_source_is_ca_certificates |
+| … | `kubectl create configmap --from-file`, which makes binary data of some files | the same | 7 | test_binary_data_holds_no_key_either |
 | an editor of openshift-config | update on configmaps | put off the end of a bootstrap credential | 5 | test_an_editor_cannot_put_off_an_end |
 """
 
@@ -53,6 +55,7 @@ from handfast.rules.machines import client_ca_sources, credential_end
 _PLUGIN: Final = "ClientCATrust"
 _GUARDED: Final = frozenset({client_ca_bundle.NAME, client_ca_bundle.HISTORY})
 _FREE_IN_SOURCES: Final = trust.FREE | {"finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"}
+_CONTENT: Final = ("data", "binaryData")
 _NAMES: Final = _GUARDED | client_ca_sources.NAMES
 _BUNDLE: Final = "must be one or more CA certificates in PEM"
 _INSTANT: Final = "must be an instant"
@@ -98,7 +101,7 @@ def _admit_source(write: plugin.Write, context: plugin.Context) -> None:
     # 5. the verb `trust`
     trust.require(write, context, _BELIEVED, _PLUGIN)
     # 7. CA certificates or nothing, and no key
-    if document.get("data") != (write.old or {}).get("data"):
+    if any(document.get(part) != (write.old or {}).get(part) for part in _CONTENT):
         _require_source(document, client_cas.read_bootstrap if _is_bootstrap(write) else client_cas.read_source)
         if _is_bootstrap(write):
             _require(document, credential_end.KEY, credential_end.require_readable, _INSTANT)
@@ -132,17 +135,20 @@ def _require(document: objects.Document, key: str, read: Callable[[Mapping[str, 
 
 
 def _require_source(document: objects.Document, read: Callable[[Mapping[str, Any]], object]) -> None:
-    for key, value in jsonpath.mapping(document, "data").items():
-        if client_ca_sources.has_private_key(str(value)):
-            detail = "there is a private key in it: put the CA certificate there, and the key nowhere in the API"
-            raise _invalid(document, key, detail)
+    for field in client_ca_sources.private_keys(document):
+        detail = "there is a private key in it: put the CA certificate there, and the key nowhere in the API"
+        raise _invalid_field(document, field, detail)
     if str(_text(document, client_ca_sources.KEY) or "").strip():
         _require(document, client_ca_sources.KEY, read, _BUNDLE)
 
 
 def _invalid(document: objects.Document, key: str, detail: str, *, missing: bool = False) -> status.StatusError:
+    return _invalid_field(document, f"data[{key}]", detail, missing=missing)
+
+
+def _invalid_field(document: objects.Document, field: str, detail: str, *, missing: bool = False) -> status.StatusError:
     reason, words = ("FieldValueRequired", "Required") if missing else ("FieldValueInvalid", "Invalid")
-    cause = status.Cause(reason, f"{words} value: {detail}", f"data[{key}]")
+    cause = status.Cause(reason, f"{words} value: {detail}", field)
     return status.invalid("ConfigMap", "", str(objects.metadata(document)["name"]), [cause])
 
 

@@ -6,8 +6,8 @@
    change can fall between them.
 2. A watcher that cannot be written to fast enough is dropped when its buffer is over the cap, never waited for. The initial
    state is waited for, within the time limit of `serving.sending`.
-3. A watch that ends is told by a bookmark how far it came, unless a change came with its end: the client then goes on from the
-   last version that it saw, and misses nothing.
+3. When a watch ends, a last bookmark says how far it came. If a change arrives in the same moment there is none: the client
+   goes on from the last version that it saw, and misses nothing.
 4. A version older than what is remembered gets an ERROR event with a 410 Status, and the client lists again.
 
 It does not authorise; who may watch was decided before.
@@ -62,7 +62,7 @@ class Watcher:
     def __init__(
         self,
         transport: asyncio.Transport,
-        count: Callable[[int], None],
+        count_unread: Callable[[int], None],
         shape: encode.Shape,
         namespace: str,
         wanted: options.Selection,
@@ -76,7 +76,7 @@ class Watcher:
         self.users = users
         self._transport = transport
         # Called before something is written: what is not read counts for its user.
-        self._count = count
+        self._count_unread = count_unread
         self._shape = shape
         self.namespace = namespace
         self.wanted = wanted
@@ -146,7 +146,7 @@ class Watcher:
         if self._transport.get_write_buffer_size() > self._cap:
             self.drop()
             return
-        self._count(len(data))
+        self._count_unread(len(data))
         self._transport.write(data)
 
     @property
@@ -312,7 +312,7 @@ class Hub:
                 return
         # Large states take a while to send: catch up with what happened meanwhile, in memory-sized steps.
         while True:
-            # 3. older than what is remembered
+            # 4. older than what is remembered
             if version < collection.window:
                 raise status.expired(f"too old resource version: {version} ({collection.window})")
             changes = collection.since(version)
@@ -367,6 +367,7 @@ class Hub:
             await watcher.done
         finally:
             timer.cancel()
+        # 3. a bookmark says how far it came, unless a change came with its end
         if list_options.bookmarks and not watcher.dropped and watcher.complete:
             watcher.done = asyncio.get_running_loop().create_future()
             watcher.write(self._bookmark(watcher))

@@ -73,6 +73,20 @@ def completed_again(
     defaults.apply(kinds.stored_row(kind), document)
 
 
+def record_changed_create(
+    call: calls.Call, kind: kinds.Kind, document: objects.Document, sent: objects.Document, now: datetime.datetime
+) -> None:
+    """Who owns what of a new object that admission changed: its sender what was sent."""
+    if document != sent and not document["metadata"].get("managedFields"):
+        document["metadata"]["managedFields"] = apply.record_create(
+            sent,
+            manager=field_manager(call),
+            types=kind.message or kind.schema,
+            api_version=kind.api_version,
+            now_text=objects.timestamp(now),
+        )
+
+
 def require_valid(kind: kinds.Kind, document: objects.Document, old: objects.Document | None = None) -> None:
     """422 with the first causes, if the document may not be created, or may not replace `old`."""
     # Before anything looks at each item: the length of a list is known.
@@ -102,20 +116,6 @@ def _require_no_new_finalizers(kind: kinds.Kind, document: objects.Document, old
         )
         cause = status.Cause("FieldValueForbidden", text, "metadata.finalizers")
         _require(kind, document, [cause])
-
-
-def record_changed_create(
-    call: calls.Call, kind: kinds.Kind, document: objects.Document, sent: objects.Document, now: datetime.datetime
-) -> None:
-    """Who owns what of a new object that admission changed: its sender what was sent."""
-    if document != sent and not document["metadata"].get("managedFields"):
-        document["metadata"]["managedFields"] = apply.record_create(
-            sent,
-            manager=field_manager(call),
-            types=kind.message or kind.schema,
-            api_version=kind.api_version,
-            now_text=objects.timestamp(now),
-        )
 
 
 def record_update(

@@ -16,7 +16,7 @@
     10. dry run                      ends here                                                    409
     11. store                        the name is free, or the version has not changed             409, 429, 503
 
-A create is `create`, then `_finish`; 2 is for it alone. An update is `update`, `change`, then `_finish`. A patch and an
+A create is `create`, then `_finish`. Only a create has step 2. An update is `update`, `change`, then `_finish`. A patch and an
 action (`patches`, `actions`) begin at `change`: what a patch names is known only when it has been applied, so `patches` checks
 1 within 4. A Binding is not asked 5 to 7: see `_finish`.
 
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -120,7 +120,8 @@ class Writer:
             )
         metadata["name"] = info.name
         version, uid = str(metadata.get("resourceVersion") or ""), str(metadata.get("uid") or "")
-        # An update of what is not there creates it, where the kind allows that; some kinds require the version instead.
+        # 3. is it there: an update of what is not there creates it, where the kind allows that. Some kinds require the
+        # version instead.
         creates = kind.create_on_update and not info.subresource
         if not version and (creates or kind.needs_resource_version):
             item = await self._storage.find(kind, namespace, info.name)
@@ -130,13 +131,14 @@ class Writer:
                 raise status.not_found(kind.plural, kind.group, info.name)
             if kind.needs_resource_version:
                 raise custom.version_required(kind, info.name)
+        # 4. in the stored form
         stored = conversion.to_stored(kind, document)
 
-        def sent(_: objects.Document) -> objects.Document:
+        def replacement(_: objects.Document) -> objects.Document:
             # With a version it is tried once: what has changed meanwhile is a conflict.
             return stored if version else copy.deepcopy(stored)
 
-        return await self.change(call, kind, sent, version=version, uid=uid), False
+        return await self.change(call, kind, replacement, version=version, uid=uid), False
 
     async def change(
         self, call: calls.Call, kind: kinds.Kind, change: Change, *, version: str = "", uid: str = ""
@@ -192,23 +194,22 @@ class Writer:
         # 8. record and encode. Before 9, so that nothing waits between 9 and 11.
         if old is not None:
             await call.work(write_steps.record_update, call, kind, document, sent, old, self._clock.now())
-        ready: storage.Prepared | items.Item
-        if item is not None and is_finished(kind, document):
-            ready = item
-        else:
-            ready = await call.work(self._storage.prepare, kind, document, item)
+        # None: the last finalizer is gone, and the object is deleted.
+        prepared: storage.Prepared | None = None
+        if item is None or not is_finished(kind, document):
+            prepared = await call.work(self._storage.prepare, kind, document, item)
         # 9. the caller still stands
         self._standing.require(call, "create" if item is None else "")
         # 10. dry run
         if write.dry_run:
             return self._pretend(kind, document, item)
         # 11. store
-        if isinstance(ready, items.Item):
-            # The last finalizer is gone. What was only marked for deletion is deleted in this one write: no crash can
-            # leave it behind with nobody to finish it.
-            gone = await self._storage.delete(kind, ready)
-            return _unstored(kind, document, gone.version)
-        return await self._storage.write(ready, call.charge)
+        if prepared is not None:
+            return await self._storage.write(prepared, call.charge)
+        # What was only marked for deletion is deleted in this one write: no crash can leave it behind with nobody to
+        # finish it.
+        gone = await self._storage.delete(kind, cast("items.Item", item))
+        return _unstored(kind, document, gone.version)
 
     def _require_create(self, call: calls.Call) -> None:
         """An update or apply that makes a new object is a create: the caller must be allowed that, too."""

@@ -66,10 +66,10 @@ DECISIONS = prometheus_client.Counter(
 )
 
 # 1. which requests another approver judges
-Leave = Callable[[signing_requests.Spec], bool]
+IsAnothers = Callable[[signing_requests.Spec], bool]
 
 
-class Others(Protocol):
+class OtherApprover(Protocol):
     """Another approver: which requests it judges, who is told when that changes, and when it is known."""
 
     def judges(self, spec: signing_requests.Spec) -> bool: ...
@@ -99,23 +99,26 @@ class CsrApprover:
         requests: certificate_requests.Requests,
         verdicts: verdicts_module.Verdicts,
         living: living_nodes.LivingNodes,
-        leave: Leave,
+        is_anothers: IsAnothers,
     ) -> None:
         self._client = client
         self._clock = clock
         self._requests = requests
         self._verdicts = verdicts
         self._living = living
-        self._leave = leave
+        self._is_anothers = is_anothers
         self._permissions = certificate_reviews.Permissions(client)
 
     def concerns(self, item: signing_requests.Request) -> bool:
-        """Whether a request is one to approve: open, for one of the two signers, not approved yet, and left by others (1)."""
+        """Whether a request is one to approve.
+
+        It is open, for one of the two signers, not approved yet, and no other approver's (1).
+        """
         return (
             item.is_open
             and item.spec.signer_name in SIGNERS
             and item.condition(signing_requests.APPROVED) is None
-            and not self._leave(item.spec)
+            and not self._is_anothers(item.spec)
         )
 
     async def reconcile(self, name: str) -> float | None:
@@ -145,10 +148,10 @@ class CsrApprover:
                     recognised = ()
                     break
                 # 4. a living node keeps its name: looked at as late as can be
-                again = await self._wait_for_node(item, facts, findings)
-                if again is None:
+                wait_seconds = await self._wait_for_node(item, facts, findings)
+                if wait_seconds is None:
                     await self._approve(item, candidate.message)
-                return again
+                return wait_seconds
         # 6. recognised and not permitted: asked again; 7. not recognised: it stays so
         reason = certificate_reviews.NOT_PERMITTED if recognised else _why_not_recognised(facts, findings)
         await self._explain_in_event(item, findings, reason)
@@ -216,9 +219,9 @@ def build(
     *,
     feed: certificate_requests.Feed,
     protect: bool = True,
-    others: Callable[[loop.Context], Others] | None = None,
+    build_other: Callable[[loop.Context], OtherApprover] | None = None,
 ) -> loop.Controller[str]:
-    """`others` is another approver of this process (1)."""
+    """`build_other` gives the other approver of this process (1)."""
     requests = feed.of(context)
     recorder = events.Recorder(context.client, context.clock, NAME)
 
@@ -226,7 +229,7 @@ def build(
         for name in living.freed_by(node):
             controller.queue.add(name)
 
-    def again() -> None:
+    def look_at_all() -> None:
         for item in requests:
             changed(item)
 
@@ -234,9 +237,9 @@ def build(
     revocations = revoked.follow(context)
     living = living_nodes.LivingNodes(context.client, context.clock, leases)
     verdicts = verdicts_module.Verdicts(context.client, context.clock, requests, recorder, DECISIONS, revocations)
-    other = None if others is None else others(context)
-    leave = _nobody if other is None else other.judges
-    handler = CsrApprover(context.client, context.clock, requests, verdicts, living, leave)
+    other_approver = None if build_other is None else build_other(context)
+    is_anothers = _is_never_anothers if other_approver is None else other_approver.judges
+    handler = CsrApprover(context.client, context.clock, requests, verdicts, living, is_anothers)
     controller: loop.Controller[str] = loop.Controller(
         NAME, handler.reconcile, clock=context.clock, workers=WORKERS, schedule=SCHEDULE
     )
@@ -252,11 +255,11 @@ def build(
     controller.uses(revocations)
     if leases is not None:
         controller.uses(leases)
-    if other is not None:
-        other.subscribe(again)
-        controller.uses(other)
+    if other_approver is not None:
+        other_approver.subscribe(look_at_all)
+        controller.uses(other_approver)
     return controller
 
 
-def _nobody(_: signing_requests.Spec) -> bool:
+def _is_never_anothers(_: signing_requests.Spec) -> bool:
     return False

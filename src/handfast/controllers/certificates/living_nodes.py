@@ -31,7 +31,11 @@ _LEASES_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """For how many seconds, and why: `check` of a living node, or `text` where that cannot be known; neither: it is looked at again."""
+    """How many seconds to wait.
+
+    `check`: a living node has the name. `text`: Leases may not be read. Neither: the Lease has just ended, and is looked at
+    once more.
+    """
 
     seconds: float
     check: kubelet.Check | None = None

@@ -80,7 +80,7 @@ class Requests:
 
     def wrote(self, item: signing_requests.Request) -> None:
         """One of us wrote a request, and this came back (2)."""
-        version = _number(item.metadata.resource_version)
+        version = number(item.metadata.resource_version)
         if version > self._newest:
             self._written[item.metadata.name] = version
             self._take(item)
@@ -100,7 +100,7 @@ class Requests:
         self._unseen = set(self._open)
 
     def put(self, item: signing_requests.Request) -> None:
-        name, version = item.metadata.name, _number(item.metadata.resource_version)
+        name, version = item.metadata.name, number(item.metadata.resource_version)
         if self._unseen is not None:
             self._unseen.discard(name)
         self._newest = max(self._newest, version)
@@ -137,7 +137,7 @@ class Requests:
             gone(name)
 
 
-def _number(version: str) -> int:
+def number(version: str) -> int:
     """A version as a number, nothing where it is none."""
     return int(version) if version.isdecimal() else 0
 

@@ -11,8 +11,8 @@ approved was decided before.
 3. The certificate is in the ledger before it is handed out. A signer that is killed in between, or loses the race with
    another copy, leaves an entry whose certificate nobody has. It never leaves a certificate without an entry.
 4. One update of /status, which carries the version that was approved, hands it out. A lost race is a retry.
-5. Trouble with the CA or the ledger, or Revocations that may not be read, are no fault of the request: it is retried, and told
-   of by an Event, once.
+5. If the CA, the ledger or the Revocations cannot be used, that is no fault of the request. It is tried again, and one Event
+   says why.
 6. What the request had in its subject beside common name and organizations is not signed; an Event says what was left out.
 """
 
@@ -155,7 +155,7 @@ class CsrSigner:
             self._requests.wrote(await certificate_requests.write(self._client, update, "status"))
 
     async def _record_event_once(self, item: signing_requests.Request, error: errors.HandfastError) -> None:
-        # 5. told by an Event, once; a lost race is not told
+        # 5. one Event says why; a lost race is not told
         said = (item.metadata.uid, error.reason)
         if error.reason in loop.RACES or self._reported.get(item.metadata.name) == said:
             return
@@ -170,14 +170,14 @@ def entry(
     item: signing_requests.Request, facts: kubelet.Facts, issued: authority.Issued, now: datetime.datetime
 ) -> entries.Entry:
     """What the ledger says of a certificate."""
-    how, token = entries.authenticated_by(facts.username, facts.groups, facts.extra)
+    method, token = entries.authenticated_by(facts.username, facts.groups, facts.extra)
     matched = item.condition(approval.MATCHED)
     approved = (row.reason for row in item.status.conditions or () if row.type == signing_requests.APPROVED)
     return entries.Entry(
         issued_at=now.replace(microsecond=0),
         signer=facts.signer_name,
         requester=facts.username,
-        authenticated_by=how,
+        authenticated_by=method,
         token_id=token,
         key_fingerprint=issued.key,
         serial=issued.serial,
@@ -185,7 +185,7 @@ def entry(
         not_after=issued.not_after,
         rule=entries.rule_of(
             next(approved, ""),
-            how,
+            method,
             facts.signer_name,
             is_own_name=facts.username == facts.request.subject.common_name,
             machine=matched.message if matched is not None else "",

@@ -42,8 +42,8 @@ class Verdicts:
         self._decisions = decisions
         # None: nobody is known to be revoked (3).
         self._revocations = revocations
-        # What was told of each waiting request: its UID and the text.
-        self._reported: dict[str, tuple[str, str]] = {}
+        # What was told of each waiting request: its UID, and the hash of the text, which a requester can make long.
+        self._reported: dict[str, tuple[str, int]] = {}
 
     def gone(self, name: str) -> None:
         """The request was deleted, or is not one to approve any more."""
@@ -95,12 +95,12 @@ class Verdicts:
 
         `by_reason`: another text is no news. That is for a text that changes with every look.
         """
-        if self.is_news(item, reason, text, by_reason=by_reason):
+        if self.note_if_news(item, reason, text, by_reason=by_reason):
             await self._recorder.record(certificate_requests.regarding(item), reason, text, severity=events.WARNING)
 
-    def is_news(self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False) -> bool:
-        """Whether this was not said of the request before; it is counted and remembered then."""
-        said = (item.metadata.uid, reason if by_reason else text)
+    def note_if_news(self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False) -> bool:
+        """Count and remember what is said of a request, unless it was said before; whether it is news."""
+        said = (item.metadata.uid, hash(reason if by_reason else text))
         if self._reported.get(item.metadata.name) == said:
             return False
         self._reported[item.metadata.name] = said

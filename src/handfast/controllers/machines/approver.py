@@ -10,16 +10,19 @@ It never denies, but for Revocations. It signs nothing.
    second condition names the Machine, and what proved that the very machine asks.
 4. "Not yet" is an Event and a metric, once for each reason and request. Above a hundred alike within an hour it is one Event for
    all, on the settings' ConfigMap.
-5. It is judged again when its Machine, its Node, an EgressIP, the kubelets' CA or the settings change, or the clock allows it. Nothing is polled: requests
+5. It is judged again when its Machine, its Node, an EgressIP, the kubelets' CA or the settings change, when an older request that it
+   waits for is gone, when a bootstrap credential comes or goes, or the clock allows it. Nothing is polled: requests
    are found by the name of their node.
-6. Over the flood guard's limit (`rules.machines.pressure`), requests without a Machine are parked: one Event for all, and a gauge. They
-   cost nothing until a Machine of their name comes, or the pressure drops. Requests with a Machine go on.
+6. Over the flood guard's limit (`rules.machines.pressure`), requests without a Machine are parked, and those that nothing can turn: one
+   Event for all, and a gauge. They cost nothing until a Machine of their name comes, or the pressure drops. Requests with a Machine go on.
+   Names that no node can have count as one, and are kept nowhere.
 7. Without settings that can be read nothing is approved.
 
 | who | holding | tries | stopped by | shown in tests/unit/controllers/machines/test_approver.py |
 |---|---|---|---|---|
 | an intruder | the bootstrap credential | join without a Machine | the judge | test_an_intruder_without_a_machine_gets_nothing_and_is_told_of |
 | … | … | hold up everybody else by a flood | 6 | test_a_flood_parks_what_has_no_machine_and_the_others_go_on |
+| … | … | fill the memory with long names | 6 | test_a_long_name_is_kept_nowhere |
 | … | … | fill the store with Events | 4, 6 | test_above_a_hundred_alike_it_is_one_event_for_all |
 | a revoked machine | the credential, its old key | a new certificate | 2 | test_a_revoked_name_is_denied |
 | who may write the settings badly | a typing error | less checks than were asked for | 7 | test_without_settings_nothing_is_approved |
@@ -34,13 +37,22 @@ from typing import Final, Protocol
 import prometheus_client
 
 from handfast import errors
-from handfast.api import signer_names, signing_requests
-from handfast.client import cache, machine_reviews, partial
+from handfast.api import objects, signer_names, signing_requests
+from handfast.client import cache, machine_requests, partial
 from handfast.controllers import events, loop, node_leases, revoked
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import requests as certificate_requests
 from handfast.controllers.certificates import verdicts as verdicts_module
-from handfast.controllers.machines import bindings, client_requests, crowds, flood_guard, kubelet_dial, serving_judge
+from handfast.controllers.machines import (
+    bindings,
+    client_requests,
+    crowds,
+    flood_guard,
+    kubelet_dial,
+    rivals,
+    serving_judge,
+    standing,
+)
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.rules.certificates import kubelet
@@ -125,7 +137,7 @@ class MachineApprover:
                 item, refused.reason, f"{refused.message}; create a new request that can be read"
             )
             return None
-        self._guard.pending.put(name, facts.node_name, facts.signer_name, machine_reviews.created(item))
+        self._guard.pending.put(name, _node(facts), facts.signer_name, machine_requests.created(item))
         # 2. denied if a Revocation refuses it
         if await self._verdicts.deny_if_revoked(item, facts):
             self.gone(name)
@@ -150,7 +162,8 @@ class MachineApprover:
             await self._approve(item, verdict)
             return None
         self._wait(item.metadata.name, facts, verdict.failed.waits_for)
-        if verdict.failed.reason == approval.NO_MACHINE and self._guard.is_over():
+        is_idle = verdict.failed.reason == approval.NO_MACHINE or not verdict.failed.waits_for
+        if is_idle and self._guard.is_over():
             await self._park(item)
             return None
         await self._explain_in_event(item, verdict, verdict.failed)
@@ -192,7 +205,7 @@ class MachineApprover:
     async def _record_event_once(
         self, item: signing_requests.Request, reason: str, text: str, *, by_reason: bool = False
     ) -> None:
-        if not self._verdicts.is_news(item, reason, text, by_reason=by_reason):
+        if not self._verdicts.note_if_news(item, reason, text, by_reason=by_reason):
             return
         telling = self._crowds.next(reason)
         if telling is crowds.Telling.EACH:
@@ -210,7 +223,7 @@ class MachineApprover:
     # 5. who is judged again
 
     def _wait(self, name: str, facts: kubelet.Facts, waits_for: frozenset[str]) -> None:
-        node = kubelet.canonical(facts.node_name)
+        node = kubelet.canonical(_node(facts))
         self._waiting.setdefault(node, set()).add(name)
         self._waits[name] = (node, waits_for)
 
@@ -271,6 +284,11 @@ class MachineApprover:
         return None
 
 
+def _node(facts: kubelet.Facts) -> str:
+    """The name of the node; empty where no node can be called so."""
+    return facts.node_name if objects.dns_subdomain(facts.node_name) is None else ""
+
+
 def build(
     context: loop.Context,
     *,
@@ -311,8 +329,9 @@ def build(
             look(name)
 
     serving = serving_judge.follow(context, known, kubelet_ca=kubelet_ca, dial=dial)
+    others, credentials = rivals.Rivals(requests, clock), standing.follow(context)
     judges: dict[str, Judge] = {
-        signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, known, nodes, living),
+        signer_names.KUBELET_CLIENT: client_requests.ClientRequests(client, known, nodes, living, others, credentials),
         signer_names.KUBELET_SERVING: serving,
     }
     verdicts = verdicts_module.Verdicts(client, clock, requests, recorder, DECISIONS, revocations)
@@ -322,9 +341,12 @@ def build(
     watched = bindings.follow(context, settings, recorder, lambda name: look(f"{BINDING}{name}"))
     _subscribe(handler, requests, settings, look)
     _follow(handler, known, nodes, serving)
+    others.subscribe(lambda node: handler.of_node(node, approval.REQUEST))
+    credentials.subscribe(lambda: handler.of_all(approval.CREDENTIAL))
+    controller.beside(serving.dials.run, "dials")
     controller.needs(requests)
     controller.needs(nodes)
-    for each in (settings, known, revocations, serving, *(() if leases is None else (leases,))):
+    for each in (settings, known, revocations, serving, credentials, *(() if leases is None else (leases,))):
         controller.uses(each)
     look(SETTINGS)
     return controller

@@ -13,7 +13,7 @@ A Node's status is the node's own writing, so that a node chooses where this con
 
 | who | holding | tries | stopped by | shown in tests/unit/controllers/machines/test_kubelet_dial.py |
 |---|---|---|---|---|
-| a node | an address that never answers | keep the approver from its work | 2 | test_a_place_that_says_nothing_is_given_up |
+| a node | an address that never answers | keep a handshake under way for ever | 2 | test_a_place_that_says_nothing_is_given_up |
 | … | many of them, and many requests | have us open a connection to each at once | 3 | test_only_a_few_are_dialled_at_once |
 | … | another service's address | have it sent something, or a credential | 1 | test_nothing_is_sent_but_a_handshake |
 | … | a relay to another node's kubelet | have that one's certificate taken for its own | 4: the subject | test_a_kubelet_of_another_node_decides_nothing |

@@ -8,12 +8,13 @@ It approves nothing. Machines and EgressIPs are followed; the Node is read, and 
 3. The CA of kubelets is that of the ConfigMap `openshift-config-managed/csr-controller-ca`; where there is none, the CA that this
    process was given, which signs them in a cluster with one CA. What else that CA signed is told apart by its subject. A ConfigMap
    that cannot be read is not replaced by the other CA.
-4. Whoever subscribes is told of the nodes whose requests are to be judged again, and `None` for all of them.
+4. A kubelet is asked beside the work (`machines.dials`). Until it has answered, the request waits, and nothing is said of it.
+5. Whoever subscribes is told of the nodes whose requests are to be judged again, and `None` for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +23,7 @@ from handfast import errors
 from handfast.api import resources, signing_requests
 from handfast.client import api, cache, partial, watch
 from handfast.controllers import loop, views
-from handfast.controllers.machines import inventory, kubelet_dial
+from handfast.controllers.machines import dials, inventory, kubelet_dial
 from handfast.pki import bundles, pem
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper, serving
@@ -85,10 +86,10 @@ class ServingJudge:
         self._egress = egress
         self._authority = authority
         self._kubelet_ca = kubelet_ca
-        self._dial = dial
+        self.dials = dials.Dials(dial, clock)
 
     def subscribe(self, changed: Callable[[str | None], None]) -> None:
-        """Call `changed` with each node whose requests are to be judged again; None: every node's (4)."""
+        """Call `changed` with each node whose requests are to be judged again; None: every node's (5)."""
 
         def of_egress(old: EgressIP | None, new: EgressIP | None) -> None:
             for node in {node for item in (old, new) if item is not None for node in _nodes(item)}:
@@ -96,6 +97,7 @@ class ServingJudge:
 
         self._egress.subscribe(of_egress)
         self._authority.subscribe(lambda _old, _new: changed(None))
+        self.dials.subscribe(changed)
 
     async def wait_answered(self) -> None:
         await self._egress.wait_answered()
@@ -114,7 +116,9 @@ class ServingJudge:
         if linked:
             checks = serving.by_machine(facts, linked, named, self._assigned(node))
             return serving.verdict(facts, (*form, *checks), linked[0] if len(linked) == 1 else None)
-        presented = await self._presented(node)
+        presented = await self._presented(node, facts.name)
+        if presented is None:
+            return _asking(facts, form)
         return serving.verdict(facts, (*form, *serving.by_kubelet(facts, presented, named)))
 
     async def confirm(
@@ -131,18 +135,22 @@ class ServingJudge:
         documents: list[dict[str, Any]] = [msgspec.to_builtins(item) for item in self._egress.by_index(_NODE, node)]
         return serving.of_egress(documents, node)
 
-    async def _presented(self, node: str) -> serving.Presented:
-        """What the kubelet serves now, verified."""
+    async def _presented(self, node: str, request: str) -> serving.Presented | None:
+        """What the kubelet serves now, verified; None: it is being asked (4.)."""
+        if self.dials.joins(node, request):
+            return None
         document = await self._client.find(resources.NODES, node)
         if document is None:
             return serving.NotServed(f'there is no Node "{node}"')
         try:
             roots = self._roots()
             place = serving.place_of(document)
-            chain = await self._dial.chain(place)
-        except (errors.Refused, kubelet_dial.KubeletUnreachable) as error:
+        except errors.Refused as error:
             return serving.NotServed(error.message)
-        return serving.verified(place, chain, roots, self._clock.now())
+        answer = self.dials.ask(node, place, request)
+        if answer is None or answer.trouble:
+            return None if answer is None else serving.NotServed(answer.trouble)
+        return serving.verified(place, answer.chain, roots, self._clock.now())
 
     def _roots(self) -> bundles.TrustBundle:
         # 3. by whom kubelets are verified
@@ -164,6 +172,13 @@ class ServingJudge:
                 f"the CA of kubelets, {where}, cannot be read: {refused.message}", reason=serving.NOT_SERVED
             ) from None
         return roots
+
+
+def _asking(facts: kubelet.Facts, form: Sequence[kubelet.Check]) -> approval.Verdict:
+    # 4. nothing that anybody has to know
+    check = kubelet.Check(serving.SERVED, False, "its kubelet is being asked")
+    waits_for = frozenset({approval.MACHINE, approval.NODE})
+    return serving.verdict(facts, form).with_step(approval.Step(check, "", waits_for))
 
 
 def follow(

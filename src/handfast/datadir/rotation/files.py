@@ -4,9 +4,8 @@
 It decides nothing (`rules.trust_rotation`) and talks to no API (`rotation.objects`). Every function may be called again
 after a crash at any point: it does what is still to be done.
 
-1. The CA file, the key file and the file of public keys are each replaced by one rename. Who signs is told by the key file
-   alone, among certificates or public keys that are all trusted already: there is no half-way state in which a signature
-   is made that nobody believes.
+1. The CA file, the key file and the file of public keys are each replaced by one rename. The key file alone says who signs.
+   Every certificate or public key that it can mean is trusted already. So no signature is ever made that nobody believes.
 2. A key is on disk, readable by its owner alone, before anything that depends on it is.
 3. What does not fit together (a key that is not that of the CA which is to sign) changes nothing.
 4. The keys of a rotation are removed when it ends, before its state is.

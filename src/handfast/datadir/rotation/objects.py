@@ -102,7 +102,7 @@ async def outdated(client: api.Client, *, wanted: str = "", unwanted: Sequence[s
         )
         left = client_ca_bundle.read(config_map).of_key(*unwanted)
         if left:
-            lacking.append(f"{client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}{_given(config_map, left)}")
+            lacking.append(f"{client_ca_bundle.NAMESPACE}/{client_ca_bundle.NAME}{_sources_of(config_map, left)}")
     for config_map in await _root_cas(client):
         text = str(jsonpath.at(config_map, "data", _ROOT_CA_KEY) or "")
         if not _holds(text.encode(), wanted, unwanted):
@@ -113,7 +113,7 @@ async def outdated(client: api.Client, *, wanted: str = "", unwanted: Sequence[s
     return lacking
 
 
-def _given(config_map: dict[str, Any], left: Sequence[certificates.Certificate]) -> str:
+def _sources_of(config_map: dict[str, Any], left: Sequence[certificates.Certificate]) -> str:
     """Which ConfigMaps bring these back."""
     record = client_ca_bundle.record(config_map).certificates
     sources = sorted({source for each in left for source in record.get(each.fingerprint, ())})

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replaces the CA of a data directory, or its key of service account tokens, one step at a time, also while it is served.
 
-Which step comes next and what it waits for is decided by `rules.trust_rotation`. What a step changes, and waiting until
-it has taken effect, is in `rotation.steps`. Where the control plane is stopped, `cli.ca` serves its API to the rotation
-alone. It prints nothing: see `cli.ca`.
+The steps are add, publish, switch, reissue, retire. Which comes next and what it waits for is decided by
+`rules.trust_rotation`. What a step changes, and waiting until it has taken effect, is in `rotation.steps`. Where the control
+plane is stopped, `cli.ca` serves its API to the rotation alone. It prints nothing: see `cli.ca`.
 
 1. `--unsafe-skip-wait` skips what a step waits for. It skips no step: publishing is always done before the switch.
 2. The step is written down, then done, then written down as done. After a crash the same call does it again.
@@ -48,14 +48,18 @@ from handfast.rules import trust_rotation
 from handfast.runtime import files, following
 
 # 3. by then, credentials that were replaced are in use
-_NOTICED: Final = dt.timedelta(seconds=following.SECONDS * 2 + 2)
+_NOTICE_TIME: Final = dt.timedelta(seconds=following.SECONDS * 2 + 2)
 
 Step = trust_rotation.Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a call came to: the step that was done, if any, with what it did; what is next (None: it is over), and why not yet."""
+    """The outcome of one call.
+
+    `did` and `actions`: the step that was done, and what it did. `next` and `waits`: the next step, and why it does not begin
+    yet. `next` is None when the rotation is over.
+    """
 
     did: Step | None = None
     actions: tuple[str, ...] = ()
@@ -72,7 +76,7 @@ class Rotation:
         self._running = control_plane.running
         self._clock = control_plane.clock
         self._directory = rotation_files.RotationDirectory.of(place, target)
-        self._steps = steps.OF[target](place, self._directory, control_plane)
+        self._steps = steps.STEPS_OF_TARGET[target](place, self._directory, control_plane)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -139,8 +143,8 @@ class Rotation:
 
     async def _until_noticed(self, state: trust_rotation.State) -> None:
         """Wait until credentials that were replaced are in use (3)."""
-        done = state.done_at(self._steps.in_use)
+        done = state.done_at(self._steps.step_that_takes_effect)
         if self._running and done is not None:
-            left = (done + _NOTICED - self._clock.now()).total_seconds()
+            left = (done + _NOTICE_TIME - self._clock.now()).total_seconds()
             if left > 0:
-                await self._clock.sleep(min(left, _NOTICED.total_seconds()))
+                await self._clock.sleep(min(left, _NOTICE_TIME.total_seconds()))

@@ -68,7 +68,7 @@ class Steps(Protocol):
     """The steps of one rotation."""
 
     @property
-    def in_use(self) -> Step:
+    def step_that_takes_effect(self) -> Step:
         """The step that has the control plane use what stays."""
         ...
 
@@ -83,7 +83,7 @@ class Steps(Protocol):
     def change_files(self, work: own.Work, step: Step, state: trust_rotation.State) -> trust_rotation.State: ...
 
     async def change_objects(self, step: Step, state: trust_rotation.State) -> list[str]:
-        """Change them, and wait until the control plane tells what the step was for; what came of it."""
+        """Change the objects of this step, wait until the control plane shows the change, and return what was done, a line each."""
         ...
 
 
@@ -94,7 +94,7 @@ class AuthoritySteps:
     place: layout.Layout
     directory: files.RotationDirectory
     control_plane: ControlPlane
-    in_use: Step = Step.REISSUE
+    step_that_takes_effect: Step = Step.REISSUE
 
     def signing(self) -> str:
         return files.signing_ca(self.place)
@@ -182,7 +182,7 @@ class TokenKeySteps:
     place: layout.Layout
     directory: files.RotationDirectory
     control_plane: ControlPlane
-    in_use: Step = Step.SWITCH
+    step_that_takes_effect: Step = Step.SWITCH
 
     def signing(self) -> str:
         return files.signing_key_id(self.place)
@@ -215,7 +215,10 @@ class TokenKeySteps:
         return ["the key set of the API server is the changed one"]
 
     def _leaving(self, state: trust_rotation.State) -> str:
-        """Where the first step was cut short, the state does not know yet what it made."""
+        """The key id that leaves.
+
+        If `add` was cut short, the state lacks it: then it is that of the new key on disk.
+        """
         return state.leaving or files.new_key_id(self.directory)
 
     async def _until_key_set(self, *, wanted: str = "", unwanted: str = "") -> None:
@@ -228,7 +231,9 @@ class TokenKeySteps:
             await self.control_plane.until(lacking, "the API server does not tell the changed keys yet: {}")
 
 
-OF: Final[dict[trust_rotation.Target, Callable[[layout.Layout, files.RotationDirectory, ControlPlane], Steps]]] = {
+STEPS_OF_TARGET: Final[
+    dict[trust_rotation.Target, Callable[[layout.Layout, files.RotationDirectory, ControlPlane], Steps]]
+] = {
     trust_rotation.Target.CA: AuthoritySteps,
     trust_rotation.Target.TOKEN_KEY: TokenKeySteps,
 }

@@ -162,19 +162,19 @@ def checks(
     facts: Facts, permission: str, addresses: Sequence[str] | None = None, reserved: frozenset[str] = NO_NAMES
 ) -> tuple[Check, ...]:
     """All checks of one kind, in order. One that fails does not end the list."""
-    run = [*_form(facts, permission)]
+    run = [*_form_checks(facts, permission)]
     if permission == SELF_NODE_SERVER:
         # 9. addresses of the Node; 10. nobody else's
         run += [_addresses(facts.request.sans, addresses), reserved_check(facts.request.sans, reserved)]
     return (*run, *_requester(facts, permission))
 
 
-def form(facts: Facts, permission: str) -> tuple[Check, ...]:
+def checks_without_addresses(facts: Facts, permission: str) -> tuple[Check, ...]:
     """The checks of one kind without 9 and 10: for whoever knows better what a node's addresses are than its Node."""
-    return (*_form(facts, permission), *_requester(facts, permission))
+    return (*_form_checks(facts, permission), *_requester(facts, permission))
 
 
-def _form(facts: Facts, permission: str) -> tuple[Check, ...]:
+def _form_checks(facts: Facts, permission: str) -> tuple[Check, ...]:
     if permission not in _SIGNERS:
         raise errors.Misuse(f"{permission!r} is no permission of the approver; one of: {', '.join(_SIGNERS)}")
     wanted = _SIGNERS[permission]

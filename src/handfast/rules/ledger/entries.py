@@ -95,8 +95,8 @@ def authenticated_by(username: str, groups: Sequence[str], extra: Mapping[str, S
     return ("service-account" if user_names.service_account(username) is not None else "unknown"), ""
 
 
-def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool, machine: str = "") -> str:
-    """Which rule said yes: `approval` is the reason of the approval, `how` that of `authenticated_by`.
+def rule_of(approval: str, method: str, signer: str, *, is_own_name: bool, machine: str = "") -> str:
+    """Which rule said yes: `approval` is the reason of the approval, `method` that of `authenticated_by`.
 
     What the approvers approved is told apart by what it was; whatever has another reason was approved by hand. `machine` names
     the Machine that the machine-approver matched it with.
@@ -108,7 +108,7 @@ def rule_of(approval: str, how: str, signer: str, *, is_own_name: bool, machine:
         return f"{BY_HAND}: {approval}" if approval else BY_HAND
     if signer == signer_names.KUBELET_SERVING:
         return SERVING
-    if how == "node-recovery":
+    if method == "node-recovery":
         return RECOVERY
     return RENEWAL if is_own_name else JOIN
 

@@ -14,10 +14,12 @@ change that makes it pass. Nothing is ever denied here: a person may approve or 
 6. The request's creation lies strictly between ten seconds before the Machine's and `join_within` after it. Both instants are the
    API server's and stay as they are, so that no waiting brings a request into the window: a new Machine, another setting or a
    new request does.
-   Between 6 and 7: no other key was approved for this Machine before, and whatever further checks the caller has.
+   Between 6 and 7: no other key was approved for this Machine before; where an operator had that key forgotten, the request was created
+   after every one that waited then; and whatever further checks the caller has.
 7. Then it is approved.
 
-Not checked here: that nobody is revoked, and that no living node has the name. Whoever approves reserves the key on the Machine first,
+Not checked here: that nobody is revoked, that the credential still stands (`machines.standing`), that no living node has the name, and that no older request asks with another key
+(`machines.rivals`). Whoever approves reserves the key on the Machine first,
 by a write of the very Machine that was judged, and reads the Node on the server.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/machines/test_approval.py |
@@ -25,6 +27,7 @@ by a write of the very Machine that was judged, and reads the Node on the server
 | an intruder | a leaked bootstrap credential, no Machine | any node's name | 5 | test_an_intruder_without_a_machine_gets_nothing |
 | … | … and the name of a Machine that joined | that node's name | 4, 5 | test_a_machine_that_joined_is_not_joined_again |
 | … | … and the name of a Machine that is just joining | a second key for it | the key of that Machine | test_a_second_key_for_a_known_machine_gets_nothing |
+| … | … a request that waits until the operator readmits the machine | be approved in its place | created after those that waited | test_what_waited_when_its_machine_was_readmitted_does_not_count |
 | … | … and an old Machine that never joined | its name, days later | 6 | test_the_window_is_open_strictly_between_its_ends |
 | … | a request filed before, for names to come | the next Machine's name | 6 | test_the_window_is_open_strictly_between_its_ends |
 | … | a Machine's name as another type of address | pass for that Machine | 5 | test_near_misses_are_named_and_do_not_count |
@@ -69,14 +72,19 @@ DELETING: Final = "MachineDeleting"
 FAILED: Final = "MachineFailed"
 OUTSIDE_WINDOW: Final = "OutsideJoinWindow"
 ANOTHER_KEY: Final = "AnotherKeyApproved"
+BEFORE_READMISSION: Final = "BeforeReadmission"
 
 # What can turn a check that failed.
 MACHINE: Final = "Machine"
 NODE: Final = "Node"
 SETTINGS: Final = "settings"
 CLOCK: Final = "clock"
+# Another request, which stands first.
+REQUEST: Final = "request"
+# The object that makes a bootstrap credential count.
+CREDENTIAL: Final = "credential"
 NOTHING: Final[frozenset[str]] = frozenset()
-ANYTHING: Final = frozenset({MACHINE, NODE, SETTINGS, CLOCK})
+ANYTHING: Final = frozenset({MACHINE, NODE, SETTINGS, CLOCK, REQUEST, CREDENTIAL})
 
 # The names of the checks beside those of `kubelet` and `bootstrapper`.
 IS_NEW: Final = "not a renewal"
@@ -88,6 +96,7 @@ IS_WANTED: Final = "not being deleted"
 IS_WELL: Final = "not failed"
 IN_TIME: Final = "join window"
 IS_FIRST_KEY: Final = "first key"
+IS_AFTER: Final = "after the readmission"
 
 _LOCALHOST: Final = "localhost"
 _MOST_NAMED: Final = 5
@@ -159,13 +168,13 @@ def judge(
     steps.append(_machine(facts, matched, machines))
     machine = matched[0] if len(matched) == 1 and not _is_localhost(facts.node_name) else None
     if machine is None:
-        steps += (_unmade(name) for name in (IS_UNLINKED, IS_WANTED, IS_WELL, IN_TIME, IS_FIRST_KEY))
+        steps += (_unmade(name) for name in (IS_UNLINKED, IS_WANTED, IS_WELL, IN_TIME, IS_FIRST_KEY, IS_AFTER))
         return Verdict(tuple(steps))
     steps += (_linked(machine), _deleting(machine), _phase(machine))
     # 6. in time
     steps.append(_window(facts, created, machine, settings.join_within))
-    # Between 6. and 7.: the first key, and what the caller asks for
-    steps.append(_first_key(facts, machine))
+    # Between 6. and 7.: the first key, since it was forgotten, and what the caller asks for
+    steps += (_first_key(facts, machine), _after(facts, created, machine))
     steps += (check(facts, machine) for check in further)
     return Verdict(tuple(steps), machine)
 
@@ -267,14 +276,20 @@ def _near(node: str, machines: inventory.Index) -> str:
         types = sorted(
             {row.type for row in others[0].addresses if kubelet.canonical(row.address) == kubelet.canonical(node)}
         )
-        return f"{_titles(others)} has it as {', '.join(types)}, which does not count"
+        return f"{_some(others)} has it as {', '.join(types)}, which does not count"
     if named := machines.named(node):
         texts = ", ".join(named[0].texts(inventory.INTERNAL_DNS))
         has = f"its InternalDNS name is {texts}" if texts else "it reports no InternalDNS name"
-        return f"{_titles(named)} is called so, and {has}"
+        return f"{_some(named)} is called so, and {has}"
     if alike := machines.by_first_label(node):
-        return f"{_titles(alike)} has the InternalDNS name {alike[0].texts(inventory.INTERNAL_DNS)[0]}"
+        return f"{_some(alike)} has the InternalDNS name {alike[0].texts(inventory.INTERNAL_DNS)[0]}"
     return ""
+
+
+def _some(machines: Sequence[inventory.Machine]) -> str:
+    """Near misses, of which a handful was looked at."""
+    more = " and others" if len(machines) > _MOST_NAMED else ""
+    return ", ".join(machine.title for machine in machines[:_MOST_NAMED]) + more
 
 
 def _titles(machines: Sequence[inventory.Machine]) -> str:
@@ -332,3 +347,27 @@ def _first_key(facts: kubelet.Facts, machine: inventory.Machine) -> Step:
         "revoke the bootstrap credential"
     )
     return _step(IS_FIRST_KEY, approved in {"", key}, compared, ANOTHER_KEY, frozenset({MACHINE}), change)
+
+
+def _after(facts: kubelet.Facts, created: datetime.datetime, machine: inventory.Machine) -> Step:
+    # Between 6. and 7.: nobody who waited when the key was forgotten
+    text = machine.annotations.get(inventory.REQUESTS_AFTER, "")
+    if not text or machine.approved_key == key_of(facts):
+        return Step(
+            kubelet.Check(IS_AFTER, True, "no request waited for it when its key was forgotten, or it has this key")
+        )
+    compared = (
+        f"the request of {objects.timestamp(created)} is to be newer than {text}: {machine.title} was readmitted then"
+    )
+    change = (
+        f"if it is the machine's own, {by_hand(facts)}; or delete it (`kubectl delete csr {shlex.quote(facts.name)}`) and have the "
+        "kubelet ask again"
+    )
+    return _step(IS_AFTER, _is_after(created, text), compared, BEFORE_READMISSION, frozenset({MACHINE}), change)
+
+
+def _is_after(created: datetime.datetime, text: str) -> bool:
+    try:
+        return created > objects.parse_timestamp(text)
+    except ValueError:
+        return False

@@ -7,7 +7,7 @@ What a source gives, by its key `ca-bundle.crt`:
 
 1. One that is being deleted gives nothing: a finalizer cannot keep trust alive.
 2. Without that key, or with nothing in it, it gives nothing, and that is no mistake.
-3. With a private key anywhere in it, it gives nothing. Whoever may read ConfigMaps has that key now.
+3. With a private key in PEM anywhere in it, in `data` or in `binaryData`, it gives nothing. Whoever may read ConfigMaps has that key now.
 4. Each certificate that is whole and one of a CA is given. What else is there is reported, without being shown, and
    takes no other certificate with it. Nothing is remembered: what a broken edit took away is not given any more.
 5. The same certificate twice counts once.
@@ -19,6 +19,7 @@ What a source gives, by its key `ca-bundle.crt`:
 
 from __future__ import annotations
 
+import base64
 import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -98,11 +99,10 @@ def read(document: Mapping[str, Any]) -> Content:
     # 1. not while it is being deleted
     if objects.metadata(document).get("deletionTimestamp") is not None:
         return Content()
-    data = jsonpath.mapping(document, "data")
     # 3. no private key, under whichever name
-    if any(has_private_key(str(value)) for value in data.values()):
+    if private_keys(document):
         return Content(problems=(Problem(PRIVATE_KEY, _KEY_SAID),))
-    text = str(data.get(KEY) or "")
+    text = str(jsonpath.mapping(document, "data").get(KEY) or "")
     # 2. nothing in it
     return _content(text) if text.strip() else Content()
 
@@ -127,9 +127,22 @@ def is_signer(certificate: certificates.Certificate) -> bool:
     return certificate.subject.common_name == bootstrapper.SIGNER
 
 
-def has_private_key(text: str) -> bool:
-    """Whether a text has the first line of a private key in PEM."""
-    return _KEY.search(text) is not None
+def private_keys(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields of a ConfigMap that have the first line of a private key in PEM."""
+    return tuple(
+        f"{part}[{name}]"
+        for part, text_of in (("data", str), ("binaryData", _decoded))
+        for name, value in jsonpath.mapping(document, part).items()
+        if _KEY.search(text_of(value))
+    )
+
+
+def _decoded(value: Any) -> str:
+    """What a value of `binaryData` holds; nothing where it is no base64, which no API server stores."""
+    try:
+        return base64.b64decode(str(value)).decode("latin-1")
+    except ValueError:
+        return ""
 
 
 def _content(text: str) -> Content:

@@ -12,7 +12,8 @@ It follows nothing and decides nothing about requests.
    changed by anyone, and the machine.openshift.io one counts as it was. In any other namespace nothing is said by it, and both count.
 4. Two Machines that claim the same InternalDNS name are both found: whoever looks up a name has to refuse more than one.
 5. What comes close is found, too, so that people can be told: a Machine that has the name as another type of address, and one whose
-   InternalDNS name only begins alike. Neither counts as having the name.
+   InternalDNS name only begins alike. Neither counts as having the name. Of many a handful is looked at: a fleet may have ten thousand
+   names with one first label, and everybody who asks would have all of them looked through.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/machines/test_inventory.py |
 |---|---|---|---|---|
@@ -22,6 +23,7 @@ It follows nothing and decides nothing about requests.
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -46,9 +48,13 @@ IP_TYPES: Final = (INTERNAL_IP, EXTERNAL_IP)
 FAILED: Final = "Failed"
 # Which key was approved for a machine, on its Machine: the SHA-256 of its SubjectPublicKeyInfo, in hex.
 APPROVED_KEY: Final = "machines.handfast.dev/approved-key"
+# Since an operator had that key forgotten: only requests that were created after this instant count.
+REQUESTS_AFTER: Final = "machines.handfast.dev/requests-after"
 # A day after the first, so that a little before it is an instant, too.
 _NEVER: Final = datetime.datetime(1, 1, 2, tzinfo=datetime.UTC)
 
+# How many near misses are looked at.
+_HANDFUL: Final = 6
 _BY_CLUSTER_API: Final = "ClusterAPI"
 # 3. between which namespaces machines move
 _HOMES: Final = {OPENSHIFT: machine_kinds.NAMESPACE, CLUSTER_API: "openshift-cluster-api"}
@@ -199,12 +205,12 @@ class Index:
         return self._at(INTERNAL_DNS, kubelet.canonical(name))
 
     def by_other_name(self, name: str) -> tuple[Machine, ...]:
-        """The Machines that have this name, and not as their InternalDNS name: near misses (5)."""
-        return self._at(_OTHER_NAME, kubelet.canonical(name))
+        """Some Machines that have this name, and not as their InternalDNS name: near misses (5)."""
+        return self._some(_OTHER_NAME, kubelet.canonical(name))
 
     def by_first_label(self, name: str) -> tuple[Machine, ...]:
-        """The Machines with an InternalDNS name that begins with the same label: near misses (5)."""
-        return self._at(_FIRST_LABEL, _first_label(name))
+        """Some Machines with an InternalDNS name that begins with the same label: near misses (5)."""
+        return self._some(_FIRST_LABEL, _first_label(name))
 
     def by_ip(self, address: str) -> tuple[Machine, ...]:
         """The Machines with this InternalIP."""
@@ -227,6 +233,11 @@ class Index:
 
     def _at(self, kind: str, value: Canonical) -> tuple[Machine, ...]:
         return self._counting(self._places.get((kind, value), ())) if value else ()
+
+    def _some(self, kind: str, value: Canonical) -> tuple[Machine, ...]:
+        # 5. a handful, whatever their number is
+        keys = self._places.get((kind, value), ()) if value else ()
+        return self._counting(itertools.islice(keys, _HANDFUL))
 
     def _counting(self, keys: Iterable[Key]) -> tuple[Machine, ...]:
         return tuple(self._machines[key] for key in sorted(keys) if self._counts(self._machines[key]))

@@ -171,7 +171,7 @@ def content(facts: kubelet.Facts) -> tuple[kubelet.Check, ...]:
     groups = f"[{', '.join(facts.groups)}] is to hold {' and '.join(_WANTED)}"
     return (
         # 1. a node's serving request
-        *kubelet.form(facts, kubelet.SELF_NODE_SERVER),
+        *kubelet.checks_without_addresses(facts, kubelet.SELF_NODE_SERVER),
         # 2. of a node
         kubelet.Check(GROUPS, not lacking, groups),
         # 3. without names of everybody

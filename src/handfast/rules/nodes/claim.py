@@ -10,8 +10,8 @@ alive. It never refuses for good: a machine that lost its certificate comes back
    which it is judged again. The Lease alone counts: who deletes a Node while its agent runs still has that agent.
 3. A person's approval is not judged here: administrators may replace a node that runs.
 
-The key of a request makes no difference. A join that was cut off goes on with its request, which was approved once; one that
-has a Lease has a certificate.
+The key of a request makes no difference. A join that was cut off goes on with the request that was approved before. A machine
+that renews a Lease has its certificate, and needs no such request.
 
 | who | holding | tries | stopped by | shown in tests/unit/rules/nodes/test_claim.py |
 |---|---|---|---|---|

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -324,6 +325,14 @@ class TestSources:
             assert (error.code, error.causes[0].field) == (422, "data[ca-bundle.crt]")
             assert says in error.message
             assert not any(line in error.message for line in PRIVATE_KEY.splitlines()[1:-1])
+
+    def test_binary_data_holds_no_key_either(self) -> None:
+        document = {**source(SIGNER), "binaryData": {"ca.key": base64.b64encode(PRIVATE_KEY.encode()).decode()}}
+        for old in (source(SIGNER), None):
+            error = refused(lambda old=old: admit(document, old))  # type: ignore[misc]
+            assert (error.code, error.causes[0].field) == (422, "binaryData[ca.key]")
+            assert "there is a private key in it" in error.message
+        admit({**source(SIGNER), "binaryData": {"notes": "AP8="}}, source(SIGNER))
 
     def test_a_bootstrap_ca_has_the_name_of_its_signer(self) -> None:
         error = refused(lambda: admit(source(SIGNER + FIRST), None))

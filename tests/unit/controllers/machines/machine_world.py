@@ -15,11 +15,12 @@ from handfast.client import api, cache, partial
 from handfast.controllers import events, node_leases, revoked, views
 from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import verdicts as verdicts_module
-from handfast.controllers.machines import approver, client_requests, flood_guard
+from handfast.controllers.machines import approver, client_requests, flood_guard, rivals, standing
 from handfast.controllers.machines import inventory as machine_inventory
 from handfast.controllers.machines import settings as machine_settings
 from handfast.pki import keys, names, requests
-from handfast.rules.machines import bootstrapper, inventory, pressure, settings
+from handfast.rules.machines import approval, bootstrapper, inventory, pressure, settings
+from handfast.rules.machines import standing as standing_rules
 from tests.unit.controllers.csr_world import PLURAL
 from tests.unit.controllers.csr_world import World as Base
 
@@ -58,7 +59,15 @@ class World(Base):
         verdicts = verdicts_module.Verdicts(
             self.client, self.clock, self.requests, recorder, approver.DECISIONS, revoked.Revoked(self.revoked)
         )
-        self.judge = client_requests.ClientRequests(self.client, self.known, self.nodes, self.living)
+        self.places = {place: cache.Informer(standing.source(place)) for place in standing_rules.PLACES}
+        self.credentials = standing.Standing(self.places)
+        for place, informer in self.places.items():
+            informer.end()
+            self.credential(place)
+        self.others = rivals.Rivals(self.requests, self.clock)
+        self.judge = client_requests.ClientRequests(
+            self.client, self.known, self.nodes, self.living, self.others, self.credentials
+        )
         self.guard = flood_guard.Guard(self.clock, lambda: pressure.limit(len(self.known.index), len(self.nodes)))
         # The keys that are to be looked at again.
         self.looked: list[str] = []
@@ -71,7 +80,21 @@ class World(Base):
             self.guard,
             self.looked.append,
         )
+        self.others.subscribe(lambda node: self.handler.of_node(node, approval.REQUEST))
+        self.credentials.subscribe(lambda: self.handler.of_all(approval.CREDENTIAL))
         self.keeper = machine_settings.Keeper(self.client, self.settings, recorder)
+
+    def credential(self, place: standing_rules.Place, *, after: float = -86_400, **meta: Any) -> None:
+        """Have the watch tell that an object is there which makes a credential count, so many seconds after the beginning."""
+        created = objects.timestamp(self.clock.now() + datetime.timedelta(seconds=after))
+        about = {
+            "name": place[2],
+            "namespace": place[1],
+            "resourceVersion": created,
+            "creationTimestamp": created,
+            **meta,
+        }
+        self.places[place].put(msgspec.convert({"metadata": about}, standing.View))
 
     def ask(
         self,

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from handfast.controllers.machines import approver, crowds, flood_guard
+from handfast.pki import keys
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval
 from tests.unit.controllers.csr_world import NODE
@@ -222,3 +225,30 @@ async def test_more_machines_make_room() -> None:
     assert world.looked == []
     world.handler.of_size(grown=True)
     assert world.looked == [approver.PRESSURE]
+
+
+async def test_a_long_name_is_kept_nowhere() -> None:
+    """What is remembered of a request that can never be approved does not grow with what is in it."""
+    world, key = World(), keys.generate()
+    for number in range(150):
+        world.ask(f"long-{number}", node=f"{number}" + "a" * 20_000, key=key)
+        await world.handler.reconcile(f"long-{number}")
+    world.machine("w2")
+    world.ask("own", node="w2", key=keys.generate())
+    await world.handler.reconcile("own")
+    assert world.conditions("own")[0][0] == "Approved"
+    ours = (world.handler._waiting, world.handler._waits, world.handler._verdicts._reported)
+    kept: list[Mapping[Any, Any]] = [*ours, world.guard.pending._requests, world.others._names, world.others._node_of]
+    assert max(len(repr(value)) for index in kept for row in index.items() for value in row) < 5000
+    # They count as one, of no node.
+    assert world.guard.count() == 1
+
+
+async def test_what_nothing_can_turn_is_parked_in_a_flood() -> None:
+    world, key = World(), keys.generate()
+    for number in range(120):
+        world.ask(f"junk-{number}", node=f"g{number}")
+        await world.handler.reconcile(f"junk-{number}")
+    world.ask("odd", node="/odd", key=key)
+    await world.handler.reconcile("odd")
+    assert "odd" in world.guard.parked

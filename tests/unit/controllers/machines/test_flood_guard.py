@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from handfast.controllers.machines import flood_guard
@@ -67,36 +65,3 @@ async def test_two_hundred_machines_at_the_edges_of_the_window(flood: int) -> No
     assert {name: bool(world.conditions(name)) for name in expected} == expected
     assert [name for name in expected if world.conditions(f"{name}-second")] == []
     assert [number for number in range(flood) if world.conditions(f"junk-{number}")] == []
-
-
-async def cost(world: World, prefix: str) -> float:
-    """Processor seconds of one join, at its best of some: of the judgement, and not of the writes."""
-    best = 1.0
-    for number in range(150):
-        name = f"{prefix}-{number}"
-        world.machine(name)
-        world.ask(name, node=name)
-        item = world.requests.get(name)
-        assert item is not None
-        facts, chosen = world.requests.facts(item), world.settings.current
-        assert chosen is not None
-        begin = time.process_time()
-        for _ in range(20):
-            await world.judge.judge(item, facts, chosen)
-            world.guard.is_over()
-        best = min(best, (time.process_time() - begin) / 20)
-    return best
-
-
-@pytest.mark.slow
-async def test_neither_machines_nor_parked_requests_make_a_decision_dearer() -> None:
-    small, large, flooded = World(), World(), World()
-    for number in range(10):
-        small.machine(f"m{number}")
-    for number in range(10_000):
-        large.machine(f"m{number}")
-    await junk(flooded, JUNK)
-    assert len(flooded.guard.parked) > JUNK - 200
-    few = await cost(small, "few")
-    assert await cost(large, "many") <= 1.3 * few
-    assert await cost(flooded, "beside") <= 1.3 * few

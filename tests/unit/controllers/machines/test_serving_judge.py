@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import dataclasses
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from handfast.pki import authority, keys, names
 from handfast.rules.certificates import kubelet
 from handfast.rules.machines import approval, bootstrapper, linking, serving, settings
 from handfast.rules.machines import inventory as facts_of_machines
+from handfast.runtime import tasks
 from tests.unit.controllers.fake_api import FakeClient
 from tests.unit.controllers.machines.test_kubelet_dial import CA, kubelet_context, listening
 from tests.unit.rules import csr_cases
@@ -46,7 +49,8 @@ class World:
     """What is followed, and a judge of it."""
 
     def __init__(self, *, kubelet_ca: bytes = b"") -> None:
-        self.dial = Dial(MovableClock())
+        self.clock, self.number = MovableClock(), 0
+        self.dial = Dial(self.clock)
         self.client = FakeClient()
         self.machines = inventory.Inventory(self.client)
         nodes = {"node": serving_judge._nodes}
@@ -54,7 +58,7 @@ class World:
         self.authority = cache.Informer(serving_judge.CA)
         self.judge = serving_judge.ServingJudge(
             self.client,
-            MovableClock(),
+            self.clock,
             self.machines,
             self.egress,
             self.authority,
@@ -90,11 +94,27 @@ class World:
         self.client.put("nodes", "w1", status=status)
 
     async def verdict(self, facts: kubelet.Facts) -> approval.Verdict:
+        self.number += 1
+        facts = dataclasses.replace(facts, name=f"csr-{self.number}")
         item = signing_requests.Request(signing_requests.Meta())
         verdict = await self.judge.judge(item, facts, settings.DEFAULT)
+        if verdict.failed is not None and not verdict.failed.reason:
+            assert "is being asked" in verdict.failed.check.compared
+            # Nor does it ask twice.
+            assert await self.judge.judge(item, facts, settings.DEFAULT) == verdict
+            await self.asked()
+            verdict = await self.judge.judge(item, facts, settings.DEFAULT)
         assert await self.judge.confirm(item, facts, verdict) is verdict
         self.judge.gone(facts.name)
         return verdict
+
+    async def asked(self) -> None:
+        """Until the kubelet was asked."""
+        over = asyncio.Event()
+        self.judge.dials.subscribe(lambda _: over.set())
+        async with tasks.Group("test") as group:
+            group.start(self.judge.dials.run(), name="dials")
+            await over.wait()
 
     async def reason(self, facts: kubelet.Facts) -> str:
         step = (await self.verdict(facts)).failed

@@ -222,7 +222,7 @@ class TestTheCA:
         assert (report.did, report.next) == (Step.PUBLISH, Step.SWITCH)
         assert {anchor.fingerprint for anchor in objects.client_cas.anchors} == {old, new}
         (wait,) = report.waits
-        assert wait.until == START + rotation.SETTLING
+        assert wait.until == START + rotation.PUBLICATION_TIME
         waiting = await work.advance()
         assert (waiting.did, waiting.next, waiting.waits) == (None, Step.SWITCH, (wait,))
         report = await work.advance(skip_waits=True)

@@ -151,7 +151,7 @@ def test_signers_of():
 
 
 @pytest.mark.parametrize(
-    ("approval", "how", "serving", "own", "rule"),
+    ("approval", "method", "serving", "own", "rule"),
     [
         ("AutoApproved", "bootstrap-token", False, False, "NodeJoin"),
         ("AutoApproved", "x509", False, True, "NodeRenewal"),
@@ -162,9 +162,9 @@ def test_signers_of():
         ("", "x509", False, True, "ByHand"),
     ],
 )
-def test_which_rule_said_yes(approval, how, serving, own, rule):
+def test_which_rule_said_yes(approval, method, serving, own, rule):
     signer = "kubernetes.io/kubelet-serving" if serving else "kubernetes.io/kube-apiserver-client-kubelet"
-    assert entries.rule_of(approval, how, signer, is_own_name=own) == rule
+    assert entries.rule_of(approval, method, signer, is_own_name=own) == rule
 
 
 @pytest.mark.parametrize(

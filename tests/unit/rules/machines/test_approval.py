@@ -157,6 +157,7 @@ def test_every_check_is_there_in_order():
         approval.IS_WELL,
         approval.IN_TIME,
         approval.IS_FIRST_KEY,
+        approval.IS_AFTER,
     ]
     # Those that cannot be made for want of a Machine are there, too, and say so.
     assert [check.name for check in judge().checks] == names
@@ -214,7 +215,32 @@ def test_a_second_key_for_a_known_machine_gets_nothing():
     verdict = judge(machine(approved_key="ab" * 32))
     assert reason(verdict) == "AnotherKeyApproved"
     assert "handfast machine readmit panda" in verdict.change
-    assert own[:16] in verdict.checks[-1].compared
+    assert verdict.failed is not None
+    assert own[:16] in verdict.failed.check.compared
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2020-11-18T23:59:59Z", "approve"),
+        ("2020-11-19T00:00:00Z", "BeforeReadmission"),
+        ("2020-11-19T00:00:01Z", "BeforeReadmission"),
+        ("soon", "BeforeReadmission"),
+        ("", "approve"),
+    ],
+)
+def test_what_waited_when_its_machine_was_readmitted_does_not_count(text, expected):
+    verdict = judge(machine(annotations={inventory.REQUESTS_AFTER: text}))
+    assert reason(verdict) == expected
+    if expected != "approve":
+        assert "handfast csr approve csr-1" in verdict.change
+        assert "kubectl delete csr csr-1" in verdict.change
+
+
+def test_a_key_that_is_on_the_machine_goes_on_after_a_readmission():
+    own = approval.key_of(kubelet.read(csr()))
+    marks = {inventory.REQUESTS_AFTER: "2020-11-19T00:00:01Z"}
+    assert reason(judge(machine(approved_key=own, annotations=marks))) == "approve"
 
 
 def test_of_two_machines_of_one_name_neither_counts():
@@ -342,3 +368,9 @@ def test_a_later_look_adds_its_check():
     )
     verdict = judge(*ZOO).with_step(step, 40.0)
     assert (reason(verdict), verdict.again, verdict.machine) == ("NodeIsAlive", 40.0, ZOO[1])
+
+
+def test_many_near_misses_are_not_all_named():
+    verdict = judge(*(machine(f"m{number}", f"panda.z{number}") for number in range(50)))
+    assert verdict.failed is not None
+    assert " and others has the InternalDNS name panda.z" in verdict.failed.check.compared

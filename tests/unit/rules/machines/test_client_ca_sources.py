@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 from typing import Any
 
@@ -60,6 +61,18 @@ def test_nothing_in_it_is_no_mistake(document: dict[str, Any]):
 def test_one_that_is_being_deleted_gives_nothing():
     document = source(text(FIRST), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["example.com/keep"])
     assert client_ca_sources.read(document) == client_ca_sources.Content()
+
+
+@pytest.mark.parametrize("name", ["ca-bundle.crt", "ca.key"])
+def test_a_private_key_in_binary_data_counts_as_well(name: str):
+    document = source(text(FIRST))
+    document["binaryData"] = {"other": "AP8=", "broken": "A", name: base64.b64encode(KEY_PEM.encode()).decode()}
+    content = client_ca_sources.read(document)
+    assert given(content) == []
+    assert [problem.reason for problem in content.problems] == ["PrivateKeyInClientCASource"]
+    assert client_ca_sources.private_keys(document) == (f"binaryData[{name}]",)
+    del document["binaryData"][name]
+    assert given(client_ca_sources.read(document)) == [FIRST.der]
 
 
 @pytest.mark.parametrize("key", ["ca-bundle.crt", "ca.key"])

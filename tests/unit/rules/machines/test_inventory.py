@@ -177,3 +177,23 @@ def test_what_comes_close_is_found_apart_from_what_counts():
     there.remove((inventory.OPENSHIFT, "fleet", "m1"))
     assert [each.name for each in there.by_other_name("host")] == ["m2"]
     assert [each.name for each in there.by_first_label("shared.elsewhere")] == ["m2"]
+
+
+@pytest.mark.parametrize("type_", [inventory.INTERNAL_DNS, inventory.HOSTNAME])
+def test_of_many_near_misses_a_handful_is_looked_at(type_, monkeypatch):
+    index, looked = inventory.Index(), list[str]()
+    for number in range(2000):
+        text = f"worker.z{number}.example" if type_ == inventory.INTERNAL_DNS else "worker.other.example"
+        rows = (inventory.Address(type_, text),)
+        index.put(inventory.Machine(group=inventory.OPENSHIFT, namespace="fleet", name=f"m{number}", addresses=rows))
+    counts = inventory.Index._counts
+
+    def counted(self: inventory.Index, machine: inventory.Machine) -> bool:
+        looked.append(machine.name)
+        return counts(self, machine)
+
+    monkeypatch.setattr(inventory.Index, "_counts", counted)
+    near = (*index.by_first_label("worker.other.example"), *index.by_other_name("worker.other.example"))
+    assert 0 < len(near) < 10
+    assert len(looked) < 10
+    assert index.by_other_name("") == ()
