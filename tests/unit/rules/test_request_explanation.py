@@ -300,7 +300,7 @@ def test_a_machines_request_is_explained_by_the_machine_approver():
     # Once somebody has decided, that stands.
     assert of_machine({**joining, "status": APPROVED}).verdict == "WaitingForSigner"
     issued = of_machine({**joining, "status": {**APPROVED, "certificate": certificate(NOW + HOUR)}}, KNOWN)
-    assert (issued.verdict, issued.checks[-1].name) == ("Issued", approval.IS_FIRST_KEY)
+    assert (issued.verdict, issued.checks[-1].name) == ("Issued", approval.IS_AFTER)
 
 
 @pytest.mark.parametrize("answers", [{}, {"nodeclient": NO}, {"nodeclient": False}])

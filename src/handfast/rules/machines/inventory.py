@@ -23,7 +23,6 @@ It follows nothing and decides nothing about requests.
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -237,7 +236,7 @@ class Index:
     def _some(self, kind: str, value: Canonical) -> tuple[Machine, ...]:
         # 5. a handful, whatever their number is
         keys = self._places.get((kind, value), ()) if value else ()
-        return self._counting(itertools.islice(keys, _HANDFUL))
+        return self._counting(key for _, key in zip(range(_HANDFUL), keys, strict=False))
 
     def _counting(self, keys: Iterable[Key]) -> tuple[Machine, ...]:
         return tuple(self._machines[key] for key in sorted(keys) if self._counts(self._machines[key]))
