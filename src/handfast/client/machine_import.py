@@ -17,7 +17,7 @@ from typing import Final
 from handfast import errors
 from handfast.api import machine_kinds, objects, status
 from handfast.client import api
-from handfast.client import machines as over_api
+from handfast.client import machines as client_machines
 from handfast.rules.machines import declaration, import_plan, inventory
 
 KIND: Final = machine_kinds.MACHINE
@@ -43,7 +43,7 @@ async def listed(client: api.Client) -> Sequence[objects.Document]:
     except status.StatusError as error:
         if error.code != 404:
             raise
-        raise over_api.no_kind() from None
+        raise client_machines.no_kind() from None
 
 
 async def planned(

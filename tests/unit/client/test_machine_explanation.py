@@ -3,17 +3,28 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 
 from handfast.api import status
 from handfast.client import machine_explanation
-from handfast.pki import authority, keys, names
-from handfast.rules.machines import approval, bootstrapper, credential_end, explanation, proofs, settings, standing
-from tests.unit.controllers.csr_world import START, World
+from handfast.pki import authority, keys, names, requests
+from handfast.rules.machines import (
+    approval,
+    bootstrapper,
+    credential_end,
+    explanation,
+    proofs,
+    rivals,
+    settings,
+    standing,
+)
+from tests.unit.controllers.csr_world import NODE, START, World
 
 GROUPS = [*bootstrapper.GROUPS, "system:authenticated"]
+SUBJECT = names.Subject(common_name=NODE, organizations=("system:nodes",))
 BUNDLE = authority.self_signed_ca(names.Subject(common_name="masters"), keys.generate(), START).pem.decode()
 
 
@@ -50,6 +61,16 @@ async def test_the_verdict_is_that_of_csr_explain_with_proofs_and_readmission():
     assert await failed(fleet(node=True, token=True)) == approval.NODE_EXISTS
     assert await failed(fleet("sourceAddress: true", token=True)) == proofs.NO_ADDRESS
     assert await failed(fleet("{sourceAddress: true, readmission: true}", node=True, token=True)) == proofs.NO_ADDRESS
+
+
+@pytest.mark.parametrize(("kinds", "expected"), [((), rivals.ANOTHER_ASKS), (("Denied",), "")])
+async def test_an_older_request_is_named_while_it_waits(kinds: tuple[str, ...], expected: str):
+    world = fleet(token=True)
+    other = base64.b64encode(requests.build(SUBJECT, names.Sans(), keys.generate())).decode()
+    world.add("x", *kinds, request=other, username=bootstrapper.USER, groups=GROUPS)
+    metadata = {"creationTimestamp": "2030-01-01T00:00:01Z"}
+    world.add("newest", metadata=metadata, username=bootstrapper.USER, groups=GROUPS)
+    assert await failed(world) == expected
 
 
 async def test_where_no_machine_approver_runs_nobody_has_judged():

@@ -236,7 +236,7 @@ class Index:
     def _some(self, kind: str, value: Canonical) -> tuple[Machine, ...]:
         # 5. a handful, whatever their number is
         keys = self._places.get((kind, value), ()) if value else ()
-        return self._counting(key for key, _ in zip(keys, range(_HANDFUL), strict=False))
+        return self._counting(key for _, key in zip(range(_HANDFUL), keys, strict=False))
 
     def _counting(self, keys: Iterable[Key]) -> tuple[Machine, ...]:
         return tuple(self._machines[key] for key in sorted(keys) if self._counts(self._machines[key]))

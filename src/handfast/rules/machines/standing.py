@@ -37,7 +37,6 @@ FORBIDDEN: Final = "BootstrapCredentialsForbidden"
 # The name of the check.
 STANDS: Final = "credential stands"
 
-
 # Kind, namespace and name.
 Place = tuple[str, str, str]
 TRUST: Final[tuple[Place, ...]] = tuple(("ConfigMap", *row) for row in bootstrapper.CONFIG_MAPS)
