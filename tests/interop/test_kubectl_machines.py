@@ -15,7 +15,7 @@ from tests.interop import running
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubectl]
 
-OPENSHIFT = pathlib.Path("/work/shared/schema/machine-crds.json")
+OPENSHIFT = pathlib.Path(__file__).parents[3] / "shared" / "schema" / "machine-crds.json"
 
 MACHINE = """
 apiVersion: machine.openshift.io/v1beta1

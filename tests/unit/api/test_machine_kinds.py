@@ -21,7 +21,7 @@ from handfast.api.printing import printers
 from handfast.api.validation import validation
 
 # Facts about the real definitions, where they are at hand.
-FACTS = pathlib.Path("/work/shared/schema/machine-crds.json")
+FACTS = pathlib.Path(__file__).parents[4] / "shared" / "schema" / "machine-crds.json"
 ROWS = machine_kinds.rows()
 OWN = {"description", "x-kubernetes-validations"}
 
