@@ -18,7 +18,21 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 
-from bench import access, decisions, discovery, growth, joins, lists, measure, requests, servers, settings, watches
+from bench import (
+    access,
+    decisions,
+    discovery,
+    growth,
+    joins,
+    lists,
+    machines,
+    measure,
+    requests,
+    revocation,
+    servers,
+    settings,
+    watches,
+)
 
 # These share one control plane and one floor.
 _PAIRED: dict[str, Callable[[settings.Pair, settings.Sizes], Awaitable[list[measure.Figure]]]] = {
@@ -40,6 +54,8 @@ _ALONE: dict[str, Callable[[settings.Run], Awaitable[list[measure.Figure]]]] = {
     "joins": joins.joins,
     "crowded": joins.crowded,
     "storm": joins.storm,
+    "machines": machines.machines,
+    "revocation": revocation.revocation,
 }
 _NAMES = (*_PAIRED, *_ALONE)
 _LATEST = pathlib.Path(__file__).parent / "results" / "latest.json"

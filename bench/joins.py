@@ -72,6 +72,21 @@ _event = msgspec.json.Decoder(_Event)
 
 
 @dataclass(frozen=True, slots=True)
+class Credential:
+    """What a machine has before it has a certificate of its own: a token, or a certificate in a context.
+
+    One that comes with the CA has no use for cluster-info.
+    """
+
+    token: str = ""
+    context: ssl.SSLContext | None = None
+    discovers: bool = False
+
+
+BOOTSTRAP_TOKEN = Credential(TOKEN.text, discovers=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """One that is about to join: its name, its key and its request."""
 
@@ -140,40 +155,50 @@ class Conversation:
         self._writer.write(head.encode() + body)
 
 
-def _require(answer: tuple[int, bytes], status: int) -> bytes:
+def require(answer: tuple[int, bytes], status: int) -> bytes:
+    """The body of an answer that has this status."""
     if answer[0] != status:
         raise load.UnexpectedAnswer(f"the answer was {answer[0]} {answer[1][:300]!r}")
     return answer[1]
 
 
-async def join(port: int, ca: bytes, machine: Machine) -> float:
+async def join(port: int, ca: bytes, machine: Machine, credential: Credential = BOOTSTRAP_TOKEN) -> float:
     """One machine joins; how many seconds that took."""
     begun = time.perf_counter()
-    trusting = tls.client_context(ca)
-    stranger = await Conversation.open(port, trusting)
-    _require(await stranger.ask("GET", discovery.PATH), 200)
-    stranger.close()
-    newcomer = await Conversation.open(port, trusting, TOKEN.text)
-    request = signing_requests.DECODER.decode(_require(await newcomer.ask("POST", _REQUESTS, machine.body), 201))
+    nobody = tls.client_context(ca)
+    if credential.discovers:
+        stranger = await Conversation.open(port, nobody)
+        require(await stranger.ask("GET", discovery.PATH), 200)
+        stranger.close()
+    newcomer = await Conversation.open(port, credential.context or nobody, credential.token)
+    request = signing_requests.DECODER.decode(require(await newcomer.ask("POST", _REQUESTS, machine.body), 201))
     name = msgspec.json.decode(machine.body)["metadata"]["name"]
     certificate = await newcomer.certificate(name, request.metadata.resource_version)
     newcomer.close()
     node = await Conversation.open(port, tls.client_context(ca, certificate, machine.key_pem))
-    who = _require(await node.ask("POST", _REVIEWS, _REVIEW), 201)
+    who = require(await node.ask("POST", _REVIEWS, _REVIEW), 201)
     if f'"system:node:{machine.node}"'.encode() not in who:
         raise load.UnexpectedAnswer(f"{machine.node} is known as {who[:200]!r}")
     node.close()
     return time.perf_counter() - begun
 
 
-async def _all(plane: servers.Server, machines: Sequence[Machine], concurrency: int) -> list[float]:
+def trusting(plane: servers.Server) -> ssl.SSLContext:
+    """TLS of somebody without a certificate."""
+    return tls.client_context(plane.place.ca_certificate.read_bytes())
+
+
+async def join_all(
+    plane: servers.Server, machines: Sequence[Machine], concurrency: int, credential: Credential = BOOTSTRAP_TOKEN
+) -> list[float]:
+    """Have them join, so many at a time; the seconds that each took."""
     ca = plane.place.ca_certificate.read_bytes()
     waiting = iter(machines)
     seconds: list[float] = []
 
     async def work() -> None:
         for machine in waiting:
-            taken = await join(plane.port, ca, machine)
+            taken = await join(plane.port, ca, machine, credential)
             seconds.append(taken)
 
     async with asyncio.TaskGroup() as group:
@@ -182,14 +207,15 @@ async def _all(plane: servers.Server, machines: Sequence[Machine], concurrency: 
     return seconds
 
 
-def _machines(prefix: str, count: int) -> list[Machine]:
+def machines_named(prefix: str, count: int) -> list[Machine]:
+    """So many that are about to join."""
     return [Machine.named(f"{prefix}-{number}") for number in range(count)]
 
 
-async def _allow(plane: servers.Server) -> None:
+async def allow(plane: servers.Server) -> None:
     """A token to join with."""
     body = msgspec.json.encode(tokens.secret_document(TOKEN, usages=tokens.USAGES, groups=(GROUP,)))
-    _require(await load.exchange(plane.port, plane.context, load.send("POST", discovery.SECRETS, body)), 201)
+    require(await load.exchange(plane.port, plane.context, load.send("POST", discovery.SECRETS, body)), 201)
 
 
 async def _connections(floor: servers.Server, context: ssl.SSLContext, total: int) -> float:
@@ -199,7 +225,7 @@ async def _connections(floor: servers.Server, context: ssl.SSLContext, total: in
     async def work() -> None:
         for _ in numbers:
             asking = await Conversation.open(floor.port, context)
-            _require(await asking.ask("GET", "/object"), 200)
+            require(await asking.ask("GET", "/object"), 200)
             asking.close()
 
     async with floor.meter() as meter:
@@ -230,7 +256,7 @@ async def joins(run: settings.Run) -> list[measure.Figure]:
     rates: list[float] = []
     shares: dict[str, list[float]] = {}
     async with servers.plane(run.directory / "joins", "--unsafe-lift-limits") as plane:
-        await _allow(plane)
+        await allow(plane)
         ca = plane.place.ca_certificate.read_bytes()
         body = await load.fetch(plane.port, plane.context, discovery.PATH)
         async with servers.floor(plane, body) as floor:
@@ -238,10 +264,10 @@ async def joins(run: settings.Run) -> list[measure.Figure]:
             for number in range(sizes.rounds + 1):
                 connection = await _connections(floor, tls.client_context(ca), sizes.connections)
                 mutual = await _connections(floor, floor.context, sizes.connections)
-                machines = _machines(f"round-{number}", sizes.joins)
+                machines = machines_named(f"round-{number}", sizes.joins)
                 async with plane.meter() as meter:
                     begun = time.perf_counter()
-                    await _all(plane, machines, CONCURRENCY)
+                    await join_all(plane, machines, CONCURRENCY)
                     taken = time.perf_counter() - begun
                 if number:
                     floors.append(connection)
@@ -251,9 +277,9 @@ async def joins(run: settings.Run) -> list[measure.Figure]:
                     rates.append(sizes.joins / taken)
                     for role, seconds in meter.used.items():
                         shares.setdefault(role, []).append(seconds / sizes.joins)
-            alone = await _all(plane, _machines("alone", sizes.joins_alone), 1)
+            alone = await join_all(plane, machines_named("alone", sizes.joins_alone), 1)
         left = max(0, sizes.joins_in_all - sizes.joins * (sizes.rounds + 1) - sizes.joins_alone)
-        await _all(plane, _machines("more", left), CONCURRENCY)
+        await join_all(plane, machines_named("more", left), CONCURRENCY)
         await plane.settle()
         memory = sum(measure.pss(pid) for pid in plane.pids.values()) / measure.MIB
     ratios = [ours / least for ours, least in zip(used, floors, strict=True)]
@@ -314,12 +340,12 @@ async def crowded(run: settings.Run) -> list[measure.Figure]:
         servers.plane(many, "--unsafe-lift-limits") as beside_many,
     ):
         for plane in (beside_few, beside_many):
-            await _allow(plane)
+            await allow(plane)
         for number in range(sizes.rounds + 1):
             for plane, kept in zip((beside_few, beside_many), rounds, strict=True):
-                machines = _machines(f"crowd-{number}", sizes.joins // 2)
+                machines = machines_named(f"crowd-{number}", sizes.joins // 2)
                 async with plane.meter() as meter:
-                    await _all(plane, machines, CONCURRENCY)
+                    await join_all(plane, machines, CONCURRENCY)
                 if number:
                     kept.append(meter.total / len(machines))
     ratios = [much / little for little, much in zip(*rounds, strict=True)]
@@ -350,12 +376,12 @@ async def storm(run: settings.Run) -> list[measure.Figure]:
     # Connections that are reset in the middle of a handshake are what this is about; the loop would tell of each.
     asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
     async with servers.plane(run.directory / "storm") as plane:
-        await _allow(plane)
+        await allow(plane)
         issuer = identities.Issuer(plane)
         nodes = [f"storm-node-{number:02d}" for number in range(_RENEWING)]
         contexts = [issuer.context(f"system:node:{node}", "system:nodes") for node in nodes]
-        renewals = [_machines_of(node, int(sizes.storm_seconds)) for node in nodes]
-        machines = _machines("storm", 64)
+        renewals = [_requests_of(node, int(sizes.storm_seconds)) for node in nodes]
+        machines = machines_named("storm", 64)
         async with asyncio.TaskGroup() as group:
             until = time.monotonic() + sizes.storm_seconds
             newcomers = [group.create_task(_rush(plane, machines, until, counts)) for _ in range(_STORM)]
@@ -383,7 +409,7 @@ async def storm(run: settings.Run) -> list[measure.Figure]:
     ]
 
 
-def _machines_of(node: str, count: int) -> list[Machine]:
+def _requests_of(node: str, count: int) -> list[Machine]:
     return [Machine.named(node) for _ in range(count)]
 
 
@@ -409,7 +435,7 @@ async def _renew(plane: servers.Server, context: ssl.SSLContext, source: str, du
     for machine in due:
         await asyncio.sleep(0.5 + secrets.randbelow(1000) / 1000)
         node = await Conversation.open(plane.port, context, source=source)
-        request = signing_requests.DECODER.decode(_require(await node.ask("POST", _REQUESTS, machine.body), 201))
+        request = signing_requests.DECODER.decode(require(await node.ask("POST", _REQUESTS, machine.body), 201))
         name = msgspec.json.decode(machine.body)["metadata"]["name"]
         await node.certificate(name, request.metadata.resource_version)
         node.close()

@@ -127,6 +127,11 @@ def microseconds(seconds: Iterable[float], operations: int) -> list[float]:
     return [value / operations * 1e6 for value in seconds]
 
 
+def ratios(ours: Sequence[float], others: Sequence[float]) -> list[float]:
+    """Round by round."""
+    return [mine / theirs for mine, theirs in zip(ours, others, strict=True)]
+
+
 def _cpu_model() -> str:
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

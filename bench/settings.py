@@ -49,6 +49,9 @@ class Sizes:
     few_nodes: int
     many_nodes: int
     storm_seconds: float
+    machines: int
+    parked: int
+    open_connections: int
 
 
 FULL = Sizes(
@@ -87,6 +90,9 @@ FULL = Sizes(
     few_nodes=100,
     many_nodes=10_000,
     storm_seconds=30.0,
+    machines=10_000,
+    parked=10_000,
+    open_connections=1000,
 )
 QUICK = Sizes(
     rounds=2,
@@ -124,6 +130,9 @@ QUICK = Sizes(
     few_nodes=100,
     many_nodes=2000,
     storm_seconds=5.0,
+    machines=10_000,
+    parked=1000,
+    open_connections=200,
 )
 
 
