@@ -31,10 +31,12 @@ from handfast.controllers.certificates import living_nodes
 from handfast.controllers.certificates import requests as certificate_requests
 from handfast.controllers.machines import client_requests
 from handfast.controllers.machines import inventory as machine_inventory
+from handfast.controllers.machines import rivals as followed_rivals
+from handfast.controllers.machines import standing as followed_standing
 from handfast.datadir import machine_credentials
 from handfast.rules import user_names
 from handfast.rules.certificates import kubelet
-from handfast.rules.machines import bootstrapper, inventory
+from handfast.rules.machines import bootstrapper, inventory, standing
 from handfast.rules.machines import settings as machine_settings
 from handfast.runtime import clock
 
@@ -74,10 +76,11 @@ class _Fleet:
         leases = node_leases.NodeLeases(cache.Informer(node_leases.SOURCE), now)
         nodes = cache.Informer(client_requests.NODES)
         living = living_nodes.LivingNodes(client, now, leases)
-        self._judge = client_requests.ClientRequests(client, known, nodes, living)
+        read = certificate_requests.Requests()
+        others = followed_rivals.Rivals(read, now)
+        self._judge = client_requests.ClientRequests(client, known, nodes, living, others, _credentials(created))
         whose = (number * 7919 % count if number % 4 else count + number for number in range(_QUESTIONS))
         self.items = [_request(number, _name(machine), created) for number, machine in enumerate(whose)]
-        read = certificate_requests.Requests()
         self._facts = [read.facts(item) for item in self.items]
 
     def decide(self) -> int:
@@ -91,6 +94,15 @@ class _Fleet:
         """Read them all, as the controllers do it once for each."""
         read = certificate_requests.Requests()
         return sum(isinstance(read.facts(item), kubelet.Facts) for item in self.items)
+
+
+def _credentials(created: str) -> followed_standing.Standing:
+    """Both bootstrap credentials count."""
+    informers = {place: cache.Informer(followed_standing.source(place)) for place in standing.PLACES}
+    for (_, namespace, name), informer in informers.items():
+        meta = {"name": name, "namespace": namespace, "resourceVersion": "1", "creationTimestamp": created}
+        informer.put(msgspec.convert({"metadata": meta}, followed_standing.View))
+    return followed_standing.Standing(informers)
 
 
 def _now(coroutine: Any) -> Any:
